@@ -1,0 +1,40 @@
+# Everything runs in .venv, which the first target that needs it makes. Only Python 3.11+ is assumed.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := supervisor workers tests bench examples
+
+.PHONY: check test demo bench format format-check lint types clean
+
+check: format-check lint types test
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+format: $(VENV)/.ready
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+format-check: $(VENV)/.ready
+	$(BIN)/ruff format --check $(SOURCES)
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check $(SOURCES)
+
+types: $(VENV)/.ready
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+test: $(VENV)/.ready
+	$(BIN)/python -m pytest
+
+demo: $(VENV)/.ready
+	$(BIN)/python examples/demo.py
+
+bench: $(VENV)/.ready
+	$(BIN)/python bench/run.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

@@ -1,0 +1,205 @@
+"""The four models as machines: gate, notify, amend, claim.  Knows their rules; knows no event by name.
+
+gate, first pass      each matching hook in order, shown the payload as patched so far
+                      deny, halt or a failure ends it; an ask is kept, since a later deny overrides it
+gate, second pass     when the payload has changed: matching is done again on the final one, and every matching hook
+                      that has not seen exactly that version is asked once more; a further change is `unsettled`
+notify                all at once; nothing refuses, a halt is a wish
+amend                 in order; first_wins on the original, or last_wins threaded
+claim                 in order until one claims
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
+
+import msgspec
+
+from hooklatch.core.catalogue import EventSpec
+from hooklatch.core.combining import merge_first, merge_last
+from hooklatch.core.decision import Fire, StartCall, apply, failure_text
+from hooklatch.core.messages import Cause
+from hooklatch.core.payload import Payload
+from hooklatch.core.registry import Hook
+from hooklatch_worker.verdicts import Answer
+
+__all__ = ["start"]
+
+Matching = Callable[[Payload], Sequence[Hook]]
+
+
+def start(spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any], rematch: Matching) -> Fire:
+    """Begin a fire on the hooks that match its payload; `rematch` matches again on a patched one."""
+    match spec.model:
+        case "gate":
+            return Gate(spec, hooks, payload, context, rematch)
+        case "notify":
+            return Notify(spec, hooks, payload, context)
+        case "amend":
+            return Amend(spec, hooks, payload, context)
+        case "claim":
+            return Claim(spec, hooks, payload, context)
+        case _:
+            assert_never(spec.model)
+
+
+class Gate(Fire):
+    def __init__(
+        self,
+        spec: EventSpec,
+        hooks: Sequence[Hook],
+        payload: Payload,
+        context: dict[str, Any],
+        rematch: Matching,
+    ) -> None:
+        super().__init__(spec, payload, context)
+        self._original = payload
+        self._rematch = rematch
+        self._waiting = [(index, hook) for index, hook in enumerate(hooks)]
+        self._waiting.reverse()
+        self._indices = {hook.name: index for index, hook in enumerate(hooks)}
+        self._seen: dict[str, int] = {}
+        self._is_second_pass = False
+        self._is_settled = False
+
+    def next_calls(self) -> Sequence[StartCall]:
+        if self._is_settled:
+            return ()
+        if not self._waiting and not self._is_second_pass and self.payload.version:
+            self._begin_second_pass()
+        if not self._waiting:
+            self._finish()
+            return ()
+        index, hook = self._waiting.pop()
+        self._seen[hook.name] = self.payload.version
+        return (StartCall(index, hook, self.payload, self.context, reinvoked=self._is_second_pass),)
+
+    def _begin_second_pass(self) -> None:
+        self._is_second_pass = True
+        for hook in self._rematch(self.payload):
+            if self._seen.get(hook.name) != self.payload.version:
+                index = self._indices.setdefault(hook.name, len(self._indices))
+                self._waiting.append((index, hook))
+        self._waiting.reverse()
+
+    def accept(self, call: StartCall, answer: Answer) -> None:
+        if answer.verdict in ("deny", "halt"):
+            self._end("deny" if answer.verdict == "deny" else "halt", call.hook, answer.reason)
+        elif answer.patch:
+            self._apply(call, answer.patch)
+
+    def _apply(self, call: StartCall, patch: dict[str, msgspec.Raw]) -> None:
+        result = apply(self.payload, patch)
+        if isinstance(result, str):
+            self.fail(call, "protocol", result)
+        elif result is not self.payload and self._is_second_pass:
+            self.fail(call, "unsettled", "it changed the payload again after the guards had been asked again")
+        else:
+            self.payload = result
+
+    def fail(self, call: StartCall, cause: Cause, message: str) -> None:
+        self._end("deny", call.hook, failure_text(cause, message, call.hook), cause)
+
+    def _end(self, verdict: Any, hook: Hook, reason: str, cause: Cause = "policy") -> None:
+        self._is_settled = True
+        self.payload = self._original
+        self.settle(verdict, hook, reason, cause)
+
+    def _finish(self) -> None:
+        self._is_settled = True
+        final = self.payload.version
+        opinions = [self.opinions[index] for index in sorted(self.opinions)]
+        for opinion in opinions:
+            if opinion.answer.verdict == "ask":
+                self.settle("ask", opinion.hook, opinion.answer.reason)
+                return
+        for opinion in opinions:
+            # An explicit allow of another input than the one that will run is worth nothing.
+            if opinion.answer.verdict == "allow" and opinion.version == final:
+                self.settle("allow", opinion.hook, opinion.answer.reason or None)
+                return
+        self.settle("pass")
+
+    def patch(self) -> dict[str, msgspec.Raw] | None:
+        if not self.payload.version:
+            return None
+        before = self._original.fields
+        return {key: raw for key, raw in self.payload.fields.items() if before.get(key) is not raw}
+
+
+class Notify(Fire):
+    def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
+        super().__init__(spec, payload, context)
+        self._calls = [StartCall(index, hook, payload, context) for index, hook in enumerate(hooks)]
+        self.settle("pass")
+
+    def next_calls(self) -> Sequence[StartCall]:
+        calls, self._calls = self._calls, []
+        return calls
+
+    def accept(self, call: StartCall, answer: Answer) -> None:
+        first = min((i for i, o in self.opinions.items() if o.answer.verdict == "halt"), default=None)
+        if answer.verdict == "halt" and first == call.index:
+            self.settle("halt", call.hook, answer.reason)
+
+
+class Amend(Fire):
+    def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
+        super().__init__(spec, payload, context)
+        self._waiting = list(enumerate(hooks))
+        self._waiting.reverse()
+        self._merged: dict[str, msgspec.Raw] = {}
+        self.settle("pass")
+
+    def next_calls(self) -> Sequence[StartCall]:
+        if not self._waiting:
+            return ()
+        index, hook = self._waiting.pop()
+        return (StartCall(index, hook, self.payload, self.context, merged=dict(self._merged) or None),)
+
+    def accept(self, call: StartCall, answer: Answer) -> None:
+        if answer.patch:
+            self._merge(answer.patch)
+        if answer.verdict == "halt":
+            self.settle("halt", call.hook, answer.reason)
+        if answer.last or answer.verdict == "halt":
+            self._waiting.clear()
+
+    def _merge(self, patch: dict[str, msgspec.Raw]) -> None:
+        if self.spec.combine == "first_wins":
+            merge_first(self._merged, patch)
+        else:
+            merge_last(self._merged, patch)
+        if self.spec.view == "threaded":
+            result = apply(self.payload, patch)
+            if isinstance(result, Payload):
+                self.payload = result
+
+    def patch(self) -> dict[str, msgspec.Raw] | None:
+        return self._merged or None
+
+
+class Claim(Fire):
+    def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
+        super().__init__(spec, payload, context)
+        self._waiting = list(enumerate(hooks))
+        self._waiting.reverse()
+        self._value: msgspec.Raw | None = None
+        self.settle("pass")
+
+    def next_calls(self) -> Sequence[StartCall]:
+        if not self._waiting:
+            return ()
+        index, hook = self._waiting.pop()
+        return (StartCall(index, hook, self.payload, self.context),)
+
+    def accept(self, call: StartCall, answer: Answer) -> None:
+        if answer.verdict == "claim":
+            self._value = answer.value
+            self.settle("claim", call.hook, answer.reason or None)
+        if answer.last or answer.verdict == "claim":
+            self._waiting.clear()
+
+    def value(self) -> msgspec.Raw | None:
+        return self._value

@@ -1,0 +1,82 @@
+"""The JSON object that guards judge.  Knows bytes and keys; keeps what nobody changed exactly as it came."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import msgspec
+
+__all__ = ["MAX_PAYLOAD", "Payload", "PayloadError", "canonical"]
+
+MAX_PAYLOAD = 8 * 2**20  # bytes; a write tool carries whole files
+FIELDS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+SORTED = msgspec.json.Encoder(order="sorted")
+
+
+class PayloadError(ValueError):
+    """These bytes are no JSON object that every side would read alike."""
+
+
+class Payload:
+    """One version of a payload.  `version` tells versions of one fire apart; equal content keeps its version."""
+
+    __slots__ = ("_fields", "data", "version")
+
+    def __init__(self, data: bytes, version: int = 0) -> None:
+        self.data = data
+        self.version = version
+        self._fields: dict[str, msgspec.Raw] | None = None
+
+    @property
+    def fields(self) -> dict[str, msgspec.Raw]:
+        """The top-level keys with their undecoded values.
+
+        Raises:
+            PayloadError: the bytes are no JSON object.
+        """
+        if self._fields is None:
+            try:
+                self._fields = FIELDS.decode(self.data)
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                raise PayloadError(f"the payload is no JSON object: {error}") from None
+        return self._fields
+
+    def text(self, key: str) -> str | None:
+        """Give a top-level field's value where it is a string, else None."""
+        raw = self.fields.get(key)
+        if raw is None:
+            return None
+        try:
+            value = msgspec.json.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return None
+        return value if isinstance(value, str) else None
+
+    def patched(self, patch: Mapping[str, msgspec.Raw]) -> Payload:
+        """Replace whole values; give this very version where nothing differs in meaning."""
+        changed = {key: raw for key, raw in patch.items() if not means_same(self.fields.get(key), raw)}
+        if not changed:
+            return self
+        fields = {**self.fields, **changed}
+        copy = Payload(msgspec.json.encode(fields), self.version + 1)
+        copy._fields = fields
+        return copy
+
+    def digest(self) -> str:
+        """Give the sha256 of the exact bytes, in hexadecimal."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+def means_same(old: msgspec.Raw | None, new: msgspec.Raw) -> bool:
+    if old is None:
+        return False
+    return bytes(old) == bytes(new) or canonical(old) == canonical(new)
+
+
+def canonical(raw: msgspec.Raw | bytes) -> bytes:
+    """Give one spelling for all JSON of the same meaning; 1, 1.0 and true stay different."""
+    try:
+        return SORTED.encode(msgspec.json.decode(raw))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
+        raise PayloadError(f"a value is no plain JSON: {error}") from None

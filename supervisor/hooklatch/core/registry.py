@@ -1,0 +1,214 @@
+"""Who is registered, in which order, and what changed.  Knows hooks and layers; knows no file, session or process.
+
+A snapshot is immutable.  A change makes a new one with a higher revision; a chain keeps the one it began with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+
+import msgspec
+
+from hooklatch.core.catalogue import EventSpec
+from hooklatch.core.matchers import Matcher
+from hooklatch.core.payload import Payload
+from hooklatch_worker.wire import Source
+
+__all__ = [
+    "MAX_BUDGET",
+    "Difference",
+    "Hook",
+    "Layer",
+    "Origin",
+    "PythonTarget",
+    "Selection",
+    "ServedTarget",
+    "Snapshot",
+    "budget",
+    "difference",
+    "select",
+    "switched",
+]
+
+MAX_BUDGET = 600.0  # seconds that one fire may take in all
+
+
+class Layer(IntEnum):
+    """Where a hook comes from; the order of the numbers is the order of firing."""
+
+    BUILTIN = 1
+    PLUGIN = 2
+    GLOBAL = 3
+    PROJECT = 4
+    PARENT = 5  # the gates of the session that started this one
+    SESSION = 6
+
+    @property
+    def label(self) -> str:
+        return self.name.lower()
+
+
+class PythonTarget(msgspec.Struct, frozen=True):
+    """A function of a source.  `build` counts the source's reloads: each has workers of its own."""
+
+    source: Source
+    build: int
+    function: str
+    runtime: str = "trio"
+
+    def describe(self) -> str:
+        return f"{self.source.location}:{self.function}"
+
+
+class ServedTarget(msgspec.Struct, frozen=True):
+    """A function in the client that registered it; `owner` is that connection's number."""
+
+    owner: int
+
+    def describe(self) -> str:
+        return "served by its client"
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """The file and line that declare a hook; line 0 where it is not known."""
+
+    file: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True):
+    """One registered hook.  A `problem` says why it cannot run; it then fails as `load`."""
+
+    id: str
+    event: str
+    layer: Layer
+    matcher: Matcher
+    target: PythonTarget | ServedTarget
+    timeout: float | None = None
+    priority: int = 100
+    enabled: bool = True
+    observe: bool = False
+    optional: bool = False
+    description: str = ""
+    config: bytes = b""
+    origin: Origin | None = None
+    problem: str | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.layer.label}/{self.id}"
+
+    def fingerprint(self) -> bytes:
+        """Give a digest of all that decides how this hook behaves."""
+        target = self.target
+        place = (
+            [target.source.location, target.source.digest, target.build, target.function]
+            if isinstance(target, PythonTarget)
+            else [target.owner]
+        )
+        parts = [
+            self.id, self.event, self.layer.value, self.matcher.source, place, self.timeout, self.priority,
+            self.enabled, self.observe, self.optional, self.config.decode(), self.problem,
+        ]  # fmt: skip
+        return hashlib.sha256(msgspec.json.encode(parts)).digest()
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Ids that a change added, removed or altered."""
+
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.added or self.removed or self.changed)
+
+
+class Snapshot:
+    """All hooks that one viewer sees, in firing order."""
+
+    __slots__ = ("_by_event", "_digest", "hooks", "revision")
+
+    def __init__(self, revision: int, hooks: Iterable[Hook]) -> None:
+        # Within a layer: priority, then the order of registration, which the sort keeps because it is stable.
+        self.hooks = tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
+        self.revision = revision
+        self._digest: str | None = None
+        self._by_event: dict[str, tuple[Hook, ...]] = {}
+
+    @property
+    def digest(self) -> str:
+        if self._digest is None:
+            whole = hashlib.sha256()
+            for hook in self.hooks:
+                whole.update(hook.fingerprint())
+            self._digest = whole.hexdigest()
+        return self._digest
+
+    def for_event(self, event: str) -> tuple[Hook, ...]:
+        """Give the enabled hooks of an event, in firing order."""
+        found = self._by_event.get(event)
+        if found is None:
+            found = tuple(hook for hook in self.hooks if hook.event == event and hook.enabled)
+            self._by_event[event] = found
+        return found
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """The hooks that match a payload; `is_blind` when a matcher had no string to look at."""
+
+    hooks: tuple[Hook, ...]
+    is_blind: bool = False
+
+
+def select(spec: EventSpec, hooks: Sequence[Hook], payload: Payload) -> Selection:
+    """Choose the hooks whose matcher accepts the payload.
+
+    Raises:
+        PayloadError: the payload is no JSON object.
+    """
+    if spec.match is None or all(hook.matcher.matches_all for hook in hooks):
+        return Selection(tuple(hooks))
+    value = payload.text(spec.match)
+    if value is None:
+        return Selection(tuple(hook for hook in hooks if hook.matcher.matches_all), is_blind=True)
+    return Selection(tuple(hook for hook in hooks if hook.matcher.matches(value)))
+
+
+def budget(spec: EventSpec, hooks: Iterable[Hook], requested: float | None = None) -> float:
+    """Give the seconds that a fire may take: what was asked for, else enough for each hook's own timeout."""
+    if requested is not None:
+        return min(requested, MAX_BUDGET)
+    needed = sum(hook.timeout or spec.timeout for hook in hooks)
+    return min(max(spec.timeout, needed), MAX_BUDGET)
+
+
+def difference(old: Snapshot, new: Snapshot) -> Difference:
+    """Compare two snapshots by id within layer."""
+    before = {hook.name: hook for hook in old.hooks}
+    after = {hook.name: hook for hook in new.hooks}
+    return Difference(
+        added=[hook.id for name, hook in after.items() if name not in before],
+        removed=[hook.id for name, hook in before.items() if name not in after],
+        changed=[
+            hook.id
+            for name, hook in after.items()
+            if name in before and before[name] is not hook and before[name].fingerprint() != hook.fingerprint()
+        ],
+    )
+
+
+def switched(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
+    """Apply what was enabled or disabled, by `layer/id`, to definitions; an enabled hook keeps its own `enabled`."""
+    return [
+        msgspec.structs.replace(hook, enabled=switches[hook.name])
+        if switches.get(hook.name, hook.enabled) != hook.enabled
+        else hook
+        for hook in hooks
+    ]

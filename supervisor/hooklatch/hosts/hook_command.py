@@ -1,0 +1,221 @@
+"""`hooklatch hook HOST`: one event from standard input to the daemon, its decision to standard output.
+
+Its promise: standard output gets nothing or one whole JSON document, and a gate that got no decision is
+denied in the form that the host honours. Exit codes: 0, or 2, the one that blocks; any other means "go on".
+"""
+
+import posix
+import sys
+
+from hooklatch.hosts import claude_code
+from hooklatch.hosts.exchange import NoDaemonError, OversizedAnswerError, exchange
+from hooklatch.hosts.light_json import is_object, loads
+from hooklatch.hosts.wording import problem_of
+from hooklatch.paths import runtime_dirs
+
+__all__ = ["MisuseError", "decide", "run"]
+
+BLOCK = 2
+# Bytes of input that are kept, to learn from them which event is too big. A host that finds its pipe closed
+# may take that for a broken hook and go on, so the rest is still read.
+INPUT_LIMIT = 64 * 2**20
+CHUNK = 2**16  # what a pipe holds
+HOSTS = (claude_code.HOST,)
+_VARIABLES = (b"HOME", b"XDG_RUNTIME_DIR", b"HOOKLATCH_RUNTIME_DIR")
+
+USAGE = f"""\
+usage: hooklatch hook HOST [--runtime-dir DIR] [--event NAME]
+       hooklatch hook HOST --settings [--runtime-dir DIR]
+
+Answers one hook event of an agent: its JSON on standard input, the answer on standard output.
+HOST is one of: {", ".join(HOSTS)}.
+
+  --settings         print the hooks block for the host's settings, and exit
+  --runtime-dir DIR  where agent.sock is (else HOOKLATCH_RUNTIME_DIR, $XDG_RUNTIME_DIR/hooklatch,
+                     ~/.local/state/hooklatch/run)
+  --event NAME       the host's name of the event, for the answer when the input cannot be read
+  --config FILE, --json   accepted and without effect: the daemon has the configuration, the answer is JSON
+
+Exit codes: 0 answered; 2 refused, and so is every misuse, since a host goes on after any other.
+
+example: hooklatch hook claude-code --settings > .claude/settings.local.json
+"""
+
+
+class MisuseError(ValueError):
+    """The command line is wrong."""
+
+
+class Options:
+    """The command line, read."""
+
+    __slots__ = ("event", "runtime_dir", "wants_help", "wants_settings")
+
+    def __init__(self, argv: list[str]) -> None:
+        self.event: str | None = None
+        self.runtime_dir: str | None = None
+        self.wants_settings = False
+        self.wants_help = "-h" in argv or "--help" in argv
+        hosts: list[str] = []
+        words = iter(argv)
+        for word in words:
+            name, has_value, value = word.partition("=")
+            if name in ("--runtime-dir", "--config", "--event"):
+                value = value if has_value else next(words, "")
+                if not value:
+                    raise MisuseError(f"{name} needs a value")
+                self.runtime_dir = value if name == "--runtime-dir" else self.runtime_dir
+                self.event = value if name == "--event" else self.event
+            elif word == "--settings":
+                self.wants_settings = True
+            elif word.startswith("-"):
+                if word not in ("-h", "--help", "--json"):
+                    raise MisuseError(f"unknown option {word!r}")
+            else:
+                hosts.append(word)
+        if self.wants_help:
+            return
+        if len(hosts) != 1 or hosts[0] not in HOSTS:
+            raise MisuseError(f"expected one host of {', '.join(HOSTS)}, got {' '.join(hosts) or 'none'}")
+        if self.event is not None and self.event not in claude_code.EVENTS:
+            raise MisuseError(f"unknown event {self.event!r}, expected one of {', '.join(claude_code.EVENTS)}")
+
+
+def run(argv: list[str]) -> int:
+    """Do what the command line says; return the exit code."""
+    try:
+        options = Options(argv)
+    except MisuseError as error:
+        return _leave(claude_code.Rendered(stderr=f"hooklatch hook: {error}\n\n{USAGE}", exit_code=BLOCK))
+    if options.wants_help:
+        return _leave(claude_code.Rendered(stdout=USAGE))
+    if options.wants_settings:
+        from hooklatch.hosts.settings import (
+            claude_code_settings,
+        )  # imports json, and runs once per installation
+
+        return _leave(claude_code.Rendered(stdout=claude_code_settings(options.runtime_dir)))
+    return _answer_event(options)
+
+
+def _answer_event(options: Options) -> int:
+    try:
+        native = claude_code.read(_read_input())
+    except (OSError, ValueError) as error:
+        return _leave_unread(options.event, str(error))
+    if not native.event:
+        return 0
+    is_gate = native.name in claude_code.GATES
+    try:
+        rendered = claude_code.render(native.name, _decision(native, options), document=native.document)
+    except Exception as error:
+        # The last place that knows which form this gate's deny takes; the caller only has exit code 2.
+        reason = f"the hook command failed with {type(error).__name__}: {error}"
+        rendered = claude_code.render(native.name, claude_code.failure(native.name, "protocol", reason))
+    return _leave(rendered, on_broken_output=BLOCK if is_gate else 0)
+
+
+def _decision(native: claude_code.Native, options: Options) -> dict[str, object]:
+    if options.event is not None and options.event != native.name:
+        reason = f"the hook for {options.event} was called for {native.name}; install the settings anew"
+        return claude_code.failure(native.name, "protocol", reason)
+    return decide(native, runtime_dirs(options.runtime_dir, _environment()))
+
+
+def decide(native: claude_code.Native, directories: list[str]) -> dict[str, object]:
+    """The daemon's decision about `native`, or the one that is made here when there is none."""
+    request = claude_code.fire_request(native)
+    if request is None:
+        reason = f"the event is larger than {claude_code.PAYLOAD_LIMIT} bytes"
+        return claude_code.failure(native.name, "payload", reason)
+    try:
+        line = exchange(request, directories, timeout=claude_code.timeout_of(native.name))
+        return _read_answer(line, native.event)
+    except NoDaemonError as error:
+        reason = f"the hooklatch daemon {error}; start it with `hooklatch serve`"
+        return claude_code.failure(native.name, "no_daemon", reason)
+    except (OversizedAnswerError, ValueError, RecursionError) as error:
+        return claude_code.failure(native.name, "protocol", str(error))
+
+
+def _read_answer(line: bytes, event: str) -> dict[str, object]:
+    try:
+        answer = loads(line.decode())
+    except ValueError as error:
+        raise ValueError(f"the daemon's answer is not JSON: {error}") from None
+    if not is_object(answer) or answer.get("jsonrpc") != "2.0":
+        raise ValueError("the daemon's answer is no JSON-RPC message")
+    refusal = answer.get("error")
+    if refusal is not None:
+        message = refusal.get("message") if is_object(refusal) else refusal
+        raise ValueError(f"the daemon answered with an error: {message}")
+    decision = answer.get("result")
+    problem = problem_of(decision)
+    if problem or not is_object(decision):
+        raise ValueError(problem)
+    if answer.get("id") != 1 or decision.get("event") != event:
+        raise ValueError("the daemon answered another request than ours")
+    return decision
+
+
+def _environment() -> dict[str, str]:
+    encoding = sys.getfilesystemencoding()
+    found = [(name, posix.environ.get(name)) for name in _VARIABLES]
+    return {name.decode(): value.decode(encoding, "surrogateescape") for name, value in found if value is not None}
+
+
+def _read_input() -> bytes:
+    if posix.isatty(0):
+        raise ValueError("standard input is a terminal; an agent starts this command (see --help)")
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        try:
+            chunk = posix.read(0, CHUNK)
+        except BlockingIOError:
+            posix.set_blocking(0, True)
+            continue
+        if not chunk:
+            break
+        size += len(chunk)
+        if size <= INPUT_LIMIT:
+            chunks.append(chunk)
+    if size > INPUT_LIMIT:
+        raise ValueError(f"the event is larger than {INPUT_LIMIT} bytes")
+    return b"".join(chunks)
+
+
+def _leave_unread(event: str | None, problem: str) -> int:
+    if event == "PermissionRequest":  # exit code 2 is ignored there
+        return _leave(
+            claude_code.render(event, claude_code.failure(event, "protocol", problem)), on_broken_output=BLOCK
+        )
+    if event is not None and event not in claude_code.GATES:
+        return 0
+    return _leave(claude_code.Rendered(stderr=f"hooklatch hook: refused: {problem}\n", exit_code=BLOCK))
+
+
+def _leave(rendered: claude_code.Rendered, *, on_broken_output: int = BLOCK) -> int:
+    try:
+        _write(1, rendered.stdout)
+    except OSError as error:
+        _complain(f"hooklatch hook: the answer could not be written: {error}\n")
+        return on_broken_output
+    _complain(rendered.stderr)
+    return rendered.exit_code
+
+
+def _complain(text: str) -> None:
+    try:
+        _write(2, text)
+    except OSError:
+        return  # nobody is left to tell
+
+
+def _write(descriptor: int, text: str) -> None:
+    rest = memoryview(text.encode(errors="backslashreplace"))
+    while rest:
+        try:
+            rest = rest[posix.write(descriptor, rest) :]
+        except BlockingIOError:
+            posix.set_blocking(descriptor, True)

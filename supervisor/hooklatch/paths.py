@@ -1,0 +1,89 @@
+"""Where the sockets, the configuration and the state are.
+
+Knows the environment and the owner of a folder; opens nothing and creates nothing. Each command that an agent
+starts per event imports it, so it imports only `posix`, which is part of the interpreter.
+"""
+
+import posix
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+__all__ = [
+    "ADMIN_SOCKET",
+    "AGENT_SOCKET",
+    "config_file",
+    "runtime_dirs",
+    "state_dir",
+]
+
+AGENT_SOCKET = "agent.sock"
+ADMIN_SOCKET = "admin.sock"
+
+_FORMAT_MASK = 0o170000  # S_IFMT and S_IFDIR of inode(7); the stat module is an import more
+_DIRECTORY = 0o040000
+
+
+def runtime_dirs(flag: str | None, environ: "Mapping[str, str]") -> list[str]:
+    """Folders that may hold the sockets: the daemon takes the first, clients try each in turn.
+
+    A folder that someone named stands alone: falling back from it could reach another daemon, with other
+    hooks. Nothing under /tmp is ever chosen, because anybody could have made it first.
+    """
+    named = flag or environ.get("HOOKLATCH_RUNTIME_DIR")
+    if named:
+        return [named]
+    candidates: list[str] = []
+    session_folder = environ.get("XDG_RUNTIME_DIR", "")
+    if _is_private_directory(session_folder):
+        candidates.append(_join(session_folder, "hooklatch"))
+    home = _home(environ)
+    if home:
+        candidates.append(_join(home, ".local/state/hooklatch/run"))
+    return candidates
+
+
+def config_file(flag: str | None, environ: "Mapping[str, str]") -> str:
+    """The file that declares the hooks; it need not exist."""
+    named = flag or environ.get("HOOKLATCH_CONFIG")
+    return named or _join(_xdg(environ, "XDG_CONFIG_HOME", ".config"), "hooklatch/hooks.toml")
+
+
+def state_dir(environ: "Mapping[str, str]") -> str:
+    """The folder for what outlives the daemon; it need not exist."""
+    return _join(_xdg(environ, "XDG_STATE_HOME", ".local/state"), "hooklatch")
+
+
+def _xdg(environ: "Mapping[str, str]", name: str, default: str) -> str:
+    # The XDG base directory specification: a relative path is invalid and must be ignored.
+    value = environ.get(name, "")
+    return value if value.startswith("/") else _join(_home(environ), default)
+
+
+def _home(environ: "Mapping[str, str]") -> str:
+    """The user's folder, or "" when neither the environment nor the user database names one."""
+    home = environ.get("HOME", "")
+    if home.startswith("/"):
+        return home
+    try:
+        import pwd  # only where HOME is missing (a bare service): it may load a shared library
+
+        return pwd.getpwuid(posix.getuid()).pw_dir
+    except (ImportError, KeyError):
+        return ""
+
+
+def _is_private_directory(path: str) -> bool:
+    if not path.startswith("/"):
+        return False
+    try:
+        status = posix.stat(path)
+    except (OSError, ValueError):
+        return False
+    is_directory = status.st_mode & _FORMAT_MASK == _DIRECTORY
+    return is_directory and status.st_uid == posix.getuid() and status.st_mode & 0o777 == 0o700
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder.rstrip('/')}/{name}"

@@ -1,0 +1,345 @@
+"""The workers of one source.  Knows workers, waiting calls and capacity; knows no registry and no verdict.
+
+A pool is an actor: `run()` owns a nursery in which each worker's watch lives (restart: permanent, spread by a token
+bucket), and calls come in by `call()`, in the caller's own task.
+
+    call ─▶ idle worker? ─▶ take it ─▶ answer ─▶ back to idle
+              │ no                └▶ died, or the deadline passed ─▶ killed, replaced from the spare
+              ▼
+            bounded queue, gates before notifications; one worker is never given to a notification
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections import deque
+
+import msgspec
+import trio
+
+from hooklatch.core.messages import CallOutcome
+from hooklatch.core.restarts import TokenBucket
+from hooklatch.processes.worker import LoadError, Reply, Worker
+from hooklatch.processes.zygote import ForkError, Zygote
+from hooklatch_worker import wire
+
+__all__ = ["Invocation", "Pool", "PoolLimits", "PoolStatus"]
+
+logger = logging.getLogger("hooklatch.pool")
+LOAD_TIMEOUT = 30.0  # seconds to import a source; apart from any call's own limit (celery's 4 s is a known trap)
+QUEUE = 1024  # calls that may wait for a worker of one source
+SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
+RETRY_WAIT = 1.0  # seconds after a worker could not be started
+LOST_IN_A_ROW = 5  # workers that died idle or loading, one after the other, before we wait between starts
+
+
+class PoolLimits(msgspec.Struct, frozen=True):
+    """How many workers, and when one is replaced.  `resident_bytes` holds also while a call runs."""
+
+    workers: int = 4
+    calls: int = 10_000
+    age: float = 3600.0
+    resident_bytes: int = 512 * 2**20
+    worker: wire.WorkerLimits = wire.WorkerLimits()
+
+
+class Invocation(msgspec.Struct, frozen=True):
+    """One callback and what it is given; payload, envelope, config and merged are JSON objects."""
+
+    function: str
+    event: str
+    payload: bytes
+    envelope: bytes
+    config: bytes = b""
+    merged: bytes = b""
+    reinvoked: bool = False
+    runtime: str = "trio"
+    is_gate: bool = True
+
+
+class PoolStatus(msgspec.Struct, frozen=True):
+    source: str
+    build: int
+    idle: int
+    busy: int
+    starting: int
+    waiting: int
+    pids: list[int]
+    started: int
+    lost: int
+    recycled: int
+
+
+class Waiter:
+    """A call that waits for a worker."""
+
+    __slots__ = ("granted", "is_failed", "worker")
+
+    def __init__(self) -> None:
+        self.granted = trio.Event()
+        self.worker: Worker | None = None
+        self.is_failed = False
+
+
+class Pool:
+    """Runs the callbacks of one build of one source."""
+
+    def __init__(self, source: wire.Source, build: int, zygote: Zygote, limits: PoolLimits) -> None:
+        self.source = source
+        self.build = build
+        self.limits = limits
+        self._zygote = zygote
+        self._nursery: trio.Nursery | None = None
+        self._idle: list[Worker] = []
+        self._busy: set[Worker] = set()
+        self._starting = 0
+        self._busy_notifications = 0
+        self._gates: deque[Waiter] = deque()
+        self._notifications: deque[Waiter] = deque()
+        self._forks = TokenBucket(rate=20.0, burst=10)
+        self._failures_in_a_row = 0
+        self._is_closed = False
+        self._counts = {"started": 0, "lost": 0, "recycled": 0}
+
+    async def run(self, task_status: trio.TaskStatus[wire.Loaded] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the workers until cancelled.
+
+        Raises:
+            LoadError: the first worker could not import the source.
+            ForkError: the first worker could not be forked.
+        """
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            try:
+                worker, loaded = await self._fork()
+                nursery.start_soon(self._keep, worker)
+                self._release(worker)
+                task_status.started(loaded)
+                await trio.sleep_forever()
+            finally:
+                self._is_closed = True
+                nursery.cancel_scope.cancel()
+
+    async def call(self, invocation: Invocation, deadline: float) -> Reply:
+        """Run one callback; the outcome is there by `deadline` (trio's clock), whatever the callback does.
+
+        Cancelling it lets the callback go on until its deadline, with nobody to hear the answer.
+        """
+        started = trio.current_time()
+        worker: Worker | None = None
+        reply: Reply | None = None
+        try:
+            with trio.move_on_at(deadline):
+                worker = self._take(is_gate=invocation.is_gate)
+                if worker is None:
+                    worker = await self._wait(is_gate=invocation.is_gate)
+                if worker is None:
+                    reply = Reply(CallOutcome("overload", message="no worker could be had"))
+                else:
+                    reply = await self._run(worker, invocation)
+        except trio.Cancelled:
+            self._abandon(worker, is_gate=invocation.is_gate, deadline=deadline)
+            raise
+        if reply is None:
+            reply = self._timed_out(worker, invocation, trio.current_time() - started)
+        duration_ms = (trio.current_time() - started) * 1000
+        reply.outcome = msgspec.structs.replace(reply.outcome, duration_ms=round(duration_ms, 3))
+        return reply
+
+    async def _run(self, worker: Worker, invocation: Invocation) -> Reply:
+        i = invocation
+        reply = await worker.call(
+            i.function, i.event, i.payload, i.envelope, i.config, i.merged,
+            reinvoked=i.reinvoked, runtime=i.runtime,
+        )  # fmt: skip
+        self._give_back(worker, is_gate=invocation.is_gate, is_fit=not reply.is_lost)
+        if reply.is_lost and reply.outcome.cause == "crash" and not self._zygote.is_alive:
+            # Its death was not the callback's doing: it does not count against the hook.
+            reply = Reply(msgspec.structs.replace(reply.outcome, message="the zygote died"), is_lost=False)
+        return reply
+
+    def _timed_out(self, worker: Worker | None, invocation: Invocation, waited: float) -> Reply:
+        if worker is None:
+            return Reply(CallOutcome("timeout", message=f"no worker became free within {waited:.1f} s"))
+        outcome = worker.lost_outcome("timeout", f"no answer within {waited:.1f} s")
+        worker.kill("its call's deadline passed")
+        self._give_back(worker, is_gate=invocation.is_gate, is_fit=False)
+        return Reply(outcome, is_lost=True)
+
+    def _abandon(self, worker: Worker | None, *, is_gate: bool, deadline: float) -> None:
+        if worker is None or worker not in self._busy:
+            return
+        assert self._nursery is not None
+        self._nursery.start_soon(self._drain, worker, is_gate, deadline)
+
+    async def _drain(self, worker: Worker, is_gate: bool, deadline: float) -> None:
+        is_fit = False
+        try:
+            with trio.move_on_at(deadline):
+                is_fit = await worker.settle()
+        finally:
+            if not is_fit:
+                worker.kill("its abandoned call went past its deadline")
+            self._give_back(worker, is_gate=is_gate, is_fit=is_fit)
+
+    def _take(self, *, is_gate: bool) -> Worker | None:
+        if not self._may_run(is_gate=is_gate):
+            return None
+        while self._idle:
+            worker = self._idle.pop()
+            if not worker.is_dead:
+                self._busy.add(worker)
+                self._busy_notifications += not is_gate
+                self._fill()
+                return worker
+        return None
+
+    def _may_run(self, *, is_gate: bool) -> bool:
+        return is_gate or self._busy_notifications < self.limits.workers - 1
+
+    async def _wait(self, *, is_gate: bool) -> Worker | None:
+        queue = self._gates if is_gate else self._notifications
+        if len(self._gates) + len(self._notifications) >= QUEUE:
+            return None
+        waiter = Waiter()
+        queue.append(waiter)
+        self._fill()
+        try:
+            await waiter.granted.wait()
+        except trio.Cancelled:
+            if waiter.worker is not None:
+                self._give_back(waiter.worker, is_gate=is_gate, is_fit=True)
+            else:
+                queue.remove(waiter)
+            raise
+        return waiter.worker
+
+    def _give_back(self, worker: Worker, *, is_gate: bool, is_fit: bool) -> None:
+        self._busy.discard(worker)
+        self._busy_notifications -= not is_gate
+        if not is_fit or worker.is_dead:
+            if worker.is_dead:
+                worker.close()
+            self._fill()
+        elif self._is_worn(worker):
+            self._counts["recycled"] += 1
+            worker.kill("recycled")
+            self._fill()
+        else:
+            self._release(worker)
+
+    def _is_worn(self, worker: Worker) -> bool:
+        # A jitter by generation, so that workers which started together do not leave together.
+        calls = self.limits.calls * random.Random(worker.generation).uniform(0.9, 1.1)
+        return worker.calls >= calls or trio.current_time() - worker.started_at >= self.limits.age
+
+    def _release(self, worker: Worker) -> None:
+        """Hand an idle worker to the first that waits: gates first."""
+        for queue, is_gate in ((self._gates, True), (self._notifications, False)):
+            if queue and self._may_run(is_gate=is_gate):
+                waiter = queue.popleft()
+                waiter.worker = worker
+                self._busy.add(worker)
+                self._busy_notifications += not is_gate
+                waiter.granted.set()
+                self._fill()
+                return
+        self._idle.append(worker)
+
+    def _fill(self) -> None:
+        """Start what is missing: a spare, and one worker for each call that waits, up to the limit."""
+        if self._is_closed or self._nursery is None:
+            return
+        waiting = len(self._gates) + len(self._notifications)
+        missing = SPARES + waiting - len(self._idle) - self._starting
+        room = self.limits.workers - len(self._idle) - len(self._busy) - self._starting
+        for _ in range(min(missing, room)):
+            self._starting += 1
+            self._nursery.start_soon(self._start_one)
+
+    async def _start_one(self) -> None:
+        try:
+            wait = self._forks.take(trio.current_time())
+            if wait:
+                await trio.sleep(wait)
+            if self._failures_in_a_row >= LOST_IN_A_ROW:
+                await trio.sleep(RETRY_WAIT)
+            worker, _ = await self._fork()
+        except (ForkError, LoadError) as error:
+            self._starting -= 1
+            await self._start_failed(error)
+            return
+        except trio.Cancelled:
+            self._starting -= 1
+            raise
+        self._starting -= 1
+        assert self._nursery is not None
+        self._nursery.start_soon(self._keep, worker)
+        self._release(worker)
+
+    async def _start_failed(self, error: ForkError | LoadError) -> None:
+        self._failures_in_a_row += 1
+        logger.warning("worker not started source=%s: %s", self.source.location, error)
+        if not self._idle and not self._busy and self._zygote.is_alive:
+            for queue in (self._gates, self._notifications):
+                while queue:
+                    queue.popleft().granted.set()
+        await trio.sleep(RETRY_WAIT)
+        self._fill()
+
+    async def _fork(self) -> tuple[Worker, wire.Loaded]:
+        worker = Worker(await self._zygote.fork(self.source, self.limits.worker))
+        try:
+            with trio.fail_after(LOAD_TIMEOUT):
+                loaded = await worker.load()
+        except BaseException as error:
+            worker.kill("it could not be loaded")
+            worker.close()
+            if isinstance(error, trio.TooSlowError):
+                raise LoadError(f"it did not finish importing within {LOAD_TIMEOUT:.0f} s") from None
+            raise
+        self._counts["started"] += 1
+        return worker, loaded
+
+    async def _keep(self, worker: Worker) -> None:
+        """Watch one worker until it is dead, then make up for it."""
+        try:
+            await worker.watch()
+        except trio.Cancelled:
+            worker.kill("the pool closes")
+            raise
+        finally:
+            worker.bury()
+            if worker not in self._busy:  # else the call closes it, which may still be reading
+                if worker in self._idle:
+                    self._idle.remove(worker)
+                worker.close()
+        if worker.kill_reason is None or worker.kill_reason != "recycled":
+            self._counts["lost"] += 1
+        self._failures_in_a_row = 0 if worker.calls else self._failures_in_a_row + 1
+        logger.info("worker ended pid=%d reason=%s", worker.pid, worker.kill_reason)
+        self._fill()
+
+    def live_workers(self) -> list[Worker]:
+        """Give every worker, idle or busy."""
+        return [*self._idle, *self._busy]
+
+    def is_running(self, worker: Worker) -> bool:
+        return worker in self._busy
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._busy or self._gates or self._notifications)
+
+    def status(self) -> PoolStatus:
+        return PoolStatus(
+            source=self.source.location,
+            build=self.build,
+            idle=len(self._idle),
+            busy=len(self._busy),
+            starting=self._starting,
+            waiting=len(self._gates) + len(self._notifications),
+            pids=[worker.pid for worker in self.live_workers()],
+            **self._counts,
+        )

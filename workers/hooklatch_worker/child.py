@@ -1,0 +1,124 @@
+"""A worker's whole life, from just after the fork to its end.  Knows one source and one socket; decides nothing.
+
+    fork → confined → source imported → `Loaded` → (`Call` → `Answered` | `Failed`)* → end of input → exit
+
+It answers one call at a time and leaves by os._exit, so that nothing which user code registered can hold it back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import resource
+import signal
+import socket
+import sys
+
+import msgspec
+
+from hooklatch_worker import linux, wire
+from hooklatch_worker.calls import Caller, Capture
+from hooklatch_worker.loader import SourceError, Unit, load
+
+__all__ = ["live"]
+
+SOCKET_FD = 3
+CALLS = msgspec.msgpack.Decoder(wire.Call)
+
+
+def live(request: wire.Fork, zygote_pid: int, socket_fd: int, stdout_fd: int, stderr_fd: int) -> None:
+    """Be the worker that `request` asks for; never returns."""
+    code = 1
+    try:
+        confine(zygote_pid, request.limits)
+        connection = arrange_descriptors(socket_fd, stdout_fd, stderr_fd)
+        code = serve(request, connection)
+    finally:
+        os._exit(code)
+
+
+def confine(zygote_pid: int, limits: wire.WorkerLimits) -> None:
+    linux.die_with_parent(zygote_pid)
+    os.setsid()
+    os.umask(0o077)
+    signal.set_wakeup_fd(-1)  # it is the zygote's, and a signal here would wake the zygote
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    linux.become_subreaper()  # what a call leaves running stays below us, and dies with us
+    linux.forbid_new_privileges()
+    lower(resource.RLIMIT_CORE, 0)
+    lower(resource.RLIMIT_NOFILE, limits.open_files)
+    lower(resource.RLIMIT_FSIZE, limits.file_bytes)
+    be_first_out_of_memory()
+    sys.dont_write_bytecode = True
+
+
+def lower(which: int, value: int) -> None:
+    _, hard = resource.getrlimit(which)
+    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (bound, bound))
+
+
+def be_first_out_of_memory() -> None:
+    """Let the kernel choose a worker before the daemon or the agent when memory runs out (proc(5))."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        return  # some containers forbid it; the daemon's own watch on resident memory stays
+
+
+def arrange_descriptors(socket_fd: int, stdout_fd: int, stderr_fd: int) -> socket.socket:
+    """Put null, output, error and our socket at 0 to 3, and close all else: other workers' ends above all."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    safe = [os.dup(fd) for fd in (null, stdout_fd, stderr_fd, socket_fd)]
+    high = [move_up(fd) for fd in safe]
+    for target, fd in enumerate(high):
+        os.dup2(fd, target, inheritable=target < SOCKET_FD)
+    os.closerange(SOCKET_FD + 1, 2**20)  # not SC_OPEN_MAX: that limit has just been lowered
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115  (a process's standard streams live as long as it does)
+    sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]  # theirs are closed
+    return socket.socket(fileno=SOCKET_FD)
+
+
+def move_up(fd: int) -> int:
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)  # clear of 0 to 3, so that no dup2 overwrites another
+
+
+def serve(request: wire.Fork, connection: socket.socket) -> int:
+    generation = request.generation
+    capture = Capture(1, 2)
+    try:
+        unit = load(request.source)
+    except SourceError as error:
+        failure = wire.LoadFailed(generation, error.message, error.file, error.line)
+        connection.sendall(wire.frame(failure))
+        return 0
+    connection.sendall(wire.frame(describe(generation, unit)))
+    capture.take()  # what the import printed belongs to no call
+    caller = Caller(unit.functions, capture)
+    reader = wire.FrameReader()
+    while True:
+        body = next_body(connection, reader)
+        if body is None:
+            return 0
+        call = CALLS.decode(body)
+        if call.generation != generation:
+            return 1
+        connection.sendall(wire.frame(caller.run(call)))
+
+
+def describe(generation: int, unit: Unit) -> wire.Loaded:
+    return wire.Loaded(generation, unit.hooks, sorted(unit.functions), unit.files)
+
+
+def next_body(connection: socket.socket, reader: wire.FrameReader) -> bytes | None:
+    while (body := reader.take()) is None:
+        data = connection.recv(2**18)
+        if not data:
+            return None
+        reader.feed(data)
+    return body

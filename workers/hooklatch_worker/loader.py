@@ -1,0 +1,122 @@
+"""Imports one source of callbacks.  Knows files and modules; runs only in a worker, for it executes users' code."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from hooklatch_worker.markers import Marker
+from hooklatch_worker.wire import Declared, Source
+
+__all__ = ["SourceError", "Unit", "load"]
+
+
+class SourceError(Exception):
+    """A source could not be imported: what is wrong, and in which file and line."""
+
+    def __init__(self, message: str, file: str, line: int) -> None:
+        super().__init__(f"{file}:{line}: {message}")
+        self.message = message
+        self.file = file
+        self.line = line
+
+
+class Unit:
+    """An imported source: its functions by name, those marked as hooks, and the files it stands on."""
+
+    def __init__(self, module: types.ModuleType, folder: str, before: frozenset[str]) -> None:
+        self.functions: dict[str, Callable[..., Any]] = {
+            name: value for name, value in vars(module).items() if callable(value) and not isinstance(value, type)
+        }
+        self.hooks = [
+            Declared(name, line_of(function), marker)
+            for name, function in self.functions.items()
+            for marker in markers_of(function, module.__name__)
+        ]
+        self.hooks.sort(key=lambda declared: declared.line)
+        self.files = sorted(files_below(folder, before))
+
+
+def load(source: Source) -> Unit:
+    """Import a source.
+
+    Raises:
+        SourceError: it is missing, is not the version that was asked for, or its code failed.
+    """
+    before = frozenset(sys.modules)
+    try:
+        if source.kind == "module":
+            module = importlib.import_module(source.location)
+            folder = os.path.dirname(module.__file__ or "")
+        else:
+            module = import_file(source.location, source.digest)
+            folder = os.path.dirname(source.location)
+        return Unit(module, folder, before)
+    except SourceError:
+        raise
+    except BaseException as error:  # SystemExit and KeyboardInterrupt in a module's body are its failure too
+        raise place_of(error, source.location) from error
+
+
+def import_file(path: str, digest: str) -> types.ModuleType:
+    with open(path, "rb") as file:
+        data = file.read()
+    # The daemon looked at these very bytes (owner, mode, digest); others must not be run in their stead.
+    if digest and hashlib.sha256(data).hexdigest() != digest:
+        raise SourceError("the file has changed since it was checked", path, 0)
+    code = compile(data, path, "exec", dont_inherit=True)
+    module = types.ModuleType(module_name(path))
+    module.__file__ = path
+    sys.modules[module.__name__] = module
+    sys.path.insert(0, os.path.dirname(path))
+    exec(code, module.__dict__)
+    return module
+
+
+def module_name(path: str) -> str:
+    stem = os.path.splitext(os.path.basename(path))[0]
+    is_taken = stem in sys.modules or stem in sys.stdlib_module_names
+    return f"hooks_{stem}" if is_taken else stem
+
+
+def markers_of(function: Callable[..., Any], module: str) -> tuple[Marker, ...]:
+    # A marked function that was only imported here belongs to its own source.
+    if getattr(function, "__module__", None) != module:
+        return ()
+    found = getattr(function, "__hooklatch_markers__", ())
+    return tuple(marker for marker in found if isinstance(marker, Marker))
+
+
+def line_of(function: Callable[..., Any]) -> int:
+    code = getattr(function, "__code__", None)
+    return code.co_firstlineno if isinstance(code, types.CodeType) else 0
+
+
+def files_below(folder: str, before: frozenset[str]) -> set[str]:
+    prefix = os.path.join(os.path.realpath(folder), "")
+    found: set[str] = set()
+    for name in frozenset(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None)
+        if isinstance(file, str) and os.path.realpath(file).startswith(prefix):
+            found.add(file)
+    return found
+
+
+def place_of(error: BaseException, path: str) -> SourceError:
+    """Name the file and line that a person must look at: the syntax error's own, else the innermost user frame."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return SourceError(f"SyntaxError: {error.msg}", error.filename, error.lineno or 0)
+    file, line = path, 0
+    folder = os.path.join(os.path.dirname(path), "")
+    trace = error.__traceback__
+    while trace is not None:
+        name = trace.tb_frame.f_code.co_filename
+        if name.startswith(folder):
+            file, line = name, trace.tb_lineno
+        trace = trace.tb_next
+    return SourceError(f"{type(error).__name__}: {error}", file, line)

@@ -1,0 +1,235 @@
+"""What daemon, zygote and worker say to each other.  Knows messages and frames; knows no process and no policy.
+
+A frame is a big-endian 32-bit length and one msgpack document.  The daemon and a worker share a private stream
+socket; the daemon and the zygote share a SOCK_SEQPACKET socket, where the kernel keeps frames apart and file
+descriptors travel beside them.  Every message of a call carries `(generation, call_id)`: a late answer of an
+earlier life can never be taken for the present one (pebble #153).  Nothing here is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from hooklatch_worker.markers import Marker
+
+__all__ = [
+    "MAX_CAPTURE",
+    "MAX_FRAME",
+    "Answered",
+    "Call",
+    "Declared",
+    "Exited",
+    "Failed",
+    "Fork",
+    "ForkFailed",
+    "Forked",
+    "FrameError",
+    "FrameReader",
+    "FromWorker",
+    "FromZygote",
+    "LoadFailed",
+    "Loaded",
+    "Ready",
+    "Source",
+    "WorkerLimits",
+    "decode_from_worker",
+    "decode_from_zygote",
+    "encode",
+    "frame",
+]
+
+MAX_FRAME = 24 * 2**20  # a payload of 8 MiB, its merged copy, and an envelope beside it
+MAX_CAPTURE = 64 * 2**10  # bytes of a call's standard output (and error) that its outcome shows: the last ones
+HEADER = struct.Struct("!I")
+
+
+class FrameError(Exception):
+    """The other side sent bytes that are no frame or no message of ours."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where callbacks are defined: a file (absolute path and sha256 of its bytes) or an importable module."""
+
+    kind: str
+    location: str
+    digest: str = ""
+
+
+class WorkerLimits(msgspec.Struct, frozen=True):
+    """Resource limits of one worker, in the units of setrlimit(2)."""
+
+    open_files: int = 256
+    file_bytes: int = 64 * 2**20
+
+
+class Fork(msgspec.Struct, frozen=True, tag="fork"):
+    """Daemon to zygote: fork a worker for this source."""
+
+    generation: int
+    source: Source
+    limits: WorkerLimits
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """Zygote to daemon: I listen."""
+
+    pid: int
+
+
+class Forked(msgspec.Struct, frozen=True, tag="forked"):
+    """Zygote to daemon; beside it travel the worker's socket, its pidfd, and its captured output and error."""
+
+    generation: int
+    pid: int
+
+
+class ForkFailed(msgspec.Struct, frozen=True, tag="fork_failed"):
+    generation: int
+    message: str
+
+
+class Exited(msgspec.Struct, frozen=True, tag="exited"):
+    """How a worker ended: an exit code, or a signal's number as a negative one.  For diagnostics only."""
+
+    generation: int
+    pid: int
+    code: int
+
+
+class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
+    """Daemon to worker: run one callback.  `payload`, `envelope`, `config` and `merged` are JSON objects."""
+
+    generation: int
+    call_id: int
+    function: str
+    event: str
+    payload: bytes
+    envelope: bytes
+    config: bytes = b""
+    merged: bytes = b""
+    reinvoked: bool = False
+    runtime: str = "trio"
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """A function marked with @hook, as found in a source."""
+
+    function: str
+    line: int
+    marker: Marker
+
+
+class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
+    """Worker to daemon: the source is imported.  `files` are the modules of its folder that it imported."""
+
+    generation: int
+    hooks: list[Declared]
+    functions: list[str]
+    files: list[str]
+
+
+class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed"):
+    generation: int
+    message: str
+    file: str
+    line: int
+
+
+class Answered(msgspec.Struct, frozen=True, tag="answered", omit_defaults=True):
+    """Worker to daemon: the callback returned.  `answer` is JSON for `verdicts.decode`, empty for no opinion."""
+
+    generation: int
+    call_id: int
+    answer: bytes = b""
+    stdout: bytes = b""
+    stderr: bytes = b""
+    truncated: bool = False
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
+    """Worker to daemon: the callback raised (`crash`) or returned what is no verdict (`protocol`)."""
+
+    generation: int
+    call_id: int
+    cause: str
+    message: str
+    stdout: bytes = b""
+    stderr: bytes = b""
+    truncated: bool = False
+
+
+FromWorker = Loaded | LoadFailed | Answered | Failed
+FromZygote = Ready | Forked | ForkFailed | Exited
+
+ENCODER = msgspec.msgpack.Encoder()
+FROM_WORKER: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
+FROM_ZYGOTE: msgspec.msgpack.Decoder[FromZygote] = msgspec.msgpack.Decoder(FromZygote)
+
+
+def encode(message: msgspec.Struct) -> bytes:
+    """Give a message's msgpack bytes, without a length."""
+    return ENCODER.encode(message)
+
+
+def frame(message: msgspec.Struct) -> bytes:
+    """Give a message as one frame."""
+    body = ENCODER.encode(message)
+    return HEADER.pack(len(body)) + body
+
+
+def decode_from_worker(data: bytes | bytearray | memoryview) -> FromWorker:
+    """Read what a worker sent; it is not trusted.
+
+    Raises:
+        FrameError: these bytes are no message of ours.
+    """
+    try:
+        return FROM_WORKER.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as error:
+        raise FrameError(f"undecodable message: {error}") from None
+
+
+def decode_from_zygote(data: bytes) -> FromZygote:
+    """Read what the zygote sent.
+
+    Raises:
+        FrameError: these bytes are no message of ours.
+    """
+    try:
+        return FROM_ZYGOTE.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as error:
+        raise FrameError(f"undecodable message: {error}") from None
+
+
+class FrameReader:
+    """Cuts a stream of bytes into the bodies of frames.
+
+    Feed what was received, then take bodies until there is none.
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    def take(self) -> bytes | None:
+        """Give the next whole body, or None.
+
+        Raises:
+            FrameError: the announced length is over MAX_FRAME.
+        """
+        buffer = self._buffer
+        if len(buffer) < HEADER.size:
+            return None
+        (length,) = HEADER.unpack_from(buffer)
+        if length > MAX_FRAME:
+            raise FrameError(f"a frame of {length} bytes is over the limit of {MAX_FRAME}")
+        end = HEADER.size + length
+        if len(buffer) < end:
+            return None
+        body = bytes(memoryview(buffer)[HEADER.size : end])
+        del buffer[:end]
+        return body
