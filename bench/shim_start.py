@@ -74,9 +74,7 @@ def main() -> int:
     results = ROOT / "bench" / "results"
     results.mkdir(parents=True, exist_ok=True)
     record = {"machine": machine, "python": platform.python_version(), "runs": runs, "medians_ms": medians}
-    (results / "shim_start.json").write_text(
-        json.dumps({**record, "ratio": ratio, "limit": LIMIT}, indent=2) + "\n"
-    )
+    (results / "shim_start.json").write_text(json.dumps({**record, "ratio": ratio, "limit": LIMIT}, indent=2) + "\n")
     return 0 if ratio <= LIMIT else 1
 
 

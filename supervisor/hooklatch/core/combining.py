@@ -9,7 +9,7 @@ import msgspec
 from hooklatch.core.catalogue import EventSpec
 from hooklatch_worker.verdicts import Answer
 
-__all__ = ["find_fault", "join_texts", "merge_first", "merge_last"]
+__all__ = ["find_fault", "join_reasons", "join_texts", "merge_first", "merge_last"]
 
 
 def find_fault(spec: EventSpec, answer: Answer) -> str | None:
@@ -51,6 +51,12 @@ def listed(words: Iterable[str]) -> str:
 def join_texts(parts: Iterable[str | None]) -> str | None:
     """Join the non-empty parts by one newline; None when there is none."""
     return "\n".join(part for part in parts if part) or None
+
+
+def join_reasons(reasons: Iterable[str | None]) -> str | None:
+    """Join as join_texts does; an empty reason is still one, only None is none."""
+    given = [reason for reason in reasons if reason is not None]
+    return (join_texts(given) or "") if given else None
 
 
 def merge_first(merged: dict[str, msgspec.Raw], patch: dict[str, msgspec.Raw]) -> None:

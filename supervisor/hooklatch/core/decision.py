@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.catalogue import EventSpec
-from hooklatch.core.combining import find_fault, join_texts
+from hooklatch.core.combining import find_fault, join_reasons, join_texts
 from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause, Decision, DecisionVerdict, HookOutcome
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.registry import Hook
@@ -66,7 +66,8 @@ class Fire:
         self.context = context
         self.outcomes: list[HookOutcome] = []
         self.opinions: dict[int, Opinion] = {}
-        self.warnings: list[str] = []
+        self.warnings: list[str] = []  # of the fire as a whole
+        self.notes: dict[int, list[str]] = {}  # what each hook, by its index, adds to them
         self.verdict: DecisionVerdict = "deny" if spec.fails_closed else "pass"
         self.cause: Cause | None = "protocol" if spec.fails_closed else None
         self.reason: str | None = "undecided" if spec.fails_closed else None
@@ -113,26 +114,27 @@ class Fire:
         hook = call.hook
         self.outcomes.append(record(call, outcome, answer, cause, message))
         if hook.observe:
-            self._note_observed(hook, answer, cause, message)
+            self.notes[call.index] = self._observed(hook, answer, cause, message)
             return None
         if answer is None:
             if hook.optional and self.spec.fails_closed:
-                self.warnings.append(f"{hook.name} is optional and was skipped: {failure_text(cause, message)}")
+                skipped = f"{hook.name} is optional and was skipped: {failure_text(cause, message)}"
+                self.notes.setdefault(call.index, []).append(skipped)
             else:
                 self.fail(call, cause, message)
             return None
-        self.warnings.extend(answer.warnings)
+        self.notes[call.index] = list(answer.warnings)
         self.opinions[call.index] = Opinion(hook, answer, call.payload.version)
         if answer.context:
             self.context = {**self.context, **answer.context}
         return answer
 
-    def _note_observed(self, hook: Hook, answer: Answer | None, cause: Cause, message: str) -> None:
-        if answer is None:
-            if self.spec.fails_closed:
-                self.warnings.append(f"{hook.name} (observe) would have denied: {failure_text(cause, message)}")
-        elif answer.verdict in ("deny", "ask", "halt"):
-            self.warnings.append(f"{hook.name} (observe) would have said {answer.verdict}: {answer.reason}")
+    def _observed(self, hook: Hook, answer: Answer | None, cause: Cause, message: str) -> list[str]:
+        if answer is None and self.spec.fails_closed:
+            return [f"{hook.name} (observe) would have denied: {failure_text(cause, message)}"]
+        if answer is not None and answer.verdict in ("deny", "ask", "halt"):
+            return [f"{hook.name} (observe) would have said {answer.verdict}: {answer.reason}"]
+        return []
 
     def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> Decision:
         """Make the decision from all that was received."""
@@ -152,14 +154,14 @@ class Fire:
             patch=None if is_refusal else self.patch(),
             payload_digest=self.payload.digest(),
             append=None if is_refusal else join_texts(text for answer in answers for text in answer.append),
-            resume=join_texts(answer.resume for answer in answers),
+            resume=join_reasons(answer.resume for answer in answers),
             value=self.value(),
             revision=revision,
             duration_ms=duration_ms,
             inject=[message for answer in answers for message in answer.inject],
             context=self.context,
             outcomes=self.outcomes,
-            warnings=self.warnings,
+            warnings=[*self.warnings, *(note for index in sorted(self.notes) for note in self.notes[index])],
         )
 
 

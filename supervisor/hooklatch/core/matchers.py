@@ -58,7 +58,7 @@ def compile_matcher(source: object) -> Matcher:
         case None | "*":
             return Matcher(None, "*", None)
         case str():
-            return Matcher(source, source, source.__eq__)
+            return Matcher(source, checked_name(source), source.__eq__)
         case list():
             return of_names(cast("list[object]", source))
         case {"glob": object() as pattern}:
@@ -74,7 +74,7 @@ def compile_matcher(source: object) -> Matcher:
 def of_names(names: Sequence[object]) -> Matcher:
     if not names or not all(isinstance(name, str) for name in names):
         raise MatcherError(f"a list of names must hold one string or more, not {names!r}")
-    known = frozenset(cast("Sequence[str]", names))
+    known = frozenset(checked_name(name) for name in cast("Sequence[str]", names))
     return Matcher(list(names), "|".join(sorted(known)), known.__contains__)
 
 
@@ -107,11 +107,22 @@ def refuse_unknown(source: Mapping[str, object], kind: str, *others: str) -> Non
             raise MatcherError(f"a {kind} matcher has no key {key!r}")
 
 
+def checked_name(name: str) -> str:
+    # Such a hook would never be called: on a gate, that is a guard which is not there.
+    if name in ("", "*"):
+        raise MatcherError(f'{name!r} is the name of nothing; leave the matcher out, or write just "*", to match all')
+    return checked(name)
+
+
 def checked(pattern: object) -> str:
     if not isinstance(pattern, str):
         raise MatcherError(f"a pattern must be a string, not {pattern!r}")
     if len(pattern) > MAX_PATTERN:
         raise MatcherError(f"a pattern of {len(pattern)} characters is over the limit of {MAX_PATTERN}")
+    try:
+        pattern.encode()
+    except UnicodeEncodeError:
+        raise MatcherError(f"{pattern!r} holds characters that are not valid Unicode") from None
     return pattern
 
 
@@ -127,12 +138,13 @@ def regex_of_glob(pattern: str) -> str:
         elif character == "?":
             parts.append(".")
         elif character == "[":
-            end = pattern.find("]", position + 1)
+            negated = pattern.startswith(("!", "^"), position)
+            position += negated
+            end = pattern.find("]", position + 1)  # a bracket that comes first is itself a member
             if end < 0:
                 raise MatcherError(f"the glob {pattern!r} has an unclosed '['")
             inside = pattern[position:end].replace("\\", "\\\\")
-            negated = inside.startswith(("!", "^"))
-            parts.append(f"[{'^' if negated else ''}{inside[negated:]}]")
+            parts.append(f"[{'^' if negated else ''}{inside}]")
             position = end + 1
         else:
             parts.append(re2.escape(character))
@@ -151,8 +163,6 @@ def compile_re2(pattern: str) -> Pattern:
             f"{pattern!r} is not a pattern that RE2 can run: {reason_of(error)}"
             " (look-around and back-references are not supported; see docs/hooks.md)"
         ) from None
-    except UnicodeError:
-        raise MatcherError(f"{pattern!r} holds characters that are not valid Unicode") from None
 
 
 def reason_of(error: Exception) -> str:

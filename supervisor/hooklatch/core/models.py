@@ -19,14 +19,14 @@ import msgspec
 from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.combining import merge_first, merge_last
 from hooklatch.core.decision import Fire, StartCall, apply, failure_text
-from hooklatch.core.messages import Cause
+from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict
 from hooklatch.core.payload import Payload
-from hooklatch.core.registry import Hook
+from hooklatch.core.registry import Hook, Selection
 from hooklatch_worker.verdicts import Answer
 
 __all__ = ["start"]
 
-Matching = Callable[[Payload], Sequence[Hook]]
+Matching = Callable[[Payload], Selection]
 
 
 def start(spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any], rematch: Matching) -> Fire:
@@ -58,30 +58,50 @@ class Gate(Fire):
         self._rematch = rematch
         self._waiting = [(index, hook) for index, hook in enumerate(hooks)]
         self._waiting.reverse()
-        self._indices = {hook.name: index for index, hook in enumerate(hooks)}
-        self._seen: dict[str, int] = {}
+        self._indices = {hook: index for index, hook in enumerate(hooks)}
+        self._seen: dict[Hook, int] = {}
+        self._changed_by: Hook | None = None
+        self._asked: StartCall | None = None
         self._is_second_pass = False
         self._is_settled = False
 
     def next_calls(self) -> Sequence[StartCall]:
-        if self._is_settled:
+        if self._is_settled or self._asked is not None:
             return ()
         if not self._waiting and not self._is_second_pass and self.payload.version:
             self._begin_second_pass()
+        if self._is_settled:
+            return ()
         if not self._waiting:
             self._finish()
             return ()
         index, hook = self._waiting.pop()
-        self._seen[hook.name] = self.payload.version
-        return (StartCall(index, hook, self.payload, self.context, reinvoked=self._is_second_pass),)
+        self._seen[hook] = self.payload.version
+        self._asked = StartCall(index, hook, self.payload, self.context, reinvoked=self._is_second_pass)
+        return (self._asked,)
+
+    def receive(self, call: StartCall, outcome: CallOutcome) -> None:
+        """Take what came of the call that is out; any other one is an answer too late to count."""
+        if call is not self._asked:
+            return
+        self._asked = None
+        super().receive(call, outcome)
 
     def _begin_second_pass(self) -> None:
         self._is_second_pass = True
-        for hook in self._rematch(self.payload):
-            if self._seen.get(hook.name) != self.payload.version:
-                index = self._indices.setdefault(hook.name, len(self._indices))
+        selection = self._rematch(self.payload)
+        if selection.is_blind:
+            self._end_blind()
+            return
+        for hook in selection.hooks:
+            if self._seen.get(hook) != self.payload.version:
+                index = self._indices.setdefault(hook, len(self._indices))
                 self._waiting.append((index, hook))
         self._waiting.reverse()
+
+    def _end_blind(self) -> None:
+        message = f"{self.spec.match} is no string after its change, so matching is not possible"
+        self._end("deny", self._changed_by, failure_text("payload", message, self._changed_by), "payload")
 
     def accept(self, call: StartCall, answer: Answer) -> None:
         if answer.verdict in ("deny", "halt"):
@@ -95,13 +115,14 @@ class Gate(Fire):
             self.fail(call, "protocol", result)
         elif result is not self.payload and self._is_second_pass:
             self.fail(call, "unsettled", "it changed the payload again after the guards had been asked again")
-        else:
+        elif result is not self.payload:
             self.payload = result
+            self._changed_by = call.hook
 
     def fail(self, call: StartCall, cause: Cause, message: str) -> None:
         self._end("deny", call.hook, failure_text(cause, message, call.hook), cause)
 
-    def _end(self, verdict: Any, hook: Hook, reason: str, cause: Cause = "policy") -> None:
+    def _end(self, verdict: DecisionVerdict, hook: Hook | None, reason: str, cause: Cause = "policy") -> None:
         self._is_settled = True
         self.payload = self._original
         self.settle(verdict, hook, reason, cause)
@@ -131,6 +152,7 @@ class Gate(Fire):
 class Notify(Fire):
     def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
         super().__init__(spec, payload, context)
+        self._original_context = context
         self._calls = [StartCall(index, hook, payload, context) for index, hook in enumerate(hooks)]
         self.settle("pass")
 
@@ -142,6 +164,14 @@ class Notify(Fire):
         first = min((i for i, o in self.opinions.items() if o.answer.verdict == "halt"), default=None)
         if answer.verdict == "halt" and first == call.index:
             self.settle("halt", call.hook, answer.reason)
+        if answer.context:
+            self.context = self._merged_context()
+
+    def _merged_context(self) -> dict[str, Any]:
+        context = self._original_context
+        for index in sorted(self.opinions):
+            context = {**context, **(self.opinions[index].answer.context or {})}
+        return context
 
 
 class Amend(Fire):

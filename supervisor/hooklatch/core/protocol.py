@@ -36,7 +36,7 @@ MAX_IN_FLIGHT = 64  # requests of one connection that may be unanswered
 
 
 class ErrorCode(IntEnum):
-    """The codes of the `error` member; those below -32000 are JSON-RPC's own."""
+    """The codes of the `error` member; those up to -32600 are JSON-RPC's own, the others ours."""
 
     PARSE_ERROR = -32700
     INVALID_REQUEST = -32600
@@ -100,7 +100,7 @@ class Message(msgspec.Struct, frozen=True):
     params: msgspec.Raw = msgspec.Raw(b"{}")
     id: int | str | msgspec.UnsetType | None = msgspec.UNSET
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    error: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    error: dict[str, Any] | None | msgspec.UnsetType = msgspec.UNSET
 
 
 MESSAGES = msgspec.json.Decoder(Message)
@@ -119,6 +119,11 @@ class LineBuffer:
     @property
     def is_empty(self) -> bool:
         return not self._buffer
+
+    @property
+    def has_line(self) -> bool:
+        """Say whether there is something to take: a line, or one that is too long."""
+        return len(self._buffer) > self._limit or self._buffer.find(b"\n", self._searched) >= 0
 
     def feed(self, data: bytes) -> None:
         self._buffer += data
@@ -161,12 +166,12 @@ def read_message(line: bytes) -> Request | Response:
     try:
         message = MESSAGES.decode(line)
     except msgspec.ValidationError as error:
+        if line.lstrip().startswith(b"["):
+            raise RpcError(ErrorCode.INVALID_REQUEST, "batches are not supported; send one object a line") from None
         raise RpcError(ErrorCode.INVALID_REQUEST, f"no request: {error}") from None
     except RecursionError:
         raise RpcError(ErrorCode.PARSE_ERROR, "the JSON is nested too deep") from None
     except DECODE_ERRORS as error:
-        if line[:1].lstrip() == b"[":
-            raise RpcError(ErrorCode.INVALID_REQUEST, "batches are not supported; send one object a line") from None
         raise RpcError(ErrorCode.PARSE_ERROR, f"no JSON: {error}") from None
     if message.jsonrpc != "2.0":
         raise RpcError(ErrorCode.INVALID_REQUEST, 'a message needs "jsonrpc": "2.0"')
@@ -174,7 +179,7 @@ def read_message(line: bytes) -> Request | Response:
         return Request(message.method, message.params, message.id)
     if message.id is msgspec.UNSET:
         raise RpcError(ErrorCode.INVALID_REQUEST, "a message needs a method, or an id with a result or an error")
-    if message.error is not msgspec.UNSET:
+    if isinstance(message.error, dict):  # some libraries write a null beside the result
         return Response(message.id, error=message.error)
     if message.result is not msgspec.UNSET:
         return Response(message.id, result=message.result)

@@ -17,6 +17,7 @@ from hooklatch.core.payload import Payload
 from hooklatch_worker.wire import Source
 
 __all__ = [
+    "EVERY_GATE",
     "MAX_BUDGET",
     "Difference",
     "Hook",
@@ -32,6 +33,7 @@ __all__ = [
     "switched",
 ]
 
+EVERY_GATE = "*"  # the event of a hook that stands for a file of which nothing is known
 MAX_BUDGET = 600.0  # seconds that one fire may take in all
 
 
@@ -107,7 +109,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True):
         """Give a digest of all that decides how this hook behaves."""
         target = self.target
         place = (
-            [target.source.location, target.source.digest, target.build, target.function]
+            [target.source.location, target.source.digest, target.build, target.function, target.runtime]
             if isinstance(target, PythonTarget)
             else [target.owner]
         )
@@ -151,12 +153,13 @@ class Snapshot:
             self._digest = whole.hexdigest()
         return self._digest
 
-    def for_event(self, event: str) -> tuple[Hook, ...]:
-        """Give the enabled hooks of an event, in firing order."""
-        found = self._by_event.get(event)
+    def for_event(self, spec: EventSpec) -> tuple[Hook, ...]:
+        """Give the enabled hooks of an event, in firing order; those on EVERY_GATE stand at each that fails closed."""
+        found = self._by_event.get(spec.name)
         if found is None:
-            found = tuple(hook for hook in self.hooks if hook.event == event and hook.enabled)
-            self._by_event[event] = found
+            names = (spec.name, EVERY_GATE) if spec.fails_closed else (spec.name,)
+            found = tuple(hook for hook in self.hooks if hook.event in names and hook.enabled)
+            self._by_event[spec.name] = found
         return found
 
 

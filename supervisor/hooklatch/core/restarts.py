@@ -25,6 +25,7 @@ INTENSITY = 5  # deaths; one more within the period quarantines
 PERIOD = 30.0  # seconds
 FIRST_PROBE = 1.0  # seconds until a quarantined hook is probed
 LAST_PROBE = 60.0  # seconds; the longest wait between two probes
+NEARLY = 1e-6  # of a token; rounding may leave so little to wait for that the clock could not show it
 
 
 class BreakerState(Enum):
@@ -106,7 +107,7 @@ class TokenBucket:
         if self._last is not None:
             self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
         self._last = now
-        if self._tokens >= 1.0:
-            self._tokens -= 1.0
+        if self._tokens >= 1.0 - NEARLY:
+            self._tokens = max(self._tokens - 1.0, 0.0)
             return 0.0
         return (1.0 - self._tokens) / self._rate

@@ -1,0 +1,173 @@
+"""What a host does with the answer to a fire, and what it is when no answer came.
+
+Knows a decision's words and which standard events fail closed; knows no connection and no clock.
+
+the daemon answered         read_fired
+no daemon, lost, silent     local_decision("no_daemon")   a gate: deny    any other known event: pass, with a warning
+an error, or unreadable     local_decision("protocol")    an event that is not in the catalogue counts as a gate
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from hooklatch.client.answers import read_answer
+from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.messages import RETRYABLE, Cause, DecisionVerdict
+from hooklatch.errors import DaemonUnreachableError, HooklatchError, RefusedError, UnreadableAnswerError
+
+__all__ = ["Accepted", "Decision", "Outcome", "decide_locally", "local_decision", "read_decision", "read_fired"]
+
+MESSAGES: dict[Cause, str] = {
+    "no_daemon": "the hook daemon did not decide (fail-safe deny)",
+    "protocol": "the hook daemon's answer cannot be used (fail-safe deny)",
+    "payload": "the payload cannot be judged (fail-safe deny)",
+}
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One hook's part in a decision. `duration_ms` is in milliseconds."""
+
+    layer: str = ""
+    hook: str = ""
+    outcome: str = ""
+    verdict: str | None = None
+    cause: str | None = None
+    message: str | None = None
+    patch: dict[str, Any] | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    exit_code: int | None = None
+    truncated: bool = False
+    duration_ms: float = 0.0
+    reinvoked: bool = False
+    observed: bool = False
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """The one answer to a fire. `duration_ms` is in milliseconds; `patch` maps payload keys to whole new values.
+
+    `cause` is "policy" where a hook decided, else the failure for which it is a refusal; `revision` is None where
+    the client decided by itself.
+    """
+
+    decision_id: str
+    event: str
+    verdict: DecisionVerdict
+    cause: str | None = None
+    reason: str | None = None
+    layer: str | None = None
+    hook: str | None = None
+    retryable: bool = False
+    patch: dict[str, Any] | None = None
+    payload_digest: str | None = None
+    inject: list[dict[str, Any]] = []
+    append: str | None = None
+    resume: str | None = None
+    value: Any = None
+    context: dict[str, Any] | None = None
+    revision: int | None = None
+    duration_ms: float = 0.0
+    outcomes: list[Outcome] = []
+    warnings: list[str] = []
+
+    @property
+    def allowed(self) -> bool:
+        """It may go on. False for deny and halt, and for ask, which needs somebody's approval first.
+
+        A pass is nobody's opinion, not an approval: a host must not skip its own permission dialog for it.
+        """
+        return self.verdict in ("pass", "allow", "claim")
+
+    @property
+    def needs_asking(self) -> bool:
+        """The person at the host has to approve it."""
+        return self.verdict == "ask"
+
+    @property
+    def explanation(self) -> str:
+        """The verdict in one line: who decided and why."""
+        who = f" by {self.hook}" if self.hook else ""
+        what = {"ask": "approval is needed", "halt": "the run was halted"}.get(self.verdict, "refused")
+        why = self.reason or (f"cause {self.cause}" if self.cause else "")
+        return f"{self.event} {what}{who}" + (f": {why}" if why else "")
+
+    def raise_for_refusal(self) -> None:
+        """Do nothing where it is allowed.
+
+        Raises:
+            RefusedError: it is a deny, a halt, or an ask; a host that can ask looks at `needs_asking` first.
+        """
+        if not self.allowed:
+            raise RefusedError(self)
+
+    def as_tool_result(self, tool_use_id: str) -> dict[str, Any]:
+        """Give the error block that the Messages API needs for a tool call that was refused.
+
+        Raises:
+            ValueError: the call is allowed, so its real result belongs there.
+        """
+        if self.allowed:
+            raise ValueError(f"the decision is {self.verdict!r}: run the tool and send its own result")
+        return {
+            "type": "tool_result",
+            "tool_use_id": tool_use_id,
+            "is_error": True,
+            "content": self.reason or self.explanation,
+        }
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a fire that waits for no decision: `accepted` is False where nobody will run its hooks."""
+
+    accepted: bool
+    decision_id: str | None = None
+    warnings: list[str] = []
+
+
+def read_decision(result: msgspec.Raw, event: str) -> Decision:
+    """Read the answer to a fire of `event`.
+
+    Raises:
+        UnreadableAnswerError: it is no decision, or one on another event.
+    """
+    decision = read_answer(result, Decision, "decision")
+    if decision.event != event:
+        raise UnreadableAnswerError(f"the answer decides on {decision.event!r}, not on {event!r}")
+    return decision
+
+
+def read_fired(result: msgspec.Raw, event: str, *, wait: bool) -> Decision | Accepted:
+    """Read the answer to a fire that waits for a decision, or to one that does not.
+
+    Raises:
+        UnreadableAnswerError: it is neither.
+    """
+    return read_decision(result, event) if wait else read_answer(result, Accepted, "acceptance")
+
+
+def decide_locally(event: str, error: HooklatchError, *, wait: bool) -> Decision | Accepted:
+    """Answer a fire that failed with `error`."""
+    cause: Cause = "no_daemon" if isinstance(error, DaemonUnreachableError) else "protocol"
+    if wait:
+        return local_decision(event, cause, str(error))
+    return Accepted(accepted=False, warnings=[f"{cause}: {error}"])
+
+
+def local_decision(event: str, cause: Cause, message: str) -> Decision:
+    """Decide in the daemon's place: deny what could refuse, pass with a warning what could not."""
+    spec = Catalogue.standard().get(event)
+    is_closed = spec is None or spec.fails_closed
+    text = f"{MESSAGES.get(cause, cause)}: {message}"
+    return Decision(
+        decision_id=f"local-{os.urandom(8).hex()}",
+        event=event,
+        verdict="deny" if is_closed else "pass",
+        cause=cause if is_closed else None,
+        reason=text if is_closed else None,
+        retryable=is_closed and cause in RETRYABLE,
+        warnings=[] if is_closed else [f"{cause}: {message}"],
+    )

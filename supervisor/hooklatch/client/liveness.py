@@ -1,0 +1,75 @@
+"""How long a client believes in a daemon that says nothing, and when it tries again.  Knows no clock: now comes in.
+
+nobody waits          no ping, no deadline: a quiet daemon is a healthy one
+somebody waits        each `interval` without a byte: "ping", then the next interval begins
+`misses` in a row     "dead"
+
+Intervals are counted, not summed: a client that was itself suspended for a minute has missed one of them, not sixty.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Final, Literal
+
+import msgspec
+
+__all__ = ["Liveness", "Pulse", "backoff", "crowd_delay"]
+
+FIRST_RETRY: Final = 0.05  # seconds
+LAST_RETRY: Final = 5.0
+JITTER: Final = 0.5  # a delay is up to this part shorter, so that a thousand clients do not return in one instant
+
+
+class Liveness(msgspec.Struct, frozen=True, kw_only=True):
+    """How patient a client is, in seconds."""
+
+    interval: float = 1.0
+    misses: int = 5
+    connect: float = 2.0  # how long a full backlog is worth trying
+
+
+class Pulse:
+    """Whether the peer of one connection lives. `due` is the moment of the next check, infinite while nobody waits."""
+
+    def __init__(self, liveness: Liveness) -> None:
+        self.due = inf
+        self._liveness = liveness
+        self._missed = 0
+        self._waiting = 0
+
+    def begin(self, now: float) -> None:
+        """Note that one more request waits for its answer."""
+        self._waiting += 1
+        if self._waiting == 1:
+            self.heard(now)
+
+    def finish(self) -> None:
+        """Note that one request waits no longer."""
+        self._waiting -= 1
+        if not self._waiting:
+            self.due = inf
+
+    def heard(self, now: float) -> None:
+        """Note a sign of life: bytes that came, or bytes that the peer took."""
+        self._missed = 0
+        self.due = now + self._liveness.interval if self._waiting else inf
+
+    def check(self, now: float) -> Literal["fine", "ping", "dead"]:
+        """Say what to do at `now`."""
+        if now < self.due:
+            return "fine"
+        self._missed += 1
+        self.due = now + self._liveness.interval
+        return "dead" if self._missed >= self._liveness.misses else "ping"
+
+
+def backoff(attempt: int, chance: float) -> float:
+    """Give the seconds before the next attempt to connect; `chance` is a random number from 0 to 1."""
+    longest = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(attempt, 16))
+    return longest * (1 - JITTER * chance)
+
+
+def crowd_delay(attempt: int) -> float:
+    """Give the seconds before a connect that met a full backlog is tried again."""
+    return min(0.05, 0.001 * 2.0 ** min(attempt, 6))

@@ -1,0 +1,214 @@
+"""What a person writes to declare a hook, checked.  Knows shapes and names; knows no file and no catalogue of events.
+
+The same definition comes from a TOML table, from `register`, and from a function marked with @hook.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from hooklatch.core.matchers import Matcher, MatcherError, compile_matcher
+from hooklatch_worker.markers import Marker
+
+__all__ = ["HookDefinition", "InvalidHookError", "from_marker", "read_definition", "refuse_unknown_keys"]
+
+MAX_TIMEOUT = 600.0  # seconds
+MAX_PRIORITY = 1000
+FORBIDDEN = frozenset("\n\r\0")  # in ids: they would break a line of the log or of a table
+KEYS = (
+    "id", "event", "match", "run", "served", "priority", "timeout", "description",
+    "enabled", "observe", "optional", "config",
+)  # fmt: skip
+
+
+class InvalidHookError(ValueError):
+    """A definition that cannot be accepted: which one, what is wrong, what to write."""
+
+    def __init__(self, hook_id: str, reason: str) -> None:
+        super().__init__(f"hook {hook_id!r}: {reason}" if hook_id else reason)
+        self.hook_id = hook_id
+        self.reason = reason
+
+
+class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
+    """One hook as declared; `problem` says why its matcher cannot be used, where that did not refuse it."""
+
+    id: str
+    event: str
+    matcher: Matcher
+    run: str | None = None
+    served: bool = False
+    priority: int = 100
+    timeout: float | None = None
+    description: str = ""
+    enabled: bool = True
+    observe: bool = False
+    optional: bool = False
+    config: bytes = b""
+    runtime: str = "trio"
+    line: int = 0
+    problem: str | None = None
+
+
+def refuse_unknown_keys(table: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Refuse a key that nobody reads, naming the nearest one that somebody does.
+
+    Raises:
+        InvalidHookError: there is such a key.
+    """
+    known = list(known)
+    for key in table:
+        if key not in known:
+            near = difflib.get_close_matches(key, known, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(known)}"
+            raise InvalidHookError("", f"{what} has no key {key!r}{hint}")
+
+
+def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefinition]:
+    """Read one definition; it gives a hook for each of its events.
+
+    `is_lenient` keeps a hook whose matcher is bad and marks it with the `problem`, as a file's hooks are: a gate
+    that cannot be matched must deny and be seen, not vanish.
+
+    Raises:
+        InvalidHookError: it is no definition; the text says what to write instead.
+    """
+    if not isinstance(table, Mapping):
+        raise InvalidHookError("", f"a hook is a table, not {type(table).__name__}")
+    raw = cast("Mapping[str, Any]", table)
+    hook_id = text_of(raw, "id", "", default=None)
+    name = hook_id or ""
+    try:
+        refuse_unknown_keys(raw, KEYS, "a hook")
+    except InvalidHookError as error:
+        raise InvalidHookError(name, error.reason) from None
+    run, served = text_of(raw, "run", name, default=None), flag_of(raw, "served", name)
+    if (run is None) == (not served):
+        raise InvalidHookError(name, 'it needs one target: run = "file.py:function", or served = true over the API')
+    if run is not None and not run.partition(":")[2]:
+        raise InvalidHookError(name, f'run is "file.py:function" or "module:function", not {run!r}')
+    events = events_of(raw, name)
+    if hook_id is None:
+        if run is None:
+            raise InvalidHookError("", 'it has no id; write id = "a-name"')
+        hook_id = default_id(run)
+    matcher, problem = matcher_of(raw.get("match"), hook_id, is_lenient=is_lenient)
+    return [
+        HookDefinition(
+            id=hook_id if len(events) == 1 else f"{hook_id}@{event}",
+            event=event,
+            matcher=matcher,
+            run=run,
+            served=served,
+            priority=priority_of(raw, hook_id),
+            timeout=timeout_of(raw.get("timeout"), hook_id),
+            description=text_of(raw, "description", hook_id, default=""),
+            enabled=flag_of(raw, "enabled", hook_id, default=True),
+            observe=flag_of(raw, "observe", hook_id),
+            optional=flag_of(raw, "optional", hook_id),
+            config=config_of(raw.get("config"), hook_id),
+            problem=problem,
+        )
+        for event in events
+    ]
+
+
+def from_marker(marker: Marker, *, stem: str, function: str, line: int, has_siblings: bool) -> HookDefinition:
+    """Make the definition that a decorated function stands for; a bad matcher is its `problem`."""
+    hook_id = marker.id or f"{stem}:{function}"
+    if has_siblings:
+        hook_id = f"{hook_id}@{marker.event}"
+    matcher, problem = matcher_of(marker.match, hook_id, is_lenient=True)
+    return HookDefinition(
+        id=hook_id,
+        event=marker.event,
+        matcher=matcher,
+        priority=marker.priority,
+        timeout=marker.timeout,
+        description=marker.description,
+        enabled=marker.enabled,
+        observe=marker.observe,
+        optional=marker.optional,
+        config=config_of(marker.config, hook_id),
+        runtime=marker.runtime,
+        line=line,
+        problem=problem,
+    )
+
+
+def matcher_of(source: object, name: str, *, is_lenient: bool) -> tuple[Matcher, str | None]:
+    try:
+        return compile_matcher(source), None
+    except MatcherError as error:
+        if not is_lenient:
+            raise InvalidHookError(name, f"match: {error}") from None
+        return compile_matcher(None), f"match: {error}"
+
+
+def default_id(run: str) -> str:
+    place, _, function = run.partition(":")
+    return f"{place.rsplit('/', 1)[-1].removesuffix('.py')}:{function}"
+
+
+def events_of(raw: Mapping[str, Any], name: str) -> list[str]:
+    match raw.get("event"):
+        case str() as event if event:
+            return [event]
+        case [*events] if events and all(isinstance(event, str) and event for event in cast("list[object]", events)):
+            return cast("list[str]", events)
+        case None:
+            raise InvalidHookError(name, 'it has no event; write event = "pre_tool_use"')
+        case other:
+            raise InvalidHookError(name, f"event is a name or a list of names, not {other!r}")
+
+
+def text_of(raw: Mapping[str, Any], key: str, name: str, *, default: Any) -> Any:
+    value = raw.get(key, default)
+    if value is not default and (not isinstance(value, str) or (key == "id" and not is_id(value))):
+        raise InvalidHookError(name, f"{key} is a string, not {value!r}")
+    return value
+
+
+def is_id(value: str) -> bool:
+    return 0 < len(value) <= 200 and FORBIDDEN.isdisjoint(value)
+
+
+def flag_of(raw: Mapping[str, Any], key: str, name: str, *, default: bool = False) -> bool:
+    value = raw.get(key, default)
+    if not isinstance(value, bool):
+        raise InvalidHookError(name, f"{key} is true or false, not {value!r}")
+    return value
+
+
+def priority_of(raw: Mapping[str, Any], name: str) -> int:
+    value = raw.get("priority", 100)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_PRIORITY:
+        raise InvalidHookError(name, f"priority is a whole number from 0 to {MAX_PRIORITY}, not {value!r}")
+    return value
+
+
+def timeout_of(value: object, name: str) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidHookError(name, f"timeout is a number of seconds, not {value!r}")
+    if not 0 < value <= MAX_TIMEOUT:
+        raise InvalidHookError(
+            name, f"timeout is over 0 and at most {MAX_TIMEOUT:.0f} (seconds, not milliseconds), not {value!r}"
+        )
+    return float(value)
+
+
+def config_of(value: object, name: str) -> bytes:
+    if value is None:
+        return b""
+    if not isinstance(value, Mapping):
+        raise InvalidHookError(name, f"config is a table, not {value!r}")
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidHookError(name, f"config holds what JSON cannot: {error}") from None

@@ -1,0 +1,82 @@
+"""What a user of the client may have to catch.  Knows conditions; imports nothing.
+
+HooklatchError
+├── RefusedError               the decision is a refusal, or asks for somebody's approval
+├── DaemonUnreachableError     nobody listens, or the connection was lost            (also a ConnectionError)
+├── RequestFailedError         the daemon answered with an error
+├── UnreadableAnswerError      what came back is no answer of this protocol
+├── InvalidPayloadError        a value cannot travel as JSON; nothing was sent       (also a ValueError)
+└── SessionClosedError         the session was used after its `with` block           (also a RuntimeError)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hooklatch.client.decisions import Decision
+
+__all__ = [
+    "DaemonUnreachableError",
+    "HooklatchError",
+    "InvalidPayloadError",
+    "RefusedError",
+    "RequestFailedError",
+    "SessionClosedError",
+    "UnreadableAnswerError",
+]
+
+
+class HooklatchError(Exception):
+    """The root of all errors that the client raises on purpose."""
+
+
+class RefusedError(HooklatchError):
+    """The decision does not allow what was asked. `reason`, `cause` and `hook` are its own."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision)
+        self.decision = decision
+        self.reason = decision.reason
+        self.cause = decision.cause
+        self.hook = decision.hook
+
+    def __str__(self) -> str:
+        return self.decision.explanation
+
+
+class DaemonUnreachableError(HooklatchError, ConnectionError):
+    """No daemon takes the request, or it was lost before it answered."""
+
+    @classmethod
+    def at(cls, failures: Sequence[tuple[str, str]]) -> DaemonUnreachableError:
+        """Name each path that was tried and why it failed."""
+        tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
+        return cls(f"no daemon is reachable at {tried}; start one with: hooklatch serve")
+
+
+class RequestFailedError(HooklatchError):
+    """The daemon refused a request. `name` is the condition in one word, `code` its number."""
+
+    def __init__(self, code: int, name: str, message: str) -> None:
+        super().__init__(code, name, message)
+        self.code = code
+        self.name = name
+        self.message = message
+
+    def __str__(self) -> str:
+        return f"the daemon answered {self.name or self.code}: {self.message}"
+
+
+class UnreadableAnswerError(HooklatchError):
+    """What the daemon sent cannot be understood."""
+
+
+class InvalidPayloadError(HooklatchError, ValueError):
+    """A value is not plain finite JSON."""
+
+
+class SessionClosedError(HooklatchError, RuntimeError):
+    """The session is closed; open another one."""

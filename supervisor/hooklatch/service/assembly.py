@@ -1,0 +1,186 @@
+"""From files and their sources to hooks in order.  Knows declarations and builds; reads no file, starts no process.
+
+Whatever cannot be built still stands where it stood: a hook whose source is broken keeps its place with a `problem`,
+a file that cannot be read is stood for by its manifest, and one without a manifest by a hook on every gate.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.definitions import HookDefinition, InvalidHookError, from_marker
+from hooklatch.core.matchers import MatcherError, compile_matcher
+from hooklatch.core.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget
+from hooklatch.service.configuration import Diagnostic, FileConfig, SourceEntry, source_of
+from hooklatch.service.sources import Unit
+from hooklatch.service.state import ManifestHook
+from hooklatch_worker.wire import Source
+
+__all__ = ["Assembly", "DeclaredFile", "hook_of", "manifest_of"]
+
+
+class DeclaredFile(msgspec.Struct, frozen=True):
+    """One file in its place: what it declares, or why that is not known."""
+
+    path: str
+    config: FileConfig | None
+    fault: str | None = None
+
+
+class Assembly:
+    """Makes the hooks of the global layer from all files, and collects what is wrong with them."""
+
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        units: Mapping[str, Unit],
+        faults: Mapping[str, Diagnostic],
+        manifests: Mapping[str, list[ManifestHook]],
+    ) -> None:
+        self._catalogue = catalogue
+        self._units = units
+        self._faults = faults
+        self._manifests = manifests
+        self._taken: dict[str, Origin] = {}
+        self.hooks: list[Hook] = []
+        self.diagnostics: list[Diagnostic] = []
+        self.by_file: dict[str, list[Hook]] = {}
+
+    def add(self, file: DeclaredFile) -> None:
+        """Add one file's hooks; call it in the order of the files."""
+        before = len(self.hooks)
+        if file.config is None:
+            self._stand_in(file.path, file.fault or "it could not be read")
+        else:
+            folder = os.path.dirname(file.path)
+            for entry in file.config.sources:
+                self._add_source(entry)
+            for definition in file.config.hooks:
+                self._add_definition(definition, folder, Origin(file.path, definition.line))
+        self.by_file[file.path] = self.hooks[before:]
+
+    def _add_source(self, entry: SourceEntry) -> None:
+        unit = self._units.get(entry.location)
+        if unit is None:
+            fault = self._faults.get(entry.location)
+            self._stand_in(entry.location, str(fault) if fault else "it is not loaded")
+            return
+        stem = os.path.basename(entry.location).removesuffix(".py")
+        names = [declared.function for declared in unit.loaded.hooks]
+        for declared in unit.loaded.hooks:
+            origin = Origin(entry.location, declared.line)
+            try:
+                definition = from_marker(
+                    declared.marker,
+                    stem=stem,
+                    function=declared.function,
+                    line=declared.line,
+                    has_siblings=names.count(declared.function) > 1,
+                )
+            except InvalidHookError as error:
+                self.diagnostics.append(Diagnostic(origin.file, origin.line, str(error)))
+                continue
+            target = PythonTarget(unit.source, unit.build, declared.function, declared.marker.runtime)
+            self._append(hook_of(definition, Layer.GLOBAL, target, origin))
+
+    def _add_definition(self, definition: HookDefinition, folder: str, origin: Origin) -> None:
+        source, function = source_of(definition.run or "", folder)
+        unit = self._units.get(source.location)
+        problem = None
+        target = PythonTarget(source, 0, function)
+        if unit is None:
+            fault = self._faults.get(source.location)
+            problem = str(fault) if fault else f"{source.location} is not loaded"
+        elif function not in unit.loaded.functions:
+            problem = f"{source.location} has no function {function!r}"
+            self.diagnostics.append(Diagnostic(origin.file, origin.line, f"hook {definition.id!r}: {problem}"))
+        else:
+            target = PythonTarget(unit.source, unit.build, function)
+        self._append(hook_of(definition, Layer.GLOBAL, target, origin, problem))
+
+    def _append(self, hook: Hook) -> None:
+        origin = hook.origin or Origin("?")
+        spec = self._catalogue.get(hook.event)
+        if spec is None:
+            near = self._catalogue.nearest(hook.event)
+            hint = f"; did you mean {near!r}?" if near else ""
+            self._complain(hook, origin, f"there is no event {hook.event!r}{hint}")
+            return
+        if spec.match is None and not hook.matcher.matches_all:
+            self._complain(hook, origin, f"{hook.event} has no field to match on; remove match")
+            hook = msgspec.structs.replace(
+                hook, matcher=compile_matcher(None), problem="it matches on what is not there"
+            )
+        if hook.problem is not None and hook.problem.startswith("match:"):
+            self._complain(hook, origin, hook.problem)
+        other = self._taken.get(hook.id)
+        if other is not None:
+            self._complain(hook, origin, f"the id is taken by {other}; give it another")
+            hook = msgspec.structs.replace(
+                hook, id=f"{hook.id}#{len(self.hooks)}", problem=f"its id is taken by {other}"
+            )
+        self._taken[hook.id] = origin
+        if hook.problem is not None:
+            hook = msgspec.structs.replace(hook, problem=with_way_out(hook, origin))
+        self.hooks.append(hook)
+
+    def _complain(self, hook: Hook, origin: Origin, text: str) -> None:
+        self.diagnostics.append(Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}"))
+
+    def _stand_in(self, path: str, fault: str) -> None:
+        """Deny where a file's gates stood, or at every gate where nobody remembers them."""
+        target = PythonTarget(Source("file", path), 0, "")
+        name = os.path.basename(path)
+        remembered = self._manifests.get(path) or [ManifestHook(name, EVERY_GATE)]
+        for entry in remembered:
+            try:
+                matcher = compile_matcher(entry.match)
+            except MatcherError:
+                matcher = compile_matcher(None)
+            hook = Hook(
+                id=entry.id, event=entry.event, layer=Layer.GLOBAL, matcher=matcher, target=target,
+                priority=entry.priority, origin=Origin(path), problem=fault,
+            )  # fmt: skip
+            self._taken[hook.id] = Origin(path)
+            self.hooks.append(msgspec.structs.replace(hook, problem=with_way_out(hook, Origin(path))))
+
+
+def with_way_out(hook: Hook, origin: Origin) -> str:
+    problem = hook.problem or ""
+    place = "" if str(origin) in problem else f"{origin}: "
+    return f"{place}{problem}; mend it, or: hooklatch hooks disable {hook.id}"
+
+
+def hook_of(
+    definition: HookDefinition,
+    layer: Layer,
+    target: PythonTarget | ServedTarget,
+    origin: Origin | None = None,
+    problem: str | None = None,
+) -> Hook:
+    """Make a hook of a definition and its target."""
+    return Hook(
+        id=definition.id,
+        event=definition.event,
+        layer=layer,
+        matcher=definition.matcher,
+        target=target,
+        timeout=definition.timeout,
+        priority=definition.priority,
+        enabled=definition.enabled,
+        observe=definition.observe,
+        optional=definition.optional,
+        description=definition.description,
+        config=definition.config,
+        origin=origin,
+        problem=definition.problem or problem,
+    )
+
+
+def manifest_of(hooks: Iterable[Hook]) -> list[ManifestHook]:
+    """Note what a good file's hooks are, for a start at which it is broken."""
+    return [ManifestHook(hook.id, hook.event, hook.matcher.source, hook.priority) for hook in hooks]

@@ -1,0 +1,221 @@
+"""Reads hooks.toml and hooks.d/*.toml into frozen data.  Knows TOML and its tables; opens no file, runs nothing.
+
+A file is good as a whole or not at all, with one exception: a hook whose matcher alone is bad stays, marked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from hooklatch.core.catalogue import InvalidEventError
+from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_definition, refuse_unknown_keys
+from hooklatch.processes.pool import PoolLimits
+from hooklatch_worker.wire import Source, WorkerLimits
+
+__all__ = ["ConfigError", "Diagnostic", "FileConfig", "SourceEntry", "read_config", "source_of"]
+
+T = TypeVar("T")
+WORKER_KEYS = {"workers": int, "calls": int, "age": float, "memory_mib": int, "open_files": int, "file_mib": int}
+MIN_WORKERS, MAX_WORKERS = 2, 64
+
+
+class Diagnostic(msgspec.Struct, frozen=True):
+    """Something wrong in a file: where, what, and what to do.  `is_red` when it makes gates deny."""
+
+    file: str
+    line: int
+    message: str
+    is_red: bool = True
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.message}" if self.line else f"{self.file}: {self.message}"
+
+
+class ConfigError(Exception):
+    """A file that is not accepted."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(str(diagnostic))
+        self.diagnostic = diagnostic
+
+
+class SourceEntry(msgspec.Struct, frozen=True):
+    """A [[source]] table: every function marked with @hook in it."""
+
+    kind: str
+    location: str
+    workers: int | None = None
+
+
+class FileConfig(msgspec.Struct, frozen=True):
+    """What one TOML file declares."""
+
+    path: str
+    sources: list[SourceEntry] = []
+    hooks: list[HookDefinition] = []
+    events: list[dict[str, Any]] = []
+    limits: PoolLimits | None = None
+
+
+def source_of(run: str, folder: str) -> tuple[Source, str]:
+    """Split a `run` into its source and its function; a path is relative to `folder`."""
+    place, _, function = run.rpartition(":")
+    if place.endswith(".py") or "/" in place:
+        path = os.path.normpath(os.path.join(folder, os.path.expanduser(place)))
+        return Source("file", path), function
+    return Source("module", place), function
+
+
+def read_config(path: str, data: bytes) -> FileConfig:
+    """Read one file's bytes.
+
+    Raises:
+        ConfigError: what is wrong, with its line.
+    """
+    text = decode(path, data)
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"line (\d+)", str(error))
+        raise ConfigError(Diagnostic(path, int(found[1]) if found else 0, f"not TOML: {error}")) from None
+    return Reader(path, text).read(document)
+
+
+def decode(path: str, data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ConfigError(Diagnostic(path, line, f"not UTF-8 ({error.reason}); save the file as UTF-8")) from None
+
+
+class Reader:
+    """Turns one parsed document into a FileConfig, and every complaint into a place in the text."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self._path = path
+        self._lines = text.splitlines()
+        self._folder = os.path.dirname(path)
+
+    def read(self, document: Mapping[str, Any]) -> FileConfig:
+        self._at(0, lambda: refuse_unknown_keys(document, ("source", "hook", "event", "workers"), "the file"), document)
+        return FileConfig(
+            path=self._path,
+            sources=[self._source(i, entry) for i, entry in enumerate(self._tables(document, "source"))],
+            hooks=[hook for i, entry in enumerate(self._tables(document, "hook")) for hook in self._hook(i, entry)],
+            events=[self._event(i, entry) for i, entry in enumerate(self._tables(document, "event"))],
+            limits=self._limits(document["workers"]) if "workers" in document else None,
+        )
+
+    def _tables(self, document: Mapping[str, Any], key: str) -> list[Any]:
+        tables: list[Any] | object = document.get(key, [])
+        if not isinstance(tables, list):
+            raise self._error(self._find(rf"\[?\s*{key}\b"), f"write [[{key}]], with two brackets, for each {key}")
+        return [*cast("Iterable[Any]", tables)]
+
+    def _hook(self, index: int, entry: object) -> list[HookDefinition]:
+        line = self._header("hook", index)
+
+        def read() -> list[HookDefinition]:
+            if isinstance(entry, Mapping) and "served" in cast("Mapping[str, Any]", entry):
+                raise InvalidHookError("", "served hooks are registered by a client, not in a file")
+            return read_definition(entry, is_lenient=True)  # pyright: ignore[reportUnknownArgumentType]  # TOML
+
+        return [msgspec.structs.replace(hook, line=line) for hook in self._at(line, read, entry)]
+
+    def _source(self, index: int, entry: object) -> SourceEntry:
+        line = self._header("source", index)
+
+        def read() -> SourceEntry:
+            if not isinstance(entry, Mapping):
+                raise InvalidHookError("", "a source is a table")
+            table = cast("Mapping[str, Any]", entry)
+            refuse_unknown_keys(table, ("path", "module", "workers"), "a source")
+            path, module = table.get("path"), table.get("module")
+            if (path is None) == (module is None) or not isinstance(path or module, str):
+                raise InvalidHookError("", 'a source needs path = "guards.py" or module = "package.module"')
+            workers = table.get("workers")
+            if workers is not None:
+                check_workers(workers)
+            if module is not None:
+                return SourceEntry("module", str(module), workers)
+            full = os.path.normpath(os.path.join(self._folder, os.path.expanduser(str(path))))
+            return SourceEntry("file", full, workers)
+
+        return self._at(line, read, entry)
+
+    def _event(self, index: int, entry: object) -> dict[str, Any]:
+        line = self._header("event", index)
+        if not isinstance(entry, Mapping) or not isinstance(cast("Mapping[str, Any]", entry).get("name"), str):
+            raise self._error(line, 'an event needs name = "a_name"')
+        return dict(cast("Mapping[str, Any]", entry))
+
+    def _limits(self, table: object) -> PoolLimits:
+        line = self._find(r"\[\s*workers\s*\]")
+
+        def read() -> PoolLimits:
+            if not isinstance(table, Mapping):
+                raise InvalidHookError("", "write [workers], with one bracket")
+            values = cast("Mapping[str, Any]", table)
+            refuse_unknown_keys(values, WORKER_KEYS, "[workers]")
+            for key, value in values.items():
+                if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+                    raise InvalidHookError("", f"{key} is a number over 0, not {value!r}")
+            check_workers(values.get("workers", MIN_WORKERS))
+            default = PoolLimits()
+            return PoolLimits(
+                workers=int(values.get("workers", default.workers)),
+                calls=int(values.get("calls", default.calls)),
+                age=float(values.get("age", default.age)),
+                resident_bytes=int(values["memory_mib"]) * 2**20 if "memory_mib" in values else default.resident_bytes,
+                worker=WorkerLimits(
+                    open_files=int(values.get("open_files", default.worker.open_files)),
+                    file_bytes=int(values["file_mib"]) * 2**20 if "file_mib" in values else default.worker.file_bytes,
+                ),
+            )
+
+        return self._at(line, read, table)
+
+    def _at(self, line: int, read: Callable[[], T], table: object) -> T:
+        try:
+            return read()
+        except (InvalidHookError, InvalidEventError) as error:
+            raise self._error(self._line_of(str(error), line, table), str(error)) from None
+
+    def _line_of(self, message: str, line: int, table: object) -> int:
+        """Point at the key that the message names, when it stands below the table's header."""
+        named = re.search(r"no key '([^']+)'", message) or re.search(r"(?:: |^)(\w+) is ", message)
+        if named is None or not isinstance(table, Mapping):
+            return line
+        return self._find(rf"\s*(\[+\s*)?{re.escape(named[1])}\b", after=line) or line
+
+    def _error(self, line: int, message: str) -> ConfigError:
+        return ConfigError(Diagnostic(self._path, line, message))
+
+    def _header(self, key: str, index: int) -> int:
+        """Give the line of the index-th [[key]] header; tomllib keeps no positions."""
+        pattern = re.compile(rf"\s*\[\[\s*{key}\s*\]\]")
+        found = [number for number, line in enumerate(self._lines, 1) if pattern.match(line)]
+        return found[index] if index < len(found) else 0
+
+    def _find(self, pattern: str, *, after: int = 0) -> int:
+        compiled = re.compile(pattern)
+        for number, line in enumerate(self._lines, 1):
+            if number >= after and compiled.match(line):
+                return number
+        return 0
+
+
+def check_workers(value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not MIN_WORKERS <= value <= MAX_WORKERS:
+        raise InvalidHookError(
+            "",
+            f"workers is a whole number from {MIN_WORKERS} to {MAX_WORKERS} (one is kept free of notifications),"
+            f" not {value!r}",
+        )

@@ -1,0 +1,393 @@
+"""One client's connection: lines in, lines out.  Knows bytes, deadlines and requests; knows no hook and no layer.
+
+Reading.  The task that reads a request also answers it: that saves two task switches a fire.  A fire that takes longer
+than a moment must not stop the reading, so a daemon-wide ticker then lets another task take the reading over
+(`read_on`), and the first one, when its fire is done, finds that it reads no more.
+
+Writing.  A line is sent at once; what the kernel does not take waits in a buffer, drained by a task that lives only
+as long as there is something in it.  A client that does not read is not read from either; one that takes nothing for
+30 s is closed.  An announcement is never waited for: a client behind with reading gets one `resync` later.
+
+Ending.  The end of input means that no more requests come; a client is gone when the kernel says so (EPOLLHUP), and
+then its fires are abandoned.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+import socket
+import struct
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import trio
+
+from hooklatch.core.messages import CallOutcome
+from hooklatch.core.protocol import (
+    MAX_IN_FLIGHT,
+    ErrorCode,
+    LineBuffer,
+    LineTooLongError,
+    Request,
+    Response,
+    RpcError,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+    read_message,
+)
+from hooklatch.service.dispatcher import Envelope
+from hooklatch.service.sessions import Session
+
+__all__ = ["Connection", "Handler", "Ticker"]
+
+logger = logging.getLogger("hooklatch.connection")
+HELLO_TIMEOUT = 2.0  # seconds until the first request must be there
+FRAME_TIMEOUT = 10.0  # seconds in which a line that has begun must go on
+WRITE_TIMEOUT = 30.0  # seconds in which a client must take something of what waits for it
+MAX_BUFFERED = 2**20  # bytes that wait for a client before its next request is read
+MAX_ANNOUNCED = 2**18  # bytes that wait before announcements turn into one resync
+MAX_RUBBISH = 5  # unreadable lines in a row
+TICK = 0.003  # seconds that a fire may keep the reader before another task reads on
+
+
+class Handler(Protocol):
+    """Answers requests; the methods of the service."""
+
+    async def handle(self, connection: Connection, request: Request) -> object: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+
+class CloseConnection(Exception):
+    """Raised inside a connection to end it."""
+
+
+class Ticker:
+    """Notices fires that keep a reader too long.  It sleeps while there are none."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Connection, float] = {}
+        self._wake = trio.Event()
+
+    def keep(self, connection: Connection) -> None:
+        self._kept[connection] = trio.current_time() + TICK
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def release(self, connection: Connection) -> None:
+        self._kept.pop(connection, None)
+
+    def hurry(self, connection: Connection) -> None:
+        """Have a connection read on now, if a fire keeps its reader."""
+        if self._kept.pop(connection, None) is not None:
+            connection.read_on()
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            while self._kept:
+                await trio.sleep(TICK)
+                now = trio.current_time()
+                for connection in [one for one, until in self._kept.items() if until <= now]:
+                    del self._kept[connection]
+                    connection.read_on()
+            self._wake = trio.Event()
+
+
+class Connection:
+    """The daemon's end of one client's socket."""
+
+    def __init__(self, number: int, stream: socket.socket, handler: Handler, ticker: Ticker, *, is_admin: bool) -> None:
+        stream.setblocking(False)
+        self.number = number
+        self.is_admin = is_admin
+        self.session: Session | None = None
+        self.has_greeted = False
+        self.client = ""
+        self.topics: set[str] = set()
+        self.peer_pid, self.peer_uid, _ = struct.unpack(
+            "3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+        )
+        self._socket = stream
+        self._handler = handler
+        self._ticker = ticker
+        self._lines = LineBuffer()
+        self._outgoing = bytearray()
+        self._drained = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self._reader = 0
+        self._in_flight = 0
+        self._rubbish = 0
+        self._is_lagging = False
+        self._is_ended = False
+        self._is_flushing = False
+        self._calls: dict[int, Call] = {}
+        self._call_count = 0
+        self.resync: Callable[[], int] = lambda: 0
+
+    async def run(self) -> None:
+        """Serve the client until it is gone."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                if await self._first_request():
+                    await self._read(self._reader)
+        finally:
+            self._ticker.release(self)
+            for call in self._calls.values():
+                call.end(CallOutcome("crash", message="the client that served it is gone"))
+            self._handler.closed(self)
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+    def close(self) -> None:
+        """End it now; what runs for it is abandoned."""
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    async def _first_request(self) -> bool:
+        with trio.move_on_after(HELLO_TIMEOUT):
+            while not self._lines_ready():
+                if not await self._receive():
+                    return not self._lines.is_empty
+            return True
+        self._send_error(None, RpcError(ErrorCode.HELLO_REQUIRED, f"no request within {HELLO_TIMEOUT:.0f} s"))
+        return False
+
+    def _lines_ready(self) -> bool:
+        return self._lines.has_line
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def read_on(self) -> None:
+        """Have another task read from here on; the present one is busy."""
+        if self._nursery is not None and not self._is_ended:
+            self._reader += 1
+            self._nursery.start_soon(self._read, self._reader)
+
+    async def _read(self, reader: int) -> None:
+        """Read and answer requests while this task is the one that reads."""
+        try:
+            while reader == self._reader:
+                line = self._lines.take()
+                if line is not None:
+                    await self._take_line(line)
+                elif self._is_ended or not await self._receive_more():
+                    await self._end_of_input()
+                    return
+        except LineTooLongError as error:
+            self._send_error(None, error)
+            await self._flush_and_close()
+        except CloseConnection:
+            await self._flush_and_close()
+
+    async def _receive_more(self) -> bool:
+        if len(self._outgoing) > MAX_BUFFERED:
+            await self._drained.wait()
+        if self._lines.is_empty:
+            return await self._receive()
+        with trio.move_on_after(FRAME_TIMEOUT):
+            return await self._receive()
+        self._send_error(
+            None, RpcError(ErrorCode.PARSE_ERROR, f"a line was begun and not ended in {FRAME_TIMEOUT:.0f} s")
+        )
+        raise CloseConnection
+
+    async def _receive(self) -> bool:
+        while True:
+            try:
+                data = self._socket.recv(2**16)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self._socket)
+                continue
+            except OSError:
+                return False
+            if data:
+                self._lines.feed(data)
+            return bool(data)
+
+    async def _end_of_input(self) -> None:
+        rest = self._lines.take_rest()
+        self._is_ended = True
+        if rest.strip():
+            await self._take_line(rest)
+        if self._in_flight or self._outgoing:
+            await self._wait_for_hangup()
+        self.close()
+
+    async def _wait_for_hangup(self) -> None:
+        """Wait until all is answered, or the client is gone (EPOLLHUP is reported without being asked for)."""
+        assert self._nursery is not None
+        with select.epoll() as hangup:
+            hangup.register(self._socket, 0)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._close_when_readable, hangup.fileno())
+                while self._in_flight or self._outgoing:
+                    self._drained = trio.Event()
+                    await self._drained.wait()
+                nursery.cancel_scope.cancel()
+            trio.lowlevel.notify_closing(hangup.fileno())
+
+    async def _close_when_readable(self, fd: int) -> None:
+        await trio.lowlevel.wait_readable(fd)
+        self.close()
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    async def _take_line(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            message = read_message(line)
+        except RpcError as error:
+            self._rubbish += 1
+            self._send_error(None, error)
+            if self._rubbish >= MAX_RUBBISH:
+                raise CloseConnection from None
+            return
+        self._rubbish = 0
+        if isinstance(message, Response):
+            self._take_response(message)
+        else:
+            await self._take_request(message)
+
+    async def _take_request(self, request: Request) -> None:
+        is_one_shot = not self.has_greeted and request.method == "fire"
+        if self._in_flight >= MAX_IN_FLIGHT:
+            error = RpcError(ErrorCode.OVERLOAD, f"{MAX_IN_FLIGHT} requests of this connection are unanswered")
+            self._send_error(request.id, error)
+            return
+        self._in_flight += 1
+        self._ticker.keep(self)
+        try:
+            await self._answer(request)
+        finally:
+            self._ticker.release(self)
+            self._in_flight -= 1
+            if self._is_ended:
+                self._drained.set()
+        if is_one_shot:
+            raise CloseConnection
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            result = await self._handler.handle(self, request)
+        except RpcError as error:
+            self._send_error(request.id, error)
+        except Exception:
+            # The boundary that must catch all: one request's bug ends neither the connection nor the daemon,
+            # and a client takes an error in answer to a fire as a deny.
+            logger.exception("request failed method=%s connection=%d", request.method, self.number)
+            self._send_error(request.id, RpcError(ErrorCode.INTERNAL_ERROR, "internal error; the daemon's log has it"))
+        else:
+            if not request.is_notification:
+                self.send(encode_result(request.id, result))
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def _send_error(self, number: object, error: RpcError) -> None:
+        if number is not msgspec.UNSET:
+            self.send(encode_error(number, error))
+
+    def send(self, data: bytes) -> None:
+        """Send a line; what cannot go at once goes later, in order."""
+        if not self._outgoing:
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                return  # it is gone; the reader will see that
+            if sent == len(data):
+                return
+            data = data[sent:]
+        self._outgoing += data
+        if not self._is_flushing and self._nursery is not None:
+            self._is_flushing = True
+            self._nursery.start_soon(self._flush)
+
+    def announce(self, params: object, *, is_registry: bool) -> bool:
+        """Queue an announcement; a client that lags gets one `resync` when it has caught up.  False if dropped."""
+        if self._is_lagging or len(self._outgoing) > MAX_ANNOUNCED:
+            self._is_lagging = self._is_lagging or is_registry
+            return False
+        self.send(encode_notification("announce", params))
+        return True
+
+    async def _flush(self) -> None:
+        try:
+            while self._outgoing:
+                with trio.move_on_after(WRITE_TIMEOUT) as scope:
+                    await trio.lowlevel.wait_writable(self._socket)
+                if scope.cancelled_caught:
+                    logger.warning("client takes nothing, closed connection=%d", self.number)
+                    self.close()
+                    return
+                try:
+                    del self._outgoing[: self._socket.send(self._outgoing)]
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    self._outgoing.clear()
+                if not self._outgoing and self._is_lagging:
+                    self._is_lagging = False
+                    self.announce({"topic": "registry", "resync": self.resync()}, is_registry=True)
+        finally:
+            self._is_flushing = False
+            self._drained.set()
+            self._drained = trio.Event()
+
+    async def _flush_and_close(self) -> None:
+        while self._outgoing and self._is_flushing:
+            await self._drained.wait()
+        self.close()
+
+    # -- served hooks ----------------------------------------------------------------------------------------
+
+    async def call_hook(
+        self, hook_id: str, call_id: str, event: str, payload: bytes, envelope: Envelope, deadline: float
+    ) -> CallOutcome:
+        """Ask the client to run a hook that it serves; the outcome is there by the deadline."""
+        started = trio.current_time()
+        self._call_count += 1
+        number = self._call_count
+        call = self._calls[number] = Call()
+        params = {
+            "hook": hook_id, "call_id": call_id, "event": event, "payload": msgspec.Raw(payload), "envelope": envelope,
+        }  # fmt: skip
+        self._ticker.hurry(self)  # the fire that asks may have come on this very connection
+        try:
+            self.send(encode_request(number, "call", params))
+            with trio.move_on_at(deadline):
+                await call.ended.wait()
+        finally:
+            del self._calls[number]
+        duration_ms = round((trio.current_time() - started) * 1000, 3)
+        return msgspec.structs.replace(call.outcome, duration_ms=duration_ms)
+
+    def _take_response(self, response: Response) -> None:
+        call = self._calls.get(response.id) if isinstance(response.id, int) else None
+        if call is None:
+            return  # too late, or never asked for
+        if response.error is not None:
+            text = str(response.error.get("message", "an error"))
+            call.end(CallOutcome("crash", message=f"its client answered: {text[:500]}"))
+        else:
+            call.end(CallOutcome(answer=bytes(response.result or b"null")))
+
+
+class Call:
+    """A served hook that was asked."""
+
+    def __init__(self) -> None:
+        self.ended = trio.Event()
+        self.outcome = CallOutcome("timeout", message="its client did not answer in time")
+
+    def end(self, outcome: CallOutcome) -> None:
+        if not self.ended.is_set():
+            self.outcome = outcome
+            self.ended.set()

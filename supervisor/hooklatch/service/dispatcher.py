@@ -1,0 +1,402 @@
+"""Runs fires: the machine says which hooks to call, this calls them.  Knows targets and time; decides no verdict.
+
+A fire runs in the task that asked for it.  Its hooks' outcomes come from pools (Python) or connections (served); its
+deadline is one moment, from which every call's own deadline is cut.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+import trio
+
+from hooklatch.core import decision as decisions
+from hooklatch.core import models
+from hooklatch.core.catalogue import EventSpec
+from hooklatch.core.decision import Fire, StartCall
+from hooklatch.core.messages import CallOutcome, Cause, Decision
+from hooklatch.core.payload import MAX_PAYLOAD, Payload
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.registry import Hook, PythonTarget, ServedTarget, Snapshot, budget, select
+from hooklatch.core.restarts import Breaker
+from hooklatch.processes.pool import Invocation, Pool
+from hooklatch.service.registries import Registries
+from hooklatch.service.sessions import Session
+from hooklatch.service.statistics import Statistics
+
+__all__ = ["Dispatcher", "EnvelopeParams", "FireParams", "Server"]
+
+logger = logging.getLogger("hooklatch.dispatcher")
+REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # what a refusal's own event repeats of the refused one
+MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
+
+
+class EnvelopeParams(msgspec.Struct, frozen=True):
+    """What a host says about the moment, beside the payload."""
+
+    session_id: str | None = None
+    cwd: str | None = None
+    agent_id: str | None = None
+    agent_type: str | None = None
+    parent_session_id: str | None = None
+    host: str | None = None
+    turn: int | str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class FireParams(msgspec.Struct, frozen=True):
+    """The params of `fire`."""
+
+    event: str
+    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    context: dict[str, Any] | None = None
+    call_id: str | int | None = None
+    timeout: float | None = None
+    wait: bool = True
+    truncated: bool = False
+    envelope: EnvelopeParams = EnvelopeParams()
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What a callback is told beside the payload; null where unknown."""
+
+    event: str
+    session_id: str | None
+    call_id: str | int | None
+    cwd: str | None
+    agent_id: str | None
+    agent_type: str | None
+    parent_session_id: str | None
+    host: str | None
+    turn: int | str | None
+    metadata: dict[str, Any] | None
+    context: dict[str, Any]
+
+
+class Server(Protocol):
+    """A connection whose client serves hooks."""
+
+    async def call_hook(
+        self, hook_id: str, call_id: str, event: str, payload: bytes, envelope: Envelope, deadline: float
+    ) -> CallOutcome: ...
+
+
+class Generation:
+    """The fires that started between two changes of sources; when all have ended, old builds may retire."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_closed = False
+        self.ended = trio.Event()
+
+    def leave(self) -> None:
+        self.count -= 1
+        if self.is_closed and not self.count:
+            self.ended.set()
+
+
+class Dispatcher:
+    """Turns a fire into a decision."""
+
+    def __init__(
+        self,
+        registries: Registries,
+        pools: Mapping[tuple[str, int], Pool],
+        statistics: Statistics,
+        on_decision: Callable[[Session | None, Decision], None],
+    ) -> None:
+        self._registries = registries
+        self._pools = pools
+        self._statistics = statistics
+        self._on_decision = on_decision
+        self.servers: dict[int, Server] = {}
+        self.breakers: dict[str, Breaker] = {}
+        self.is_draining = False
+        self._boot = secrets.token_hex(4)
+        self._count = 0
+        self._generations = [Generation()]
+        self._background: trio.Nursery | None = None
+        self._background_count = 0
+        self._shields: set[trio.CancelScope] = set()
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the fires that nobody waits for."""
+        async with trio.open_nursery() as nursery:
+            self._background = nursery
+            task_status.started()
+            await trio.sleep_forever()
+
+    async def quiesced(self) -> None:
+        """Wait until every fire that has started by now has ended."""
+        waited_for = list(self._generations)
+        for generation in waited_for:
+            generation.is_closed = True
+            if not generation.count:
+                generation.ended.set()
+        self._generations = [g for g in self._generations if g.count] + [Generation()]
+        for generation in waited_for:
+            await generation.ended.wait()
+
+    def next_id(self) -> str:
+        self._count += 1
+        return f"{self._boot}-{self._count}"
+
+    def spec(self, event: str) -> EventSpec:
+        """Find an event.
+
+        Raises:
+            RpcError: nobody defines it.
+        """
+        catalogue = self._registries.catalogue
+        spec = catalogue.get(event)
+        if spec is None:
+            near = catalogue.nearest(event)
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise RpcError(ErrorCode.UNKNOWN_EVENT, f"unknown event {event!r}{hint} (see: hooklatch events)")
+        return spec
+
+    def fire_later(self, params: FireParams, session: Session | None) -> dict[str, Any]:
+        """Start a fire that nobody waits for; one that does not fit is dropped and counted."""
+        self.spec(params.event)
+        decision_id = self.next_id()
+        if self._background is None or self._background_count >= MAX_BACKGROUND or self.is_draining:
+            self._statistics.dropped["background"] += 1
+            return {"accepted": False, "decision_id": decision_id}
+        self._background_count += 1
+        self._background.start_soon(self._fire_in_background, params, session, decision_id)
+        return {"accepted": True, "decision_id": decision_id}
+
+    async def _fire_in_background(self, params: FireParams, session: Session | None, decision_id: str) -> None:
+        try:
+            await self.fire(params, session, decision_id)
+        except RpcError as error:
+            logger.warning("fire dropped decision=%s: %s", decision_id, error)
+        finally:
+            self._background_count -= 1
+
+    async def fire(self, params: FireParams, session: Session | None, decision_id: str | None = None) -> Decision:
+        """Decide one event.  Cancelling abandons a gate; anything else is finished in any case.
+
+        Raises:
+            RpcError: the event is unknown or the params cannot be used.
+        """
+        spec = self.spec(params.event)
+        if params.timeout is not None and not params.timeout > 0:
+            raise RpcError(ErrorCode.INVALID_PARAMS, "timeout is a number of seconds over 0")
+        decision_id = decision_id or self.next_id()
+        self._statistics.fired(spec.name)
+        if session is not None:
+            session.fires += 1
+        view = self._registries.view_of(session)
+        generation = self._generations[-1]
+        generation.count += 1
+        try:
+            decision = await self._decide(spec, params, session, view, decision_id)
+        except trio.Cancelled:
+            self._statistics.causes["abandoned"] += 1
+            logger.info("abandoned event=%s decision=%s", spec.name, decision_id)
+            raise
+        finally:
+            generation.leave()
+        self._statistics.decided(decision)
+        self._on_decision(session, decision)
+        if decision.is_refusal and spec.on_refusal is not None:
+            self._fire_refusal(spec.on_refusal, params, session, decision)
+        return decision
+
+    async def _decide(
+        self, spec: EventSpec, params: FireParams, session: Session | None, view: Snapshot, decision_id: str
+    ) -> Decision:
+        started = trio.current_time()
+        payload = Payload(bytes(params.payload))
+        fault = self._fault(spec, params, session, view, payload)
+        hooks: tuple[Hook, ...] = ()
+        if fault is None:
+            selection = select(spec, view.for_event(spec), payload)
+            hooks = selection.hooks
+            if selection.is_blind and spec.fails_closed:
+                fault = ("payload", f"its field {spec.match!r} is missing or no string, and hooks match on it")
+        if fault is not None:
+            return decisions.refuse(
+                spec, *fault, decision_id=decision_id, revision=view.revision, payload=payload, context=params.context
+            )
+        fire = models.start(
+            spec,
+            hooks,
+            payload,
+            params.context or {},
+            lambda final: select(spec, view.for_event(spec), final),
+        )
+        call = Calls(self, spec, params, session, started + budget(spec, hooks, params.timeout), decision_id)
+        if spec.fails_closed:
+            await self._play(fire, call)
+        else:
+            await self._play_to_the_end(fire, call)
+        elapsed = (trio.current_time() - started) * 1000
+        return fire.decide(decision_id=decision_id, revision=view.revision, duration_ms=round(elapsed, 3))
+
+    def _fault(
+        self, spec: EventSpec, params: FireParams, session: Session | None, view: Snapshot, payload: Payload
+    ) -> tuple[Cause, str] | None:
+        if self.is_draining:
+            return "draining", "start it again, or wait for its successor"
+        if params.truncated:
+            return "payload", "it is marked truncated"
+        if len(payload.data) > MAX_PAYLOAD:
+            return "payload", f"its {len(payload.data)} bytes are over the limit of {MAX_PAYLOAD}"
+        if not payload.data.startswith(b"{"):
+            raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
+        if session is not None and spec.name in session.require_handlers and not view.for_event(spec):
+            return "load", f"the session requires a hook for {spec.name} and there is none"
+        return None
+
+    async def _play_to_the_end(self, fire: Fire, call: Calls) -> None:
+        """Finish what needs nobody to wait for it, also when its client leaves."""
+        with trio.CancelScope(shield=True) as shield:
+            self._shields.add(shield)
+            try:
+                await self._play(fire, call)
+            finally:
+                self._shields.discard(shield)
+
+    def stop(self) -> None:
+        """End every fire that the end of a connection does not end; the daemon is about to leave."""
+        for shield in self._shields:
+            shield.cancel()
+
+    async def _play(self, fire: Fire, call: Calls) -> None:
+        while calls := fire.next_calls():
+            if len(calls) == 1:
+                fire.receive(calls[0], await call.run(calls[0]))
+                continue
+            outcomes: dict[int, CallOutcome] = {}
+            async with trio.open_nursery() as nursery:
+                for one in calls:
+                    nursery.start_soon(call.run_into, outcomes, one)
+            for one in calls:
+                fire.receive(one, outcomes[one.index])
+
+    def _fire_refusal(self, event: str, params: FireParams, session: Session | None, decision: Decision) -> None:
+        """Tell the hooks of the event that follows a refusal, unless the host says it fires that itself."""
+        if session is None or event in session.emits:
+            return
+        spec = self._registries.catalogue.get(event)
+        if spec is None or not session.view.for_event(spec):
+            return
+        fields = Payload(bytes(params.payload)).fields
+        payload: dict[str, object] = {key: fields[key] for key in REFUSED_FIELDS if key in fields}
+        payload |= {"reason": decision.reason, "denial": {"code": decision.cause}}
+        raw = msgspec.Raw(msgspec.json.encode(payload))
+        self.fire_later(FireParams(event, raw, envelope=params.envelope, wait=False), session)
+
+    async def call_target(
+        self, call: StartCall, invocation: Invocation, envelope: Envelope, deadline: float
+    ) -> CallOutcome:
+        """Call one hook's target; the outcome is there by the deadline."""
+        hook = call.hook
+        if hook.problem is not None:
+            return CallOutcome("load", message=hook.problem)
+        breaker = self.breakers.get(hook.name)
+        if breaker is not None and not breaker.permits(trio.current_time()):
+            return CallOutcome(
+                "quarantined", message=f"its worker died too often; mend it, or: hooklatch hooks disable {hook.id}"
+            )
+        match hook.target:
+            case PythonTarget(source, build):
+                pool = self._pools.get((source.location, build))
+                if pool is None:
+                    return CallOutcome("load", message=f"{source.location} is not loaded")
+                try:
+                    reply = await pool.call(invocation, deadline)
+                except trio.Cancelled:
+                    if breaker is not None:
+                        breaker.unresolved(trio.current_time())
+                    raise
+                self._count_death(hook, is_lost=reply.is_lost, outcome=reply.outcome)
+                return reply.outcome
+            case ServedTarget(owner):
+                server = self.servers.get(owner)
+                if server is None:
+                    return CallOutcome("crash", message="the client that served it is gone")
+                call_id = f"{envelope.call_id or ''}"
+                return await server.call_hook(hook.id, call_id, hook.event, call.payload.data, envelope, deadline)
+
+    def _count_death(self, hook: Hook, *, is_lost: bool, outcome: CallOutcome) -> None:
+        breaker = self.breakers.get(hook.name)
+        if is_lost and outcome.cause in ("crash", "timeout"):
+            breaker = breaker or self.breakers.setdefault(hook.name, Breaker())
+            if breaker.died(trio.current_time()):
+                logger.error("quarantined hook=%s: %s", hook.name, outcome.message)
+        elif breaker is not None:
+            if outcome.cause in ("policy", "crash", "protocol"):
+                breaker.answered()
+            else:
+                breaker.unresolved(trio.current_time())
+
+    def called(self, hook: Hook, outcome: CallOutcome) -> None:
+        self._statistics.called(hook.name, outcome.cause, outcome.duration_ms)
+        if outcome.cause in ("overload", "quarantined"):
+            self._statistics.dropped[outcome.cause] += 1
+
+
+class Calls:
+    """The calls of one fire: what they share, and the deadline they are cut from."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        spec: EventSpec,
+        params: FireParams,
+        session: Session | None,
+        deadline: float,
+        decision_id: str,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._spec = spec
+        self._params = params
+        self._session = session
+        self._deadline = deadline
+        self._decision_id = decision_id
+
+    async def run_into(self, outcomes: dict[int, CallOutcome], call: StartCall) -> None:
+        outcomes[call.index] = await self.run(call)
+
+    async def run(self, call: StartCall) -> CallOutcome:
+        hook = call.hook
+        deadline = min(trio.current_time() + (hook.timeout or self._spec.timeout), self._deadline)
+        envelope = self._envelope(call)
+        target = hook.target
+        invocation = Invocation(
+            target.function if isinstance(target, PythonTarget) else "",
+            self._spec.name,
+            call.payload.data,
+            msgspec.json.encode(envelope),
+            hook.config,
+            msgspec.json.encode(call.merged) if call.merged else b"",
+            call.reinvoked,
+            target.runtime if isinstance(target, PythonTarget) else "",
+            self._spec.is_gate,
+        )
+        outcome = await self._dispatcher.call_target(call, invocation, envelope, deadline)
+        self._dispatcher.called(hook, outcome)
+        return outcome
+
+    def _envelope(self, call: StartCall) -> Envelope:
+        given, session = self._params.envelope, self._session
+        return Envelope(
+            self._spec.name,
+            session.id if session is not None else given.session_id,
+            self._params.call_id or self._decision_id,
+            given.cwd or (session.cwd if session is not None else None),
+            given.agent_id,
+            given.agent_type,
+            given.parent_session_id or (session.parent.id if session is not None and session.parent else None),
+            given.host or (session.host if session is not None else None),
+            given.turn,
+            given.metadata,
+            call.context,
+        )

@@ -1,0 +1,305 @@
+"""The files that declare global hooks, their reload and their watch.  Knows folders and last good versions.
+
+    hint (inotify) or 2 s ─▶ something's time or size differs ─▶ 100 ms without a further change ─▶ reload()
+
+A reload is all or nothing for each file: a file with an error changes nothing that is in force.  It ends in one
+revision.  A file that vanished, or lost all its hooks, is an error until somebody asks for a reload explicitly.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable
+from functools import partial
+
+import msgspec
+import trio
+
+from hooklatch.core.catalogue import Catalogue, InvalidEventError
+from hooklatch.core.registry import Difference, Hook, PythonTarget
+from hooklatch.service.assembly import Assembly, DeclaredFile, manifest_of
+from hooklatch.service.configuration import ConfigError, Diagnostic, FileConfig, SourceEntry, read_config, source_of
+from hooklatch.service.registries import Registries
+from hooklatch.service.safety import UnsafeFileError, read_safely
+from hooklatch.service.sources import Sources, Stamp, Unit, UnitError, stamp
+from hooklatch.service.state import StateFile
+from hooklatch_worker.wire import Source
+
+__all__ = ["Files", "Reloaded"]
+
+logger = logging.getLogger("hooklatch.files")
+STAT_INTERVAL = 2.0  # seconds; a watcher is only a hint (a folder that is made anew is not seen by it)
+SETTLE = 0.1  # seconds without a change before a file is taken: editors write in several steps
+
+
+class Reloaded(msgspec.Struct, frozen=True):
+    """What a reload did."""
+
+    previous: int
+    revision: int
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+    diagnostics: list[Diagnostic]
+
+
+class Files:
+    """Keeps the global layer in step with the configuration file and the hooks.d folder beside it."""
+
+    def __init__(self, config_path: str, sources: Sources, registries: Registries, state: StateFile) -> None:
+        self.config_path = os.path.abspath(config_path)
+        self.folder = os.path.join(os.path.dirname(self.config_path), "hooks.d")
+        self.diagnostics: list[Diagnostic] = []
+        self.hint = trio.Event()
+        self._sources = sources
+        self._registries = registries
+        self._state = state
+        self._lock = trio.Lock()
+        self._good: dict[str, FileConfig] = {}
+        self._faults: dict[str, Diagnostic] = {}
+        self._wanted: set[str] = set()
+
+    @property
+    def watched(self) -> list[str]:
+        """Every path whose change may matter."""
+        files = {self.config_path, self.folder, *self._listed(), *self._wanted}
+        for unit in self._sources.units.values():
+            files.update(unit.files)
+        return sorted(files)
+
+    async def watch(self) -> None:
+        """Reload whenever a watched file changes."""
+        seen = self._stamps()
+        while True:
+            with trio.move_on_after(STAT_INTERVAL):
+                await self.hint.wait()
+            self.hint = trio.Event()
+            now = self._stamps()
+            if now == seen:
+                continue
+            while True:
+                await trio.sleep(SETTLE)
+                again = self._stamps()
+                if again == now:
+                    break
+                now = again
+            seen = now
+            await self.reload()
+
+    def _stamps(self) -> dict[str, Stamp | None]:
+        return {path: stamp(path) for path in self.watched}
+
+    def _listed(self) -> list[str]:
+        try:
+            names = sorted(os.listdir(self.folder))
+        except OSError:
+            return []
+        return [os.path.join(self.folder, name) for name in names if name.endswith((".toml", ".py")) and name[0] != "."]
+
+    async def reload(self, *, is_explicit: bool = False) -> Reloaded:
+        """Take what has changed; give what came of it.  `is_explicit` also takes files that are gone or empty."""
+        async with self._lock:
+            previous = self._registries.revision
+            change = await self._reload(is_explicit=is_explicit)
+            for diagnostic in self.diagnostics:
+                logger.warning("%s", diagnostic)
+            if not change.is_empty:
+                logger.info("reloaded revision=%d", self._registries.revision)
+            return Reloaded(
+                previous, self._registries.revision, change.added, change.removed, change.changed, self.diagnostics
+            )
+
+    async def _reload(self, *, is_explicit: bool) -> Difference:
+        diagnostics: list[Diagnostic] = []
+        declared = [self._read(path, diagnostics, is_explicit=is_explicit) for path in self._paths(is_explicit)]
+        good = {file.path: file.config for file in declared if file.config is not None}
+        self._take_limits(good.get(self.config_path))
+        catalogue = self._catalogue(good.values(), diagnostics)
+        fresh = await self._build(good.values(), diagnostics, is_explicit=is_explicit)
+        assembly = Assembly(catalogue, {**self._sources.units, **fresh}, self._faults, self._state.state.manifests)
+        for file in declared:
+            assembly.add(file)
+        # From here to the end there is no checkpoint: every fire sees all of it or nothing.
+        change = self._registries.set_global(files=assembly.hooks, catalogue=catalogue)
+        for location, unit in fresh.items():
+            self._sources.adopt(unit)
+            self._registries.retarget(location, partial(aimed_at, unit))
+        self._good = good
+        self._sources.forget(self._wanted | self._used())
+        self.diagnostics = [*diagnostics, *assembly.diagnostics]
+        self._remember(assembly)
+        return change
+
+    def _paths(self, is_explicit: bool) -> list[str]:
+        """List the files in their order; one that was there and is gone keeps its place until an explicit reload."""
+        paths = {self.config_path, *self._listed()}
+        if not is_explicit:
+            paths.update(path for path in (*self._good, *self._state.state.manifests) if self._is_ours(path))
+        return sorted(paths, key=lambda path: (path != self.config_path, path))
+
+    def _is_ours(self, path: str) -> bool:
+        return path == self.config_path or os.path.dirname(path) == self.folder
+
+    def _read(self, path: str, diagnostics: list[Diagnostic], *, is_explicit: bool) -> DeclaredFile:
+        known = self._good.get(path)
+        held_hooks = bool(known and (known.hooks or known.sources)) or bool(self._state.state.manifests.get(path))
+        try:
+            config = parse(path)
+            is_empty = not (config.hooks or config.sources)
+            if not (is_empty and held_hooks) or is_explicit:
+                return DeclaredFile(path, config)
+            fault = Diagnostic(path, 0, "it held hooks and is empty now; to accept that: hooklatch reload")
+        except FileNotFoundError:
+            if not held_hooks or is_explicit:
+                return DeclaredFile(path, FileConfig(path))
+            fault = Diagnostic(path, 0, "it held hooks and is gone; to accept that: hooklatch reload")
+        except ConfigError as error:
+            fault = error.diagnostic
+        except (UnsafeFileError, OSError) as error:
+            fault = Diagnostic(path, 0, str(error))
+        diagnostics.append(fault)
+        return DeclaredFile(path, known, str(fault))
+
+    def _take_limits(self, config: FileConfig | None) -> None:
+        if config is not None and config.limits is not None:
+            self._sources.limits = config.limits
+
+    def _catalogue(self, configs: Iterable[FileConfig], diagnostics: list[Diagnostic]) -> Catalogue:
+        catalogue = Catalogue.standard()
+        for config in configs:
+            try:
+                catalogue = catalogue.with_custom(config.events)
+            except InvalidEventError as error:
+                diagnostics.append(Diagnostic(config.path, 0, str(error)))
+        return catalogue
+
+    async def _build(
+        self, configs: Iterable[FileConfig], diagnostics: list[Diagnostic], *, is_explicit: bool
+    ) -> dict[str, Unit]:
+        """Build every source whose files have changed; a failure leaves the last good unit in force."""
+        wanted: dict[str, tuple[Source, int | None]] = {}
+        for config in configs:
+            for source, workers in sources_in(config):
+                if source.location not in wanted or workers is not None:
+                    wanted[source.location] = source, workers
+        self._wanted = set(wanted)
+        for location in self._used():
+            if location not in wanted and (unit := self._sources.units.get(location)) is not None:
+                wanted[location] = unit.source, None
+        self._faults = {}
+        fresh: dict[str, Unit] = {}
+        for location, (source, workers) in wanted.items():
+            unit = self._sources.units.get(location)
+            if unit is not None and unit.is_current:
+                continue
+            try:
+                fresh[location] = await self._prove(source, workers, unit, configs, is_explicit=is_explicit)
+            except UnitError as error:
+                kept = "; the last good version stays in force" if unit is not None else ""
+                self._faults[location] = Diagnostic(error.file, error.line, error.message + kept)
+                diagnostics.append(self._faults[location])
+        return fresh
+
+    async def _prove(
+        self, source: Source, workers: int | None, old: Unit | None, configs: Iterable[FileConfig], *, is_explicit: bool
+    ) -> Unit:
+        unit = await self._sources.build(source, workers=workers)
+        missing = self._named_functions(source.location, configs) - set(unit.loaded.functions)
+        lost_all = old is not None and old.loaded.hooks and not unit.loaded.hooks
+        fault = None
+        if missing and old is not None:
+            fault = f"the new version lacks {', '.join(sorted(missing))}, which hooks name"
+        elif lost_all and not is_explicit:
+            fault = "it held hooks and has none now; to accept that: hooklatch reload"
+        if fault is not None:
+            self._sources.discard(unit)
+            raise UnitError(fault, source.location)
+        return unit
+
+    def _named_functions(self, location: str, configs: Iterable[FileConfig]) -> set[str]:
+        names = {
+            function
+            for config in configs
+            for hook in config.hooks
+            for source, function in [source_of(hook.run or "", os.path.dirname(config.path))]
+            if source.location == location
+        }
+        return names | {target.function for target in self._targets() if target.source.location == location}
+
+    def _targets(self) -> list[PythonTarget]:
+        """The Python targets that come from the API: admin clients' and sessions'."""
+        hooks = self._registries.api_and_own_hooks()
+        return [hook.target for hook in hooks if isinstance(hook.target, PythonTarget)]
+
+    def _used(self) -> set[str]:
+        return {target.source.location for target in self._targets()}
+
+    def _remember(self, assembly: Assembly) -> None:
+        """Keep the manifest of every file that is good now; forget files that are rightly gone."""
+        state = self._state.state
+        manifests = {path: hooks for path, hooks in state.manifests.items() if self._belongs_elsewhere(path)}
+        for path, hooks in assembly.by_file.items():
+            if all(hook.problem is None for hook in hooks):
+                kept = manifest_of(hooks)
+            else:
+                kept = state.manifests.get(path) or []
+            if kept:
+                manifests[path] = kept
+        for location, unit in self._sources.units.items():
+            found = [hook for hook in assembly.hooks if declared_in(hook, location)]
+            if found and unit.loaded.hooks:
+                manifests[location] = manifest_of(found)
+        manifests |= {path: kept for path, kept in state.manifests.items() if path in self._faults}
+        if manifests != state.manifests:
+            state.manifests = manifests
+            self.store()
+
+    def _belongs_elsewhere(self, path: str) -> bool:
+        # Another configuration of the same user may share this state.
+        return not self._is_ours(path) and path not in self._wanted
+
+    def store(self) -> None:
+        """Write the state; a failure is logged, since what is in force does not depend on it."""
+        try:
+            self._state.write()
+        except OSError as error:
+            logger.error("state not stored path=%s: %s", self._state.path, error)
+
+    async def ensure(self, source: Source) -> Unit:
+        """Give the unit of a source that a client names, building it if nobody has.
+
+        Raises:
+            UnitError: it cannot be loaded.
+        """
+        async with self._lock:
+            unit = self._sources.units.get(source.location)
+            if unit is None:
+                unit = await self._sources.build(source)
+                self._sources.adopt(unit)
+            unit.asked_for = trio.current_time()
+            return unit
+
+
+def parse(path: str) -> FileConfig:
+    if path.endswith(".py"):
+        os.stat(path)
+        return FileConfig(path, sources=[SourceEntry("file", path)])
+    return read_config(path, read_safely(path))
+
+
+def sources_in(config: FileConfig) -> list[tuple[Source, int | None]]:
+    folder = os.path.dirname(config.path)
+    declared = [(Source(entry.kind, entry.location), entry.workers) for entry in config.sources]
+    return declared + [(source_of(hook.run, folder)[0], None) for hook in config.hooks if hook.run is not None]
+
+
+def declared_in(hook: Hook, location: str) -> bool:
+    return hook.origin is not None and hook.origin.file == location and hook.problem is None
+
+
+def aimed_at(unit: Unit, hook: Hook) -> Hook:
+    target = hook.target
+    assert isinstance(target, PythonTarget)
+    aimed = msgspec.structs.replace(target, source=unit.source, build=unit.build)
+    return msgspec.structs.replace(hook, target=aimed, problem=None)

@@ -1,0 +1,362 @@
+"""What each method of the protocol does.  Knows params and results; knows no bytes and no process.
+
+One class is one handler for all connections; what belongs to one connection is on the connection.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.catalogue import EventSpec
+from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_definition
+from hooklatch.core.payload import MAX_PAYLOAD, Payload
+from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, Request, RpcError, convert
+from hooklatch.core.registry import Hook, Layer, PythonTarget, ServedTarget, budget
+from hooklatch.service.assembly import hook_of
+from hooklatch.service.configuration import source_of
+from hooklatch.service.connection import Connection
+from hooklatch.service.dispatcher import FireParams
+from hooklatch.service.hub import Hub
+from hooklatch.service.reports import Reports
+from hooklatch.service.sessions import Session
+from hooklatch.service.sources import UnitError
+from hooklatch.version import VERSION
+
+__all__ = ["Methods"]
+
+TOPICS = frozenset({"registry", "decisions"})
+WITHOUT_HELLO = frozenset({"hello", "fire", "ping"})
+MAX_HOOKS = 1000  # that one session may register
+
+
+class SessionParams(msgspec.Struct, frozen=True):
+    id: str | None = None
+    resume_token: str | None = None
+    parent_session_id: str | None = None
+    cwd: str | None = None
+    host: str | None = None
+    require_handlers: list[str] = []
+    hooks: list[dict[str, Any]] = []
+
+
+class ClientParams(msgspec.Struct, frozen=True):
+    name: str = ""
+    version: str = ""
+
+
+class HelloParams(msgspec.Struct, frozen=True):
+    protocol: int
+    client: ClientParams = ClientParams()
+    session: SessionParams | None = None
+    dialect: str | None = None
+    emits: list[str] = []
+
+
+class UpdateParams(msgspec.Struct, frozen=True):
+    cwd: str | None = None
+
+
+class RegisterParams(msgspec.Struct, frozen=True):
+    hooks: list[dict[str, Any]]
+    scope: str = "session"
+
+
+class IdParams(msgspec.Struct, frozen=True):
+    id: str
+    scope: str | None = None
+
+
+class FilterParams(msgspec.Struct, frozen=True):
+    event: str | None = None
+    session: str | None = None
+
+
+class ExplainParams(msgspec.Struct, frozen=True):
+    event: str
+    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    session: str | None = None
+
+
+class TopicsParams(msgspec.Struct, frozen=True):
+    topics: list[str]
+
+
+class Methods:
+    """Answers requests."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._reports = Reports(hub)
+        self._methods: dict[str, Callable[[Connection, msgspec.Raw], Awaitable[object]]] = {
+            "hello": self._hello,
+            "session.update": self._update,
+            "register": self._register,
+            "unregister": self._unregister,
+            "enable": self._enable,
+            "disable": self._disable,
+            "hooks": self._hooks,
+            "events": self._events,
+            "explain": self._explain,
+            "subscribe": self._subscribe,
+            "unsubscribe": self._unsubscribe,
+            "reload": self._reload,
+            "status": self._status,
+            "sessions": self._sessions,
+            "ping": self._ping,
+        }
+
+    async def handle(self, connection: Connection, request: Request) -> object:
+        """Answer one request.
+
+        Raises:
+            RpcError: what is wrong with it.
+        """
+        if request.method == "fire":
+            return await self._fire(connection, request.params)
+        method = self._methods.get(request.method)
+        if method is None:
+            raise RpcError(
+                ErrorCode.METHOD_NOT_FOUND,
+                f"unknown method {request.method!r}; there are fire, {', '.join(sorted(self._methods))}",
+            )
+        if not connection.has_greeted and request.method not in WITHOUT_HELLO:
+            raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
+        return await method(connection, request.params)
+
+    def closed(self, connection: Connection) -> None:
+        """Take note that a connection has ended."""
+        self._hub.leave(connection)
+
+    async def _fire(self, connection: Connection, raw: msgspec.Raw) -> object:
+        params = convert(raw, FireParams)
+        if not params.wait:
+            return self._hub.dispatcher.fire_later(params, connection.session)
+        return await self._hub.dispatcher.fire(params, connection.session)
+
+    async def _hello(self, connection: Connection, raw: msgspec.Raw) -> object:
+        params = convert(raw, HelloParams)
+        if params.protocol != PROTOCOL:
+            raise RpcError(
+                ErrorCode.INVALID_PARAMS, f"this daemon speaks protocol {PROTOCOL}, not {params.protocol}; update one"
+            )
+        if params.dialect is not None:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown dialect {params.dialect!r}; fire canonical events")
+        if connection.has_greeted:
+            raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has said hello already")
+        for event in [*params.emits, *(params.session.require_handlers if params.session else ())]:
+            self._hub.dispatcher.spec(event)
+        connection.client = f"{params.client.name} {params.client.version}".strip()
+        session = None
+        if params.session is not None or not connection.is_admin:
+            session = await self._open(connection, params.session or SessionParams(), frozenset(params.emits))
+        connection.has_greeted = True
+        view = self._hub.registries.view_of(session)
+        return {
+            "protocol": PROTOCOL,
+            "server": {"name": "hooklatch", "version": VERSION},
+            "session_id": session.id if session else None,
+            "resume_token": session.resume_token if session else None,
+            "revision": view.revision,
+            "digest": view.digest,
+            "limits": {"payload_bytes": MAX_PAYLOAD, "frame_bytes": MAX_FRAME, "in_flight": MAX_IN_FLIGHT},
+            "budgets": {spec.name: budget(spec, view.for_event(spec)) for spec in self._specs()},
+        }
+
+    async def _open(self, connection: Connection, params: SessionParams, emits: frozenset[str]) -> Session:
+        hub = self._hub
+        parent = None
+        if params.parent_session_id is not None:
+            parent = hub.sessions.get(params.parent_session_id)
+            if parent is None:
+                raise RpcError(
+                    ErrorCode.NOT_FOUND,
+                    f"there is no live session {params.parent_session_id!r}; without it its gates would be missing",
+                )
+        session, is_new = hub.sessions.open(params.id, params.resume_token, hub.registries.view)
+        if is_new:
+            session.host, session.emits = params.host, emits
+            session.require_handlers = frozenset(params.require_handlers)
+        session.cwd = params.cwd or session.cwd
+        session.client = connection.client
+        try:
+            if is_new and parent is not None:
+                hub.registries.adopt(session, parent)
+            hooks = await self._hooks_of(params.hooks, connection, session, Layer.SESSION)
+        except RpcError:
+            if is_new:
+                hub.sessions.discard(session)
+            raise
+        hub.registries.register_own(session, hooks)
+        hub.join(connection, session)
+        return session
+
+    async def _update(self, connection: Connection, raw: msgspec.Raw) -> object:
+        session = self._own_session(connection)
+        session.cwd = convert(raw, UpdateParams).cwd or session.cwd
+        return {"revision": session.view.revision}
+
+    async def _register(self, connection: Connection, raw: msgspec.Raw) -> object:
+        params = convert(raw, RegisterParams)
+        if self._is_global(connection, params.scope):
+            hooks = await self._hooks_of(params.hooks, connection, None, Layer.GLOBAL)
+            self._hub.registries.register_global(hooks)
+            self._hub.store_definitions(params.hooks, {hook.id for hook in hooks})
+            return {"ids": [hook.id for hook in hooks], "revision": self._hub.registries.view.revision}
+        session = self._own_session(connection)
+        hooks = await self._hooks_of(params.hooks, connection, session, Layer.SESSION)
+        self._hub.registries.register_own(session, hooks)
+        return {"ids": [hook.id for hook in hooks], "revision": session.view.revision}
+
+    async def _hooks_of(
+        self, tables: list[dict[str, Any]], connection: Connection, session: Session | None, layer: Layer
+    ) -> list[Hook]:
+        """Check definitions and load their sources: all of them, or none is registered."""
+        try:
+            definitions = [definition for table in tables for definition in read_definition(table)]
+        except InvalidHookError as error:
+            raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        ids = [definition.id for definition in definitions]
+        for hook_id in ids:
+            if ids.count(hook_id) > 1:
+                raise RpcError(ErrorCode.INVALID_PARAMS, f"the id {hook_id!r} stands twice in one call")
+        if session is not None and len(session.own.keys() | set(ids)) > MAX_HOOKS:
+            raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
+        return [await self._hook_of(definition, connection, session, layer) for definition in definitions]
+
+    async def _hook_of(
+        self, definition: HookDefinition, connection: Connection, session: Session | None, layer: Layer
+    ) -> Hook:
+        spec = self._hub.dispatcher.spec(definition.event)
+        if spec.match is None and not definition.matcher.matches_all:
+            raise RpcError(
+                ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {spec.name} has no field to match on; remove match"
+            )
+        if definition.run is None:
+            if layer is Layer.GLOBAL:
+                raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
+            return hook_of(definition, layer, ServedTarget(connection.number))
+        return hook_of(definition, layer, await self._target_of(definition, session))
+
+    async def _target_of(self, definition: HookDefinition, session: Session | None) -> PythonTarget:
+        assert definition.run is not None
+        folder = session.cwd if session is not None else None
+        source, function = source_of(definition.run, folder or "/")
+        if source.kind == "file" and folder is None and not os.path.isabs(definition.run.rpartition(":")[0]):
+            raise RpcError(
+                ErrorCode.INVALID_PARAMS,
+                f"hook {definition.id!r}: {definition.run!r} is relative and there is no cwd; give the whole path",
+            )
+        try:
+            unit = await self._hub.files.ensure(source)
+        except UnitError as error:
+            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {error}") from None
+        if function not in unit.loaded.functions:
+            raise RpcError(
+                ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {source.location} has no function {function!r}"
+            )
+        return PythonTarget(unit.source, unit.build, function)
+
+    async def _unregister(self, connection: Connection, raw: msgspec.Raw) -> object:
+        params = convert(raw, IdParams)
+        registries = self._hub.registries
+        if self._is_global(connection, params.scope):
+            if registries.unregister_global(params.id):
+                self._hub.drop_definition(params.id)
+            return {"revision": registries.view.revision}
+        session = self._own_session(connection)
+        registries.unregister_own(session, params.id)
+        return {"revision": session.view.revision}
+
+    async def _enable(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return self._switch(connection, convert(raw, IdParams), enabled=True)
+
+    async def _disable(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return self._switch(connection, convert(raw, IdParams), enabled=False)
+
+    def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
+        registries = self._hub.registries
+        if self._is_global(connection, params.scope):
+            registries.switch_global(params.id, enabled=enabled)
+            if enabled:
+                self._hub.forgive(params.id)
+            self._hub.store_switches()
+            return {"revision": registries.view.revision}
+        session = self._own_session(connection)
+        registries.switch_own(session, params.id, enabled=enabled)
+        return {"revision": session.view.revision}
+
+    async def _hooks(self, connection: Connection, raw: msgspec.Raw) -> object:
+        params = convert(raw, FilterParams)
+        return self._reports.hooks(self._viewed(connection, params.session), params.event)
+
+    async def _events(self, connection: Connection, raw: msgspec.Raw) -> object:
+        params = convert(raw, FilterParams)
+        return self._reports.events(self._viewed(connection, params.session))
+
+    async def _explain(self, connection: Connection, raw: msgspec.Raw) -> object:
+        params = convert(raw, ExplainParams)
+        spec = self._hub.dispatcher.spec(params.event)
+        return self._reports.explain(self._viewed(connection, params.session), spec, Payload(bytes(params.payload)))
+
+    async def _subscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
+        connection.topics |= self._known_topics(raw)
+        return {"revision": self._hub.registries.view_of(connection.session).revision}
+
+    async def _unsubscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
+        connection.topics -= self._known_topics(raw)
+        return {"revision": self._hub.registries.view_of(connection.session).revision}
+
+    def _known_topics(self, raw: msgspec.Raw) -> set[str]:
+        topics = set(convert(raw, TopicsParams).topics)
+        for topic in topics - TOPICS:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown topic {topic!r}; there are {', '.join(sorted(TOPICS))}")
+        return topics
+
+    async def _reload(self, connection: Connection, raw: msgspec.Raw) -> object:
+        if not connection.is_admin:
+            raise RpcError(ErrorCode.NOT_ADMIN, "reload needs the admin socket")
+        return await self._hub.reload()
+
+    async def _status(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return self._reports.status(is_admin=connection.is_admin)
+
+    async def _sessions(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return self._reports.sessions(None if connection.is_admin else connection.session)
+
+    async def _ping(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return {}
+
+    def _specs(self) -> list[EventSpec]:
+        catalogue = self._hub.registries.catalogue
+        return [catalogue[name] for name in catalogue]
+
+    def _viewed(self, connection: Connection, session_id: str | None) -> Session | None:
+        """Whose view a report shows: the connection's own, or over the admin socket any session's."""
+        if session_id is None or (connection.session is not None and connection.session.id == session_id):
+            return connection.session
+        if not connection.is_admin:
+            raise RpcError(ErrorCode.NOT_ADMIN, "another session's view needs the admin socket")
+        session = self._hub.sessions.get(session_id)
+        if session is None:
+            raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}")
+        return session
+
+    def _own_session(self, connection: Connection) -> Session:
+        if connection.session is None:
+            raise RpcError(
+                ErrorCode.HELLO_REQUIRED, 'this connection has no session; say hello with one, or scope "global"'
+            )
+        return connection.session
+
+    def _is_global(self, connection: Connection, scope: str | None) -> bool:
+        """Say which layer a change is for; by default the connection's own."""
+        scope = scope or ("session" if connection.session is not None else "global")
+        if scope not in ("session", "global"):
+            raise RpcError(ErrorCode.INVALID_PARAMS, f'scope is "session" or "global", not {scope!r}')
+        if scope == "global" and not connection.is_admin:
+            raise RpcError(ErrorCode.NOT_ADMIN, "a global change needs the admin socket")
+        return scope == "global"

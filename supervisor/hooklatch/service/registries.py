@@ -1,0 +1,236 @@
+"""The registries: global layers, sessions' layers, and the announcement of every change.
+
+Knows snapshots and who looks at them; knows no file and no process.  Every method is one step without a checkpoint, so
+a change is atomic: when it returns, each fire that starts later uses the new snapshot, and the announcement is queued
+with every subscriber before the change can be acknowledged.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.registry import Difference, Hook, Layer, PythonTarget, Snapshot, difference, switched
+from hooklatch.service.sessions import Session, Sessions
+
+__all__ = ["Announcement", "Registries"]
+
+
+class Announcement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a viewer is told: its view went from `previous` to `revision`."""
+
+    previous: int
+    revision: int
+    digest: str
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+    topic: str = "registry"
+
+
+Publish = Callable[[Session | None, Announcement], None]
+
+
+class Registries:
+    """Owns all layers.  A viewer is a session, or None for those who look at the global layers alone."""
+
+    def __init__(self, catalogue: Catalogue, sessions: Sessions, publish: Publish) -> None:
+        self.catalogue = catalogue
+        self.switches: dict[str, bool] = {}
+        self._files: list[Hook] = []
+        self._api: dict[str, Hook] = {}
+        self._sessions = sessions
+        self._publish = publish
+        self.view = Snapshot(time.time_ns() // 1_000_000, ())
+        self._revision = self.view.revision
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    @property
+    def api_hooks(self) -> list[Hook]:
+        return list(self._api.values())
+
+    def api_and_own_hooks(self) -> list[Hook]:
+        """Give what clients registered, over the admin socket and in their sessions."""
+        return [*self._api.values(), *(hook for session in self._sessions for hook in session.own.values())]
+
+    @property
+    def file_hooks(self) -> list[Hook]:
+        return list(self._files)
+
+    def view_of(self, session: Session | None) -> Snapshot:
+        return self.view if session is None else session.view
+
+    def set_global(
+        self,
+        *,
+        files: Iterable[Hook] | None = None,
+        api: Iterable[Hook] | None = None,
+        catalogue: Catalogue | None = None,
+    ) -> Difference:
+        """Replace what is global, in one revision; a change of nothing makes none."""
+        if files is not None:
+            self._files = list(files)
+        if api is not None:
+            self._api = {hook.id: hook for hook in api}
+        if catalogue is not None:
+            self.catalogue = catalogue
+        return self._commit_global()
+
+    def retarget(self, location: str, retargeted: Callable[[Hook], Hook]) -> None:
+        """Point every hook of a source at its new build (API and session hooks; files' hooks come by `set_global`)."""
+        self._api = {key: moved(hook, location, retargeted) for key, hook in self._api.items()}
+        for session in self._sessions:
+            if session.own:
+                session.own = {key: moved(hook, location, retargeted) for key, hook in session.own.items()}
+        self._commit_global()
+        for session in list(self._sessions):
+            self._commit_session(session)
+
+    def register_global(self, hooks: Iterable[Hook]) -> None:
+        """Add or replace hooks of the admin socket's clients.
+
+        Raises:
+            RpcError: a file declares one of these ids.
+        """
+        declared = {hook.id: hook for hook in self._files}
+        hooks = list(hooks)
+        for hook in hooks:
+            if hook.id in declared:
+                raise RpcError(
+                    ErrorCode.NOT_PERMITTED, f"{hook.id!r} is declared in {declared[hook.id].origin}; change it there"
+                )
+        for hook in hooks:
+            self._api[hook.id] = hook  # a replaced hook keeps its place
+        self._commit_global()
+
+    def unregister_global(self, hook_id: str) -> bool:
+        """Remove a hook of the admin socket's clients; a missing one is no error.
+
+        Raises:
+            RpcError: a file declares it.
+        """
+        for hook in self._files:
+            if hook.id == hook_id:
+                raise RpcError(
+                    ErrorCode.NOT_PERMITTED,
+                    f"{hook_id!r} is declared in {hook.origin}; remove it there, or: hooklatch hooks disable {hook_id}",
+                )
+        was_there = self._api.pop(hook_id, None) is not None
+        self._commit_global()
+        return was_there
+
+    def switch_global(self, hook_id: str, *, enabled: bool) -> None:
+        """Enable or disable a hook of the global layers.
+
+        Raises:
+            RpcError: there is none of that id.
+        """
+        names = [hook.name for hook in self.view.hooks if hook.id == hook_id]
+        if not names:
+            raise RpcError(ErrorCode.NOT_FOUND, f"there is no global hook {hook_id!r}; see: hooklatch hooks")
+        for name in names:
+            self.switches[name] = enabled
+        self._commit_global()
+
+    def register_own(self, session: Session, hooks: Iterable[Hook]) -> None:
+        for hook in hooks:
+            session.own[hook.id] = hook
+        self._commit_session(session)
+
+    def unregister_own(self, session: Session, hook_id: str) -> bool:
+        was_there = session.own.pop(hook_id, None) is not None
+        self._commit_session(session)
+        return was_there
+
+    def switch_own(self, session: Session, hook_id: str, *, enabled: bool) -> None:
+        """Enable or disable a hook of the session's own layer.
+
+        Raises:
+            RpcError: it has none of that id.
+        """
+        hook = session.own.get(hook_id)
+        if hook is None:
+            raise RpcError(
+                ErrorCode.NOT_FOUND, f"this session registered no hook {hook_id!r}; it cannot change another layer's"
+            )
+        session.own[hook_id] = msgspec.structs.replace(hook, enabled=enabled)
+        self._commit_session(session)
+
+    def adopt(self, session: Session, parent: Session) -> None:
+        """Make a session another one's child, which brings it that one's gates."""
+        session.parent = parent
+        parent.children.append(session)
+        session.inherited = self._gates_of(parent)
+        self._commit_session(session)
+
+    def _gates_of(self, parent: Session) -> tuple[Hook, ...]:
+        own = (
+            msgspec.structs.replace(hook, layer=Layer.PARENT)
+            for hook in parent.own.values()
+            if (spec := self.catalogue.get(hook.event)) is not None and spec.fails_closed
+        )
+        return (*parent.inherited, *own)
+
+    def _commit_global(self) -> Difference:
+        old = self.view
+        new = Snapshot(self._revision + 1, switched([*self._files, *self._api.values()], self.switches))
+        change = difference(old, new)
+        if change.is_empty and old.digest == new.digest:
+            return change
+        self._revision += 1
+        self.view = new
+        self._publish(None, announce(old, new, change))
+        for session in list(self._sessions):
+            self._renew(session, old, new, change)
+        return change
+
+    def _renew(self, session: Session, old: Snapshot, new: Snapshot, change: Difference) -> None:
+        if session.view is old:
+            session.view = new
+            self._publish(session, announce(old, new, change))
+        else:
+            self._commit_session(session)
+
+    def _commit_session(self, session: Session) -> None:
+        old = session.view
+        own = [*session.inherited, *session.own.values()]
+        new = Snapshot(self._revision + 1, [*self.view.hooks, *own]) if own else self.view
+        change = difference(old, new)
+        if change.is_empty and old.digest == new.digest:
+            return
+        if own:
+            self._revision += 1
+        elif new.revision <= old.revision:
+            # Back to the global view, which is older than what this session has seen: revisions never go back.
+            self._revision += 1
+            new = Snapshot(self._revision, self.view.hooks)
+        session.view = new
+        self._publish(session, announce(old, new, change))
+        for child in session.children:
+            child.inherited = self._gates_of(session)
+            self._commit_session(child)
+
+
+def announce(old: Snapshot, new: Snapshot, change: Difference) -> Announcement:
+    return Announcement(
+        previous=old.revision,
+        revision=new.revision,
+        digest=new.digest,
+        added=change.added,
+        removed=change.removed,
+        changed=change.changed,
+    )
+
+
+def moved(hook: Hook, location: str, retargeted: Callable[[Hook], Hook]) -> Hook:
+    target = hook.target
+    if isinstance(target, PythonTarget) and target.source.location == location:
+        return retargeted(hook)
+    return hook

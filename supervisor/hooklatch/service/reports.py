@@ -1,0 +1,197 @@
+"""What the daemon says of itself: hooks, events, explain, sessions, status.  Reads the parts; changes none."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from hooklatch.core.catalogue import EventSpec
+from hooklatch.core.payload import Payload, PayloadError
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.registry import Hook, PythonTarget, Snapshot, budget, select
+from hooklatch.service.hub import Hub
+from hooklatch.service.sessions import Session
+from hooklatch.version import VERSION
+
+__all__ = ["Reports"]
+
+
+class Reports:
+    """Makes the results of the methods that only look."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._started = time.time()
+
+    def hooks(self, session: Session | None, event: str | None) -> dict[str, Any]:
+        """List hooks in their firing order."""
+        view = self._hub.registries.view_of(session)
+        return {
+            "revision": view.revision,
+            "digest": view.digest,
+            "hooks": [self._hook(hook) for hook in view.hooks if event in (None, hook.event)],
+        }
+
+    def _hook(self, hook: Hook) -> dict[str, Any]:
+        is_python = isinstance(hook.target, PythonTarget)
+        return {
+            "id": hook.id,
+            "layer": hook.layer.label,
+            "event": hook.event,
+            "match": hook.matcher.text,
+            "target": hook.target.describe(),
+            "kind": "python" if is_python else "served",
+            "origin": str(hook.origin) if hook.origin else None,
+            "state": self._state(hook),
+            "problem": hook.problem,
+            "enabled": hook.enabled,
+            "observe": hook.observe,
+            "optional": hook.optional,
+            "priority": hook.priority,
+            "timeout": hook.timeout,
+            "description": hook.description,
+            "timings": self._hub.statistics.timings(hook.name),
+        }
+
+    def _state(self, hook: Hook) -> str:
+        if not hook.enabled:
+            return "disabled"
+        if hook.problem is not None:
+            return "inactive"
+        breaker = self._hub.dispatcher.breakers.get(hook.name)
+        return "quarantined" if breaker is not None and breaker.is_quarantined else "active"
+
+    def events(self, session: Session | None) -> dict[str, Any]:
+        """List the catalogue, with each event's budget for this viewer and how often it was fired."""
+        view = self._hub.registries.view_of(session)
+        catalogue = self._hub.registries.catalogue
+        return {"events": [self._event(catalogue[name], view) for name in catalogue]}
+
+    def _event(self, spec: EventSpec, view: Snapshot) -> dict[str, Any]:
+        count = self._hub.statistics.event(spec.name)
+        hooks = view.for_event(spec)
+        return {
+            "name": spec.name,
+            "model": spec.model,
+            "flow": spec.flow,
+            "view": spec.view,
+            "combine": spec.combine,
+            "verdicts": sorted(spec.verdicts),
+            "outputs": sorted(spec.outputs),
+            "patch": sorted(spec.patch),
+            "on_refusal": spec.on_refusal,
+            "match": spec.match,
+            "timeout": spec.timeout,
+            "budget": budget(spec, hooks),
+            "fails": "closed" if spec.fails_closed else "open",
+            "when": spec.when,
+            "fields": [{"name": field.name, "type": field.type} for field in spec.fields],
+            "hooks": len(hooks),
+            "fired": count.fired,
+            "last_fired": count.last_fired,
+        }
+
+    def explain(self, session: Session | None, spec: EventSpec, payload: Payload) -> dict[str, Any]:
+        """Say which hooks would fire for a payload, in which order, and why each other one would not."""
+        view = self._hub.registries.view_of(session)
+        try:
+            selection = select(spec, view.for_event(spec), payload)
+        except PayloadError as error:
+            raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        chosen = {hook.name for hook in selection.hooks}
+        refusal = None
+        if selection.is_blind and spec.fails_closed:
+            refusal = f"denied (cause payload) before any hook is called: {spec.match!r} is missing or no string"
+        return {
+            "event": spec.name,
+            "revision": view.revision,
+            "budget": budget(spec, selection.hooks),
+            "refusal": refusal,
+            "fires": [self._brief(hook) for hook in selection.hooks],
+            "others": [
+                {**self._brief(hook), "why": self._why_not(spec, hook)}
+                for hook in view.hooks
+                if hook.name not in chosen
+            ],
+        }
+
+    def _brief(self, hook: Hook) -> dict[str, Any]:
+        return {
+            "layer": hook.layer.label, "hook": hook.id, "match": hook.matcher.text, "state": self._state(hook),
+            "priority": hook.priority,
+        }  # fmt: skip
+
+    def _why_not(self, spec: EventSpec, hook: Hook) -> str:
+        if hook.event != spec.name:
+            return f"it is a hook of {hook.event}"
+        if not hook.enabled:
+            return "it is disabled"
+        return f"its matcher ({hook.matcher.text}) does not match {spec.match}"
+
+    def sessions(self, only: Session | None) -> dict[str, Any]:
+        """List live sessions, or the asking one alone."""
+        shown = [session for session in self._hub.sessions if only is None or session is only]
+        return {"sessions": [self._session(session) for session in shown]}
+
+    def _session(self, session: Session) -> dict[str, Any]:
+        return {
+            "id": session.id,
+            "parent": session.parent.id if session.parent else None,
+            "client": session.client,
+            "host": session.host,
+            "cwd": session.cwd,
+            "connections": len(session.connections),
+            "created_at": session.created_at,
+            "fires": session.fires,
+            "hooks": len(session.own),
+            "revision": session.view.revision,
+            "digest": session.view.digest,
+        }
+
+    def status(self, *, is_admin: bool) -> dict[str, Any]:
+        """Say how the daemon is; `health` is red when something makes gates deny that should not have to."""
+        hub = self._hub
+        view = hub.registries.view
+        quarantined = [hook.name for hook in view.hooks if self._state(hook) == "quarantined"]
+        problems: list[object] = [*hub.files.diagnostics]
+        status: dict[str, Any] = {
+            "version": VERSION,
+            "pid": os.getpid(),
+            "uptime_s": round(time.time() - self._started, 1),
+            "health": "red" if problems or quarantined or hub.faults else "green",
+            "problems": problems,
+            "faults": hub.faults,
+            "quarantined": quarantined,
+            "revision": view.revision,
+            "digest": view.digest,
+            "hooks": len(view.hooks),
+            "sessions": len(hub.sessions),
+            "draining": hub.dispatcher.is_draining,
+        }
+        if is_admin:
+            status |= self._inside(view)
+        return status
+
+    def _inside(self, view: Snapshot) -> dict[str, Any]:
+        hub = self._hub
+        return {
+            "connections": len(hub.bus.connections),
+            "fired": hub.statistics.total_fired,
+            "verdicts": dict(hub.statistics.verdicts),
+            "failures": dict(hub.statistics.causes),
+            "dropped": dict(hub.statistics.dropped),
+            "marks": [
+                {"hook": hook.name, "mark": mark}
+                for hook in view.hooks
+                for mark, is_set in (
+                    ("observe", hook.observe),
+                    ("optional", hook.optional),
+                    ("disabled", not hook.enabled),
+                )
+                if is_set
+            ],
+            "sources": [pool.status() for pool in hub.sources.pools.values()],
+            "zygote": {"pid": hub.sources.zygote.pid, "restarts": hub.sources.zygote.restarts},
+            "places": hub.places,
+        }

@@ -1,0 +1,55 @@
+"""Which files may hold hooks: what another user could have written must not run.  Knows owners and modes only.
+
+The rule is that of sshd's StrictModes: the file and each folder above it belong to the user or to root and are not
+writable by others; a sticky folder (/tmp) is accepted above, but never as the file's own.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+__all__ = ["UnsafeFileError", "read_safely"]
+
+MAX_FILE = 4 * 2**20  # bytes of a file that holds hooks
+
+
+class UnsafeFileError(Exception):
+    """A file that must not be run, with the command that mends it."""
+
+
+def read_safely(path: str) -> bytes:
+    """Read a file that nobody but the user and root could have written.
+
+    Raises:
+        UnsafeFileError: somebody else could have.
+        OSError: it cannot be read.
+    """
+    real = os.path.realpath(path)
+    fd = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(fd, "rb") as file:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnsafeFileError(f"{path} is no regular file")
+        check(real, status)
+        check_folders(os.path.dirname(real))
+        data = file.read(MAX_FILE + 1)
+    if len(data) > MAX_FILE:
+        raise UnsafeFileError(f"{path} is over {MAX_FILE // 2**20} MiB")
+    return data
+
+
+def check_folders(folder: str) -> None:
+    check(folder, os.stat(folder))
+    while folder != "/":
+        folder = os.path.dirname(folder)
+        status = os.stat(folder)
+        if not status.st_mode & stat.S_ISVTX:
+            check(folder, status)
+
+
+def check(path: str, status: os.stat_result) -> None:
+    if status.st_uid not in (0, os.geteuid()):
+        raise UnsafeFileError(f"{path} belongs to user {status.st_uid}; mend it with: chown {os.geteuid()} {path}")
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UnsafeFileError(f"{path} is writable by others; mend it with: chmod go-w {path}")

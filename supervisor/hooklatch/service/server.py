@@ -1,0 +1,107 @@
+"""The two listening sockets.  Knows folders, modes and peers; knows no request."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import stat
+from collections.abc import Callable
+
+import trio
+
+from hooklatch.core.protocol import ErrorCode, RpcError, encode_error
+from hooklatch.service.connection import Connection
+
+__all__ = ["RuntimeDirError", "accept_connections", "listen", "make_runtime_dir"]
+
+logger = logging.getLogger("hooklatch.server")
+BACKLOG = 1024
+MAX_PATH = 107  # bytes of a Unix socket's path (unix(7))
+MAX_CONNECTIONS = 8192
+ACCEPT_PAUSE = 0.1  # seconds to wait when the system has no descriptor left
+
+
+class RuntimeDirError(Exception):
+    """The folder for the sockets cannot be used."""
+
+
+def make_runtime_dir(path: str) -> None:
+    """Make the folder, readable by nobody else, or check the one that is there.
+
+    Raises:
+        RuntimeDirError: it is somebody else's, or open to others, or its path is too long.
+    """
+    if len(os.fsencode(os.path.join(path, "agent.sock"))) > MAX_PATH:
+        raise RuntimeDirError(
+            f"{path} is too long for a Unix socket ({MAX_PATH} bytes); choose a shorter --runtime-dir"
+        )
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        status = os.stat(path)
+    except OSError as error:
+        raise RuntimeDirError(f"{path} cannot be made: {error.strerror}") from None
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise RuntimeDirError(f"{path} is not a folder of this user; choose another --runtime-dir")
+    if status.st_mode & 0o077:
+        raise RuntimeDirError(f"{path} is open to others; mend it with: chmod 700 {path}")
+
+
+def listen(path: str) -> socket.socket:
+    """Bind a socket that only its owner can reach.  The caller holds the folder's lock: what is there is stale."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        logger.debug("no stale socket path=%s", path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    umask = os.umask(0o177)  # bind makes the file with the umask's mode; a later chmod would leave a gap
+    try:
+        listener.bind(path)
+    finally:
+        os.umask(umask)
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+async def accept_connections(
+    listener: socket.socket, make: Callable[[socket.socket], Connection], connections: dict[int, Connection]
+) -> None:
+    """Serve every client that comes, until cancelled."""
+    async with trio.open_nursery() as nursery:
+        while True:
+            try:
+                stream, _ = listener.accept()
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(listener)
+                continue
+            except OSError as error:
+                logger.error("accept failed: %s", error)
+                await trio.sleep(ACCEPT_PAUSE)
+                continue
+            admit(stream, make, connections, nursery)
+
+
+def admit(
+    stream: socket.socket,
+    make: Callable[[socket.socket], Connection],
+    connections: dict[int, Connection],
+    nursery: trio.Nursery,
+) -> None:
+    if len(connections) >= MAX_CONNECTIONS:
+        refuse(stream, RpcError(ErrorCode.OVERLOAD, f"{MAX_CONNECTIONS} connections are open already"))
+        return
+    connection = make(stream)
+    if connection.peer_uid not in (0, os.geteuid()):
+        refuse(stream, RpcError(ErrorCode.NOT_PERMITTED, f"user {connection.peer_uid} may not connect"))
+        return
+    connections[connection.number] = connection
+    nursery.start_soon(connection.run)
+
+
+def refuse(stream: socket.socket, error: RpcError) -> None:
+    with stream:
+        try:
+            stream.send(encode_error(None, error))
+        except OSError:
+            return

@@ -1,0 +1,104 @@
+"""Live sessions: who they are, what they registered, how long they stay.  Knows no socket but by its number."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+
+import trio
+
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.registry import Hook, Snapshot
+
+__all__ = ["Session", "Sessions"]
+
+LINGER = 60.0  # seconds that a session outlives its last connection
+MAX_SESSIONS = 10_000
+
+
+class Session:
+    """One live agent run."""
+
+    def __init__(self, session_id: str, view: Snapshot) -> None:
+        self.id = session_id
+        self.resume_token = secrets.token_urlsafe(32)
+        self.view = view
+        self.own: dict[str, Hook] = {}
+        self.inherited: tuple[Hook, ...] = ()
+        self.parent: Session | None = None
+        self.children: list[Session] = []
+        self.cwd: str | None = None
+        self.host: str | None = None
+        self.client: str | None = None
+        self.require_handlers: frozenset[str] = frozenset()
+        self.emits: frozenset[str] = frozenset()
+        self.connections: set[int] = set()
+        self.created_at = time.time()
+        self.last_fired_at: float | None = None
+        self.fires = 0
+
+
+class Sessions:
+    """Opens, resumes and ends sessions."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Session] = {}
+        self._nursery: trio.Nursery | None = None
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, session_id: str) -> Session | None:
+        return self._by_id.get(session_id)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the timers that end sessions."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            await trio.sleep_forever()
+
+    def open(self, session_id: str | None, resume_token: str | None, view: Snapshot) -> tuple[Session, bool]:
+        """Give the session and whether it is new.
+
+        Raises:
+            RpcError: the id is in use and the token is not its own, or there are too many sessions.
+        """
+        known = self._by_id.get(session_id) if session_id is not None else None
+        if known is not None:
+            if resume_token is None or not secrets.compare_digest(resume_token.encode(), known.resume_token.encode()):
+                raise RpcError(
+                    ErrorCode.SESSION_IN_USE, f"session {session_id!r} is live; joining it needs its resume_token"
+                )
+            return known, False
+        if len(self._by_id) >= MAX_SESSIONS:
+            raise RpcError(ErrorCode.OVERLOAD, f"{MAX_SESSIONS} sessions are live already")
+        session = Session(session_id or f"s-{secrets.token_hex(8)}", view)
+        self._by_id[session.id] = session
+        return session, True
+
+    def discard(self, session: Session) -> None:
+        """End a session now."""
+        if self._by_id.get(session.id) is not session:
+            return
+        del self._by_id[session.id]
+        if session.parent is not None:
+            session.parent.children.remove(session)
+        for child in session.children:
+            child.parent = None  # it keeps the gates it has inherited: never fewer
+        session.children.clear()
+
+    def left(self, session: Session, connection: int) -> None:
+        """Take note that a connection has ended; the last one starts the timer."""
+        session.connections.discard(connection)
+        if not session.connections and self._nursery is not None:
+            self._nursery.start_soon(self._end_later, session)
+
+    async def _end_later(self, session: Session) -> None:
+        await trio.sleep(LINGER)
+        if not session.connections:
+            self.discard(session)

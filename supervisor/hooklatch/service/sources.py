@@ -1,0 +1,194 @@
+"""The sources of callbacks and their pools.  Knows builds and their proof; knows no hook and no layer.
+
+A source is a file or a module.  Each version of it is a *build* with a pool of its own.  A new build is proven to
+import in a fresh worker before anything uses it; the old one retires when the last fire that may need it has ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+import trio
+
+from hooklatch.processes.pool import Pool, PoolLimits
+from hooklatch.processes.worker import LoadError
+from hooklatch.processes.zygote import ForkError, Zygote
+from hooklatch.service.safety import UnsafeFileError, read_safely
+from hooklatch_worker.wire import Loaded, Source
+
+__all__ = ["Sources", "Unit", "UnitError", "stamp"]
+
+logger = logging.getLogger("hooklatch.sources")
+GRACE = 60.0  # seconds in which a client must register hooks on the unit that it had built
+Stamp = tuple[int, int, int]  # mtime in ns, size, inode
+
+
+class UnitError(Exception):
+    """A source that could not be taken: what is wrong, and where."""
+
+    def __init__(self, message: str, file: str, line: int = 0) -> None:
+        super().__init__(f"{file}:{line}: {message}" if line else f"{file}: {message}")
+        self.message = message
+        self.file = file
+        self.line = line
+
+
+class Unit:
+    """A proven build of a source."""
+
+    def __init__(self, source: Source, build: int, pool: Pool, loaded: Loaded, stamps: dict[str, Stamp | None]) -> None:
+        self.source = source
+        self.build = build
+        self.pool = pool
+        self.loaded = loaded
+        self.stamps = stamps
+        self.digests = {path: digest(path) for path in stamps}
+        self.scope = trio.CancelScope()
+        self.asked_for = trio.current_time()
+
+    @property
+    def files(self) -> list[str]:
+        return list(self.stamps)
+
+    @property
+    def is_current(self) -> bool:
+        """Say whether its files still hold what was loaded; a new time alone is no new version."""
+        now = {path: stamp(path) for path in self.stamps}
+        if now == self.stamps:
+            return True
+        if any(digest(path) != known for path, known in self.digests.items()):
+            return False
+        self.stamps = now
+        return True
+
+
+def digest(path: str) -> str | None:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return None
+
+
+def stamp(path: str) -> Stamp | None:
+    """Tell versions of a file apart without reading it; None when it is not there."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+class Sources:
+    """Builds sources and owns their pools."""
+
+    def __init__(
+        self,
+        zygote: Zygote,
+        limits: PoolLimits,
+        quiesced: Callable[[], Awaitable[None]],
+        pools: dict[tuple[str, int], Pool],
+    ) -> None:
+        self.limits = limits
+        self.units: dict[str, Unit] = {}
+        self.pools = pools
+        self.zygote = zygote
+        self._quiesced = quiesced
+        self._builds = 0
+        self._nursery: trio.Nursery | None = None
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the pools until cancelled."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            await trio.sleep_forever()
+
+    async def build(self, source: Source, *, workers: int | None = None) -> Unit:
+        """Prove that the present version of a source imports, in a worker of a pool of its own.
+
+        The unit is not in force yet: `adopt` or `discard` it.
+
+        Raises:
+            UnitError: it is missing, unsafe, or its code fails; or no worker could be forked.
+        """
+        assert self._nursery is not None
+        before = {source.location: stamp(source.location)} if source.kind == "file" else {}
+        source = self._digested(source)
+        self._builds += 1
+        limits = self.limits if workers is None else msgspec.structs.replace(self.limits, workers=workers)
+        pool = Pool(source, self._builds, self.zygote, limits)
+        scope = trio.CancelScope()
+        try:
+            loaded = await self._nursery.start(self._run_pool, pool, scope)
+        except LoadError as error:
+            raise UnitError(error.message, error.file or source.location, error.line) from None
+        except ForkError as error:
+            raise UnitError(f"no worker could be started: {error}", source.location) from None
+        stamps = before | {path: stamp(path) for path in loaded.files if path not in before}
+        unit = Unit(source, self._builds, pool, loaded, stamps)
+        unit.scope = scope
+        self.pools[source.location, unit.build] = pool
+        return unit
+
+    async def _run_pool(
+        self, pool: Pool, scope: trio.CancelScope, task_status: trio.TaskStatus[Loaded] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        with scope:
+            try:
+                await pool.run(task_status)
+            except* (LoadError, ForkError) as group:
+                raise first_of(group) from None
+
+    def _digested(self, source: Source) -> Source:
+        if source.kind != "file":
+            return source
+        try:
+            data = read_safely(source.location)
+        except FileNotFoundError:
+            raise UnitError("there is no such file", source.location) from None
+        except (UnsafeFileError, OSError) as error:
+            raise UnitError(str(error), source.location) from None
+        return Source(source.kind, source.location, hashlib.sha256(data).hexdigest())
+
+    def adopt(self, unit: Unit) -> None:
+        """Put a unit in force; the one before it retires once no fire can need it."""
+        old = self.units.get(unit.source.location)
+        self.units[unit.source.location] = unit
+        if old is not None and old is not unit:
+            self._retire(old)
+
+    def discard(self, unit: Unit) -> None:
+        """Drop a unit that never came into force."""
+        self._end(unit)
+
+    def forget(self, keep: Iterable[str]) -> None:
+        """Retire every unit whose source nobody declares any more, but those just built for a registration."""
+        now = trio.current_time()
+        for location in set(self.units) - set(keep):
+            if now - self.units[location].asked_for > GRACE:
+                self._retire(self.units.pop(location))
+
+    def _retire(self, unit: Unit) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(self._retire_when_quiet, unit)
+
+    async def _retire_when_quiet(self, unit: Unit) -> None:
+        await self._quiesced()
+        self._end(unit)
+
+    def _end(self, unit: Unit) -> None:
+        logger.info("pool ended source=%s build=%d", unit.source.location, unit.build)
+        self.pools.pop((unit.source.location, unit.build), None)
+        unit.scope.cancel()
+
+
+def first_of(group: BaseExceptionGroup[Exception]) -> BaseException:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,98 @@
+"""What outlives the daemon: hooks registered over the admin socket, switches, manifests.  Knows one JSON file.
+
+A manifest says which hooks a file declared when it was last good (ids, events, matchers, digest; never the code), so
+that after a restart a broken file still denies where its gates stood.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from typing import Any
+
+import msgspec
+
+__all__ = ["LockedError", "ManifestHook", "State", "StateFile", "lock"]
+
+VERSION = 1
+
+
+class LockedError(Exception):
+    """Another daemon holds this folder."""
+
+
+class ManifestHook(msgspec.Struct, frozen=True):
+    """One hook of a file as it was when the file was last good."""
+
+    id: str
+    event: str
+    match: Any = None
+    priority: int = 100
+
+
+class State(msgspec.Struct):
+    """All of it.  `hooks` are definitions as they came over the API; `switches` map `layer/id` to enabled."""
+
+    version: int = VERSION
+    hooks: list[dict[str, Any]] = []
+    switches: dict[str, bool] = {}
+    manifests: dict[str, list[ManifestHook]] = {}
+
+
+class StateFile:
+    """Reads and writes the state, atomically."""
+
+    def __init__(self, folder: str) -> None:
+        self.path = os.path.join(folder, "state.json")
+        self.state = State()
+
+    def read(self) -> str | None:
+        """Read it; give what is wrong with it, if anything is (then the state stays empty and the file is kept)."""
+        try:
+            with open(self.path, "rb") as file:
+                state = msgspec.json.decode(file.read(), type=State)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            return f"the stored state could not be read: {error}; mend it, or delete it and register its hooks again"
+        if state.version != VERSION:
+            return f"the stored state has version {state.version}, this hooklatch knows {VERSION}"
+        self.state = state
+        return None
+
+    def write(self) -> None:
+        """Store it, so that it is on the disk when this returns.
+
+        Raises:
+            OSError: it could not be written.
+        """
+        temporary = f"{self.path}.new"
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(self.state), indent=1))
+            file.flush()
+            os.fsync(fd)
+        os.replace(temporary, self.path)
+        folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def lock(folder: str, name: str) -> int:
+    """Lock a folder for this process's life; gives the descriptor to keep open.
+
+    Raises:
+        LockedError: another process holds it; its pid is in the text.
+    """
+    fd = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(fd, 32).decode("ascii", "replace").strip() or "unknown"
+        os.close(fd)
+        raise LockedError(f"another hooklatch daemon (pid {holder}) already uses {folder}") from None
+    os.ftruncate(fd, 0)
+    os.write(fd, f"{os.getpid()}\n".encode())
+    return fd

@@ -1,0 +1,5 @@
+"""Fixtures and settings that more than one folder of tests uses."""
+
+import pytest
+
+pytest.register_assert_rewrite("support")

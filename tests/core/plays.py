@@ -1,0 +1,94 @@
+"""Scripts a fire: hooks with canned answers go in; the decision and the calls that led to it come out."""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.catalogue import Catalogue, EventSpec
+from hooklatch.core.decision import Fire, StartCall
+from hooklatch.core.matchers import compile_matcher
+from hooklatch.core.messages import CallOutcome, Cause, Decision
+from hooklatch.core.models import start
+from hooklatch.core.payload import Payload
+from hooklatch.core.registry import Hook, Layer, ServedTarget, select
+from hooklatch_worker.verdicts import Verdict, encode
+
+Reply = Verdict[Any] | CallOutcome | bytes | None
+
+CATALOGUE = Catalogue.standard()
+BASH = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
+
+
+class Play(msgspec.Struct):
+    """A fire that was played to its end."""
+
+    decision: Decision
+    calls: list[StartCall]
+
+    @property
+    def asked(self) -> list[str]:
+        """Who was called, in order; "again" where reinvoked."""
+        return [call.hook.id + (" again" if call.reinvoked else "") for call in self.calls]
+
+    @property
+    def shown(self) -> list[Any]:
+        """The payload of each call."""
+        return [json.loads(call.payload.data) for call in self.calls]
+
+    @property
+    def patch(self) -> Any:
+        return json.loads(msgspec.json.encode(self.decision.patch))
+
+
+def hook(id: str, event: str = "pre_tool_use", *, match: object = None, **rest: Any) -> Hook:  # noqa: A002 - its name
+    settings = {"layer": Layer.SESSION, "target": ServedTarget(1), **rest}
+    return Hook(id=id, event=event, matcher=compile_matcher(match), **settings)
+
+
+def failed(cause: Cause, message: str = "") -> CallOutcome:
+    return CallOutcome(cause=cause, message=message)
+
+
+def outcome_of(reply: Reply) -> CallOutcome:
+    if isinstance(reply, CallOutcome):
+        return reply
+    return CallOutcome(answer=reply if isinstance(reply, bytes) else encode(reply))
+
+
+def begin(spec: EventSpec, hooks: Sequence[Hook], payload: object, context: dict[str, Any] | None = None) -> Fire:
+    first = Payload(msgspec.json.encode(payload))
+    return start(spec, select(spec, hooks, first).hooks, first, context or {}, lambda now: select(spec, hooks, now))
+
+
+def end(fire: Fire) -> Decision:
+    return fire.decide(decision_id="d1", revision=7, duration_ms=1.5)
+
+
+def play(
+    event: str | EventSpec,
+    /,
+    *,
+    payload: object = BASH,
+    context: dict[str, Any] | None = None,
+    marks: Mapping[str, Mapping[str, Any]] | None = None,
+    arrival: Sequence[str] = (),
+    **replies: Reply | list[Reply],
+) -> Play:
+    """Play an event to its end, with a hook for each of `replies`, in that firing order.
+
+    A list answers call after call, anything else every call. `marks` adds to a hook's definition. `arrival` says in
+    which order the answers of hooks that run at once come in.
+    """
+    spec = CATALOGUE[event] if isinstance(event, str) else event
+    hooks = [hook(id, spec.name, **(marks or {}).get(id, {})) for id in replies]  # noqa: A001 - its name
+    script = {id: iter(reply) if isinstance(reply, list) else None for id, reply in replies.items()}  # noqa: A001
+    fire = begin(spec, hooks, payload, context)
+    calls: list[StartCall] = []
+    while started := fire.next_calls():
+        calls += started
+        for call in sorted(started, key=lambda call: arrival.index(call.hook.id) if arrival else call.index):
+            canned = script[call.hook.id]
+            fire.receive(call, outcome_of(next(canned) if canned else replies[call.hook.id]))  # type: ignore[arg-type]
+    return Play(end(fire), calls)

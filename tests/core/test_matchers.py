@@ -1,0 +1,146 @@
+"""What a matcher accepts, and what it must never accept."""
+
+import pytest
+
+from hooklatch.core.matchers import MAX_PATTERN, MatcherError, compile_matcher
+
+ACCEPTS = [
+    (None, "anything"),
+    ("*", ""),
+    ("Bash", "Bash"),
+    (["Edit", "Write"], "Write"),
+    ({"glob": "mcp__*"}, "mcp__files__read"),
+    ({"glob": "mcp__*"}, "mcp__"),
+    ({"glob": "mcp__*"}, "mcp__a\nb"),
+    ({"glob": "?dit"}, "Edit"),
+    ({"glob": "[EW]*"}, "Write"),
+    ({"glob": "[!EW]*"}, "Bash"),
+    ({"glob": "[^EW]*"}, "Bash"),
+    ({"glob": "[!]a]"}, "b"),
+    ({"glob": "[]a]"}, "]"),
+    ({"glob": r"a\b[\d]"}, r"a\b\ ".strip()),
+    ({"glob": "outil_é*"}, "outil_été"),
+    ({"regex": "Edit|Write"}, "Edit"),
+    ({"regex": "(?i)bash"}, "BASH"),
+    ({"regex": "Bash$"}, "Bash"),
+    ({"regex": "sudo", "search": True}, "run sudo now"),
+    ({"regex": "sudo$", "search": True}, "run sudo"),
+]
+REFUSES = [
+    ("Bash", "bash"),
+    ("Bash", "BashOutput"),
+    ("Edit|Write", "Edit"),
+    (["Edit", "Write"], "Edit, Write"),
+    ({"glob": "mcp__*"}, "xmcp__a"),
+    ({"glob": "a.c"}, "abc"),
+    ({"glob": "[!]a]"}, "]"),
+    ({"glob": ""}, "a"),
+    ({"regex": "Edit|Write"}, "EditWrite"),
+    ({"regex": "Edit|Write"}, "MultiEdit"),
+    ({"regex": "Edit", "search": False}, "MultiEdit"),
+    ({"regex": "a|b"}, "ab"),
+    ({"regex": "sudo", "search": True}, "su do"),
+]
+TRAILING = ["Bash", ["Bash"], {"glob": "Bash"}, {"glob": "B?sh"}, {"regex": "Bash"}, {"regex": "Bash$"}]
+
+
+@pytest.mark.parametrize(("source", "value"), ACCEPTS)
+def test_it_matches(source: object, value: str) -> None:
+    assert compile_matcher(source).matches(value)
+
+
+@pytest.mark.parametrize(("source", "value"), REFUSES)
+def test_it_does_not_match(source: object, value: str) -> None:
+    assert not compile_matcher(source).matches(value)
+
+
+@pytest.mark.parametrize("source", [*TRAILING, {"regex": "Bash$", "search": True}])
+@pytest.mark.parametrize("tail", ["\n", "\r\n", "\0"])
+def test_what_trails_a_name_keeps_it_from_matching(source: object, tail: str) -> None:
+    assert not compile_matcher(source).matches("Bash" + tail)
+
+
+@pytest.mark.parametrize("source", [None, "*"])
+def test_only_no_matcher_and_a_star_match_all(source: object) -> None:
+    assert compile_matcher(source).matches_all
+    assert not compile_matcher({"glob": "*"}).matches_all
+
+
+@pytest.mark.parametrize("search", [True, False])
+def test_a_pattern_that_would_close_a_wrapping_group_is_refused(search: bool) -> None:
+    with pytest.raises(MatcherError, match="unexpected"):
+        compile_matcher({"regex": "a)|(b", "search": search})
+
+
+@pytest.mark.parametrize("pattern", [r"(?=a)b", r"(?!a)b", r"(?<=a)b", r"(?<!a)b", r"(a)\1", r"(?P<x>a)(?P=x)"])
+def test_what_needs_backtracking_is_refused_with_what_to_read_instead(pattern: str) -> None:
+    with pytest.raises(MatcherError, match=r"look-around and back-references are not supported; see docs/hooks\.md"):
+        compile_matcher({"regex": pattern})
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ({"glob": "a", "search": True}, "a glob matcher has no key 'search'"),
+        ({"regex": "a", "flags": "i"}, "a regex matcher has no key 'flags'"),
+        ({"regex": "a", "glob": "a"}, "has no key"),
+        ({"regex": "a", "search": 1}, "search must be true or false, not 1"),
+        ({"regex": None}, "a pattern must be a string, not None"),
+        ({"glob": ["a"]}, "a pattern must be a string"),
+        ({"glob": "mcp__[ab"}, r"unclosed '\['"),
+        ({"glob": "[z-a]"}, "invalid character class range"),
+        ({"regex": "("}, "missing \\)"),
+        ({"regex": "a" * (MAX_PATTERN + 1)}, "4097 characters is over the limit of 4096"),
+        ({"glob": "a" * (MAX_PATTERN + 1)}, "over the limit"),
+        ({"regex": "(a{1000}){1000}"}, "repetition size"),
+        ({"regexp": "a"}, "a matcher is a name, a list of names"),
+        ({}, "a matcher is a name"),
+        (5, "a matcher is a name"),
+        (True, "a matcher is a name"),
+        ([], "one string or more"),
+        (["Bash", 1], "one string or more"),
+        ("", "the name of nothing"),
+        ([""], "the name of nothing"),
+        (["Bash", "*"], "the name of nothing"),
+    ],
+)
+def test_a_bad_matcher_is_refused_with_its_reason(source: object, text: str) -> None:
+    with pytest.raises(MatcherError, match=text):
+        compile_matcher(source)
+
+
+@pytest.mark.parametrize("source", ["\ud800", ["\ud800"], {"glob": "\ud800*"}, {"regex": "\ud800"}])
+def test_a_lone_surrogate_is_refused(source: object) -> None:
+    with pytest.raises(MatcherError, match="not valid Unicode"):
+        compile_matcher(source)
+
+
+@pytest.mark.parametrize("search", [True, False])
+def test_an_evil_pattern_is_run_in_linear_time(search: bool) -> None:
+    matcher = compile_matcher({"regex": "(a+)+$", "search": search})
+
+    assert not matcher.matches("a" * 100_000 + "!")
+
+
+def test_a_bad_pattern_writes_nothing_to_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(MatcherError):
+        compile_matcher({"regex": "(unclosed"})
+    compile_matcher({"regex": "(.*)(.*)(.*)x", "search": True}).matches("y" * 10_000)
+
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("source", "canonical"),
+    [
+        ("*", None),
+        (["Edit"], ["Edit"]),
+        ({"regex": "a", "search": False}, {"regex": "a"}),
+        ({"regex": "a", "search": True}, {"regex": "a", "search": True}),
+    ],
+)
+def test_its_source_is_one_spelling_that_compiles_again(source: object, canonical: object) -> None:
+    matcher = compile_matcher(source)
+
+    assert matcher.source == canonical
+    assert compile_matcher(matcher.source).text == matcher.text

@@ -1,0 +1,160 @@
+"""The breaker, row by row of its table, and the bucket that spreads forks."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from hooklatch.core.restarts import Breaker, BreakerState, TokenBucket
+
+
+def breaker_after(deaths: Iterable[float]) -> Breaker:
+    breaker = Breaker()
+    for moment in deaths:
+        breaker.died(moment)
+    return breaker
+
+
+@pytest.fixture
+def opened() -> Breaker:
+    """Quarantined at 100 s, to be probed at 101 s."""
+    return breaker_after([100.0] * 6)
+
+
+@pytest.fixture
+def probing(opened: Breaker) -> Breaker:
+    assert opened.permits(101.0)
+    return opened
+
+
+def test_five_deaths_in_the_period_do_not_quarantine() -> None:
+    breaker = breaker_after([0.0, 1.0, 2.0, 3.0, 4.0])
+
+    assert breaker.permits(4.0)
+    assert not breaker.is_quarantined
+
+
+def test_the_sixth_death_in_the_period_quarantines_and_says_so() -> None:
+    breaker = breaker_after([0.0, 1.0, 2.0, 3.0, 4.0])
+
+    assert breaker.died(29.9)
+    assert breaker.is_quarantined
+    assert breaker.until == 30.9
+
+
+def test_a_death_that_is_a_period_old_counts_no_longer() -> None:
+    breaker = breaker_after([0.0, 1.0, 2.0, 3.0, 4.0])
+
+    assert not breaker.died(30.0)
+    assert breaker.state is BreakerState.CLOSED
+
+
+def test_answers_between_deaths_do_not_hide_them() -> None:
+    breaker = Breaker()
+
+    for moment in range(6):
+        breaker.answered()
+        breaker.died(float(moment))
+
+    assert breaker.is_quarantined
+
+
+def test_a_quarantined_hook_is_refused_until_its_probe(opened: Breaker) -> None:
+    assert not opened.permits(100.999)
+    assert opened.state is BreakerState.OPEN
+
+
+def test_one_call_is_the_probe_and_others_are_refused_meanwhile(opened: Breaker) -> None:
+    assert opened.permits(101.0)
+    assert opened.state is BreakerState.PROBING
+    assert not opened.permits(200.0)
+
+
+def test_a_good_probe_closes_and_forgets_the_past(probing: Breaker) -> None:
+    probing.answered()
+
+    assert probing.permits(101.0)
+    assert [probing.died(101.0 + i) for i in range(6)] == [False] * 5 + [True]
+    assert probing.until == 107.0
+
+
+def test_an_answer_of_an_earlier_call_does_not_lift_the_quarantine(opened: Breaker) -> None:
+    opened.answered()
+
+    assert opened.state is BreakerState.OPEN
+
+
+def test_probes_come_after_1_2_4_and_so_on_up_to_60_seconds(opened: Breaker) -> None:
+    waits = []
+    for _ in range(9):
+        moment = opened.until
+        assert opened.permits(moment)
+        assert opened.died(moment)
+        waits.append(opened.until - moment)
+
+    assert waits == [2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0, 60.0]
+
+
+def test_late_deaths_do_not_put_the_probe_off(opened: Breaker) -> None:
+    assert not opened.died(100.5)
+    assert opened.permits(101.0)
+
+
+def test_a_probe_that_ended_neither_way_is_followed_by_another(probing: Breaker) -> None:
+    probing.unresolved(150.0)
+
+    assert probing.state is BreakerState.OPEN
+    assert probing.permits(150.0)
+
+
+@pytest.mark.parametrize("is_probing", [True, False])
+def test_a_reset_lifts_a_quarantine_at_once(opened: Breaker, is_probing: bool) -> None:
+    if is_probing:
+        opened.permits(101.0)
+
+    opened.reset()
+
+    assert opened.permits(100.0)
+    assert not opened.is_quarantined
+
+
+def test_a_quarantine_after_a_reset_begins_with_the_first_wait_again(probing: Breaker) -> None:
+    probing.died(101.0)
+    probing.reset()
+
+    assert [probing.died(200.0) for _ in range(6)][-1]
+    assert probing.until == 201.0
+
+
+def test_nothing_but_a_probe_is_unresolved() -> None:
+    breaker = Breaker()
+
+    breaker.unresolved(5.0)
+
+    assert breaker.state is BreakerState.CLOSED
+
+
+def test_a_bucket_gives_its_burst_at_once_and_then_its_rate() -> None:
+    bucket = TokenBucket(rate=2.0, burst=3)
+
+    assert [bucket.take(10.0) for _ in range(4)] == [0.0, 0.0, 0.0, 0.5]
+    assert bucket.take(10.25) == 0.25
+    assert bucket.take(10.5) == 0.0
+    assert bucket.take(10.5) == 0.5
+
+
+def test_a_bucket_never_holds_more_than_its_burst() -> None:
+    bucket = TokenBucket(rate=2.0, burst=2)
+    bucket.take(0.0)
+
+    assert [bucket.take(1000.0) > 0 for _ in range(3)] == [False, False, True]
+
+
+@pytest.mark.parametrize("rate", [0.3, 3.0, 7.0, 50.0])
+@pytest.mark.parametrize("now", [0.1, 1234.567, 98765.4321])
+def test_who_waits_as_long_as_a_bucket_says_gets_a_token(rate: float, now: float) -> None:
+    bucket = TokenBucket(rate=rate, burst=1)
+    bucket.take(now)
+
+    for _ in range(100):
+        now += bucket.take(now)
+        assert bucket.take(now) == 0.0
