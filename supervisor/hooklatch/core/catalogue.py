@@ -59,6 +59,7 @@ class EventSpec(msgspec.Struct, frozen=True, kw_only=True):
     fields: tuple[Field, ...]
     match: str | None
     when: str
+    ends_at: frozenset[str] = frozenset({"deny", "halt", "claim"})  # verdicts that end a sequential chain
 
     @property
     def is_gate(self) -> bool:

@@ -2,9 +2,10 @@
 
 gate, first pass      each matching hook in order, shown the payload as patched so far
                       deny, halt or a failure ends it; an ask is kept, since a later deny overrides it
+                      (axes of a dialect: each shown the original and patches merged; refusals that end no chain)
 gate, second pass     when the payload has changed: matching is done again on the final one, and every matching hook
                       that has not seen exactly that version is asked once more; a further change is `unsettled`
-notify                all at once; nothing refuses, a halt is a wish
+notify                all at once, or in order where the flow is sequential; nothing refuses, a halt is a wish
 amend                 in order; first_wins on the original, or last_wins threaded
 claim                 in order until one claims
 """
@@ -26,6 +27,7 @@ from hooklatch_worker.verdicts import Answer
 
 __all__ = ["start"]
 
+UNSETTLED = "it changed the payload again after the guards had been asked again"
 Matching = Callable[[Payload], Selection]
 
 
@@ -61,23 +63,24 @@ class Gate(Fire):
         self._indices = {hook: index for index, hook in enumerate(hooks)}
         self._seen: dict[Hook, int] = {}
         self._changed_by: Hook | None = None
+        self._merged: dict[str, msgspec.Raw] = {}
+        self._refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = None
         self._asked: StartCall | None = None
         self._is_second_pass = False
         self._is_settled = False
 
     def next_calls(self) -> Sequence[StartCall]:
-        if self._is_settled or self._asked is not None:
+        if self._asked is not None:
             return ()
-        if not self._waiting and not self._is_second_pass and self.payload.version:
-            self._begin_second_pass()
-        if self._is_settled:
-            return ()
-        if not self._waiting:
-            self._finish()
+        if not self._waiting and not self._is_settled:
+            self._end_pass()
+        if not self._waiting or self._is_settled:
             return ()
         index, hook = self._waiting.pop()
         self._seen[hook] = self.payload.version
-        self._asked = StartCall(index, hook, self.payload, self.context, reinvoked=self._is_second_pass)
+        self._asked = StartCall(
+            index, hook, self.payload, self.context, dict(self._merged) or None, reinvoked=self._is_second_pass
+        )
         return (self._asked,)
 
     def receive(self, call: StartCall, outcome: CallOutcome) -> None:
@@ -86,6 +89,31 @@ class Gate(Fire):
             return
         self._asked = None
         super().receive(call, outcome)
+
+    def _end_pass(self) -> None:
+        if self._merged:
+            self._take_merged()
+        if self._refusal is not None and not self._is_settled:
+            self._end(*self._refusal)
+        elif self.payload.version and not self._is_second_pass:
+            self._begin_second_pass()
+        if not self._waiting and not self._is_settled:
+            self._finish()
+
+    def _take_merged(self) -> None:
+        """Put in force what the hooks, each shown the same, have merged; the second time it must come to the same.
+
+        Where the first patch of a key wins, it also wins over one that a hook repeats when asked again.
+        """
+        result = apply(self.payload, self._merged)
+        if isinstance(result, str):
+            self._refuse("deny", self._changed_by, failure_text("protocol", result, self._changed_by), "protocol")
+        elif result is not self.payload and self._is_second_pass:
+            self._refuse("deny", self._changed_by, failure_text("unsettled", UNSETTLED, self._changed_by), "unsettled")
+        else:
+            self.payload = result
+        if self.spec.combine != "first_wins":
+            self._merged = {}
 
     def _begin_second_pass(self) -> None:
         self._is_second_pass = True
@@ -105,22 +133,36 @@ class Gate(Fire):
 
     def accept(self, call: StartCall, answer: Answer) -> None:
         if answer.verdict in ("deny", "halt"):
-            self._end("deny" if answer.verdict == "deny" else "halt", call.hook, answer.reason)
+            self._refuse("deny" if answer.verdict == "deny" else "halt", call.hook, answer.reason)
+        elif answer.verdict == "ask" and "ask" in self.spec.ends_at:
+            self._end("ask", call.hook, answer.reason)
         elif answer.patch:
             self._apply(call, answer.patch)
 
     def _apply(self, call: StartCall, patch: dict[str, msgspec.Raw]) -> None:
+        if self.spec.view == "original":
+            self._changed_by = call.hook
+            merge = merge_first if self.spec.combine == "first_wins" else merge_last
+            merge(self._merged, patch)
+            return
         result = apply(self.payload, patch)
         if isinstance(result, str):
             self.fail(call, "protocol", result)
         elif result is not self.payload and self._is_second_pass:
-            self.fail(call, "unsettled", "it changed the payload again after the guards had been asked again")
+            self.fail(call, "unsettled", UNSETTLED)
         elif result is not self.payload:
             self.payload = result
             self._changed_by = call.hook
 
     def fail(self, call: StartCall, cause: Cause, message: str) -> None:
-        self._end("deny", call.hook, failure_text(cause, message, call.hook), cause)
+        self._refuse("deny", call.hook, failure_text(cause, message, call.hook), cause)
+
+    def _refuse(self, verdict: DecisionVerdict, hook: Hook | None, reason: str, cause: Cause = "policy") -> None:
+        """Refuse now, or, where refusals end no chain, when every hook has had its say; the first one counts."""
+        if verdict in self.spec.ends_at:
+            self._end(verdict, hook, reason, cause)
+        elif self._refusal is None:
+            self._refusal = verdict, hook, reason, cause
 
     def _end(self, verdict: DecisionVerdict, hook: Hook | None, reason: str, cause: Cause = "policy") -> None:
         self._is_settled = True
@@ -157,11 +199,16 @@ class Notify(Fire):
         self.settle("pass")
 
     def next_calls(self) -> Sequence[StartCall]:
-        calls, self._calls = self._calls, []
+        count = len(self._calls) if self.spec.flow == "concurrent" else 1
+        calls, self._calls = self._calls[:count], self._calls[count:]
+        if self.spec.flow == "sequential":
+            return [msgspec.structs.replace(call, context=self.context) for call in calls]
         return calls
 
     def accept(self, call: StartCall, answer: Answer) -> None:
         first = min((i for i, o in self.opinions.items() if o.answer.verdict == "halt"), default=None)
+        if answer.last or (answer.verdict == "halt" and self.spec.flow == "sequential"):
+            self._calls.clear()
         if answer.verdict == "halt" and first == call.index:
             self.settle("halt", call.hook, answer.reason)
         if answer.context:

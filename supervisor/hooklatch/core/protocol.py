@@ -6,8 +6,10 @@ encode_request / encode_result / encode_error / encode_notification ─▶ one l
 
 from __future__ import annotations
 
+import json
+import re
 from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -60,12 +62,13 @@ class ErrorCode(IntEnum):
 
 
 class RpcError(Exception):
-    """An answer that is an error: what is wrong and what to do about it."""
+    """An answer that is an error: what is wrong and what to do about it; `request_id` where a bad line still has one."""
 
-    def __init__(self, code: ErrorCode, message: str) -> None:
+    def __init__(self, code: ErrorCode, message: str, *, request_id: int | str | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
+        self.request_id = request_id
 
 
 class LineTooLongError(RpcError):
@@ -105,6 +108,7 @@ class Message(msgspec.Struct, frozen=True):
 
 MESSAGES = msgspec.json.Decoder(Message)
 ENCODER = msgspec.json.Encoder()
+SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError)
 
 
@@ -164,17 +168,20 @@ def read_message(line: bytes) -> Request | Response:
         RpcError: it is no JSON, or no message of JSON-RPC 2.0; the text names the problem.
     """
     try:
+        if not line.isascii():
+            line.decode()  # msgspec passes over strings that it does not keep
         message = MESSAGES.decode(line)
     except msgspec.ValidationError as error:
         if line.lstrip().startswith(b"["):
             raise RpcError(ErrorCode.INVALID_REQUEST, "batches are not supported; send one object a line") from None
-        raise RpcError(ErrorCode.INVALID_REQUEST, f"no request: {error}") from None
+        raise RpcError(ErrorCode.INVALID_REQUEST, f"no request: {error}", request_id=find_id(line)) from None
     except RecursionError:
         raise RpcError(ErrorCode.PARSE_ERROR, "the JSON is nested too deep") from None
     except DECODE_ERRORS as error:
-        raise RpcError(ErrorCode.PARSE_ERROR, f"no JSON: {error}") from None
+        raise RpcError(ErrorCode.PARSE_ERROR, f"no JSON: {problem_of(error, line)}", request_id=find_id(line)) from None
     if message.jsonrpc != "2.0":
-        raise RpcError(ErrorCode.INVALID_REQUEST, 'a message needs "jsonrpc": "2.0"')
+        number = None if message.id is msgspec.UNSET else message.id
+        raise RpcError(ErrorCode.INVALID_REQUEST, 'a message needs "jsonrpc": "2.0"', request_id=number)
     if message.method is not msgspec.UNSET:
         return Request(message.method, message.params, message.id)
     if message.id is msgspec.UNSET:
@@ -184,6 +191,25 @@ def read_message(line: bytes) -> Request | Response:
     if message.result is not msgspec.UNSET:
         return Response(message.id, result=message.result)
     raise RpcError(ErrorCode.INVALID_REQUEST, "an answer needs a result or an error")
+
+
+def problem_of(error: BaseException, data: bytes | msgspec.Raw) -> str:
+    """Say what is wrong with JSON in words that name it."""
+    text = str(error)
+    # msgspec calls "\\ud800" before the end of a string truncated input.
+    if ("surrogate" in text or "truncated" in text) and SURROGATE.search(data):
+        return f"a string holds a lone surrogate ({text})"
+    return text
+
+
+def find_id(line: bytes) -> int | str | None:
+    """Find the id of a request that is nearly JSON (NaN, half a surrogate pair), so that its sender hears the error."""
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError, MemoryError):
+        return None
+    number = cast("dict[str, object]", document).get("id") if isinstance(document, dict) else None
+    return number if isinstance(number, int | str) and not isinstance(number, bool) else None
 
 
 def convert(params: msgspec.Raw, shape: type[T]) -> T:
@@ -197,7 +223,7 @@ def convert(params: msgspec.Raw, shape: type[T]) -> T:
     except RecursionError:
         raise RpcError(ErrorCode.INVALID_PARAMS, "params are nested too deep") from None
     except DECODE_ERRORS as error:
-        raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {error}") from None
+        raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {problem_of(error, params)}") from None
 
 
 def encode_request(number: int, method: str, params: object) -> bytes:

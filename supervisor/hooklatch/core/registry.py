@@ -83,7 +83,7 @@ class Origin(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
-class Hook(msgspec.Struct, frozen=True, kw_only=True):
+class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One registered hook.  A `problem` says why it cannot run; it then fails as `load`."""
 
     id: str

@@ -206,7 +206,8 @@ class _Answer:
         self.verdict = text_at(decision, "verdict")
         self.text = explanation(decision)
         self.reason = text_at(decision, "reason")
-        self.resume = text_at(decision, "resume")
+        self.wants_resume = decision.get("resume") is not None
+        self.resume = text_at(decision, "resume") or "go on"
         patch = decision.get("patch")
         self.patch: dict[str, object] = patch if is_object(patch) else {}
         self.context = model_text(decision)
@@ -314,7 +315,7 @@ def _render_observed(answer: _Answer) -> None:
         answer.warnings.append(f"Claude Code enforces no {answer.verdict} at {answer.name}: {answer.text}")
     if answer.patch:
         answer.warnings.append(f"Claude Code cannot change {_listed(answer.patch)} at {answer.name}")
-    if answer.resume and not refused:
+    if answer.wants_resume and not refused:
         _resume(answer)
     answer.add_context()
 

@@ -1,0 +1,119 @@
+"""Every example in README and docs is run, or read by the code that would read it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hooklatch.core.protocol import ErrorCode, read_message
+from hooklatch.service.configuration import read_config
+from support import running_daemon
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> Iterator[tuple[str, str]]:
+    for page in PAGES:
+        for number, (found, text) in enumerate(BLOCK.findall(page.read_text())):
+            if found == language:
+                yield f"{page.name}:{number}", text
+
+
+def cases(language: str) -> list[object]:
+    return [pytest.param(text, id=name) for name, text in blocks(language)]
+
+
+@pytest.mark.parametrize("text", cases("python"))
+async def test_python_examples_load_as_hooks_or_run(text: str, tmp_path: Path) -> None:
+    if "@hook" not in text:
+        compile(text, "example", "exec")
+        return
+    config = '[[source]]\npath = "example.py"\n'
+
+    async with running_daemon(tmp_path, {"hooks.toml": config, "example.py": text}) as daemon:
+        diagnostics = daemon.hub.files.diagnostics
+        hooks = daemon.hub.registries.view.hooks
+
+    assert diagnostics == []
+    assert hooks
+
+
+@pytest.mark.parametrize("text", cases("toml"))
+def test_toml_examples_are_good_configuration(text: str) -> None:
+    read_config("/example/hooks.toml", text.encode())
+
+
+@pytest.mark.parametrize("text", cases("json"))
+def test_json_examples_are_messages(text: str) -> None:
+    for line in text.splitlines():
+        assert json.loads(line) is not None
+        if '"jsonrpc"' in line:
+            read_message(line.encode())
+
+
+def test_the_guard_of_the_readme_refuses_what_it_says(tmp_path: Path) -> None:
+    """Slow: it starts a daemon and two commands as a person would."""
+    text = next(text for name, text in blocks("python") if name.startswith("README"))
+    (tmp_path / "guards.py").write_text(text)
+
+    answer = subprocess.run(
+        [sys.executable, "-c", "import guards, hooklatch_worker.events as e;"
+         "event = e.build('pre_tool_use', {'tool_name': 'Bash', 'tool_input': {'command': 'git push --force'}},"
+         " {}, None, None, False);"
+         "print(guards.no_force_push(event).verdict)"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert answer.stdout.strip() == "deny"
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_the_table_of_error_codes_is_complete() -> None:
+    text = (ROOT / "docs" / "protocol.md").read_text()
+
+    rows = dict(re.findall(r"^\| (-\d+) \| (\w+) \|", text, re.MULTILINE))
+
+    assert rows == {str(int(code)): code.label for code in ErrorCode}
+
+
+def test_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+async def test_the_example_hooks_load(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples" / "hooks", tmp_path, dirs_exist_ok=True)
+    for path in tmp_path.iterdir():
+        path.chmod(0o600)
+
+    async with running_daemon(tmp_path) as daemon:
+        diagnostics = daemon.hub.files.diagnostics
+        async with daemon.session() as client:
+            decision = await client.fire_tool("Bash", command="rm -rf build")
+
+    assert diagnostics == []
+    assert decision["verdict"] == "deny"
+
+
+@pytest.mark.slow
+def test_the_demo_shows_the_deny_the_recovery_and_the_reload() -> None:
+    """Slow: it starts a daemon and some twenty commands."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / "demo.py")], capture_output=True, text=True, timeout=55, check=False
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    for expected in ("SIGKILL", "DENY", "revision", "no_daemon", "done:"):
+        assert expected in done.stdout
