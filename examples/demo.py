@@ -1,4 +1,4 @@
-"""The main job, live: a daemon, a real recorded session of Claude Code played through it, and what goes wrong on the way.
+"""The main job, live: a daemon, a recorded session of Claude Code played through it, and what goes wrong on the way.
 
 Each event goes the way that Claude Code would send it: one `hooklatch hook claude-code` process an event.  The session
 was recorded from Claude Code 2.1.330 (examples/recorded-session.jsonl).  Nothing outside a temporary folder is touched.

@@ -1,1 +1,101 @@
-"""Runs hooks for agents."""
+"""Runs an agent's lifecycle hooks in supervised workers, and fails closed.
+
+For authors of hooks: `hook`, the verdicts and `Event`.  For hosts: `connect`, `session` and `connect_sync`.
+Each name is loaded when it is first used, so that an author's file loads neither trio nor psutil.
+"""
+
+TYPE_CHECKING = False  # type checkers take it for true; importing typing would be most of what this file costs
+if TYPE_CHECKING:
+    from hooklatch.client.announcements import Announcement
+    from hooklatch.client.decisions import Accepted, Decision
+    from hooklatch.client.sync_client import SyncSession, connect_sync
+    from hooklatch.client.trio_client import Session, connect, session
+    from hooklatch.errors import (
+        DaemonUnreachableError,
+        HooklatchError,
+        InvalidPayloadError,
+        RefusedError,
+        RequestFailedError,
+        SessionClosedError,
+        UnreadableAnswerError,
+    )
+    from hooklatch_worker import (
+        CustomEvent,
+        Event,
+        Verdict,
+        allow,
+        amend,
+        append,
+        ask,
+        claim,
+        context,
+        deny,
+        halt,
+        hook,
+        inject,
+        last,
+        resume,
+        warn,
+    )
+
+__all__ = [
+    # for authors of hooks
+    "hook",
+    "CustomEvent",
+    "Event",
+    "Verdict",
+    "allow",
+    "amend",
+    "append",
+    "ask",
+    "claim",
+    "context",
+    "deny",
+    "halt",
+    "inject",
+    "last",
+    "resume",
+    "warn",
+    # for hosts
+    "connect",
+    "connect_sync",
+    "session",
+    "Accepted",
+    "Announcement",
+    "Decision",
+    "Session",
+    "SyncSession",
+    "HooklatchError",
+    "DaemonUnreachableError",
+    "InvalidPayloadError",
+    "RefusedError",
+    "RequestFailedError",
+    "SessionClosedError",
+    "UnreadableAnswerError",
+]
+
+HOSTS = {
+    "connect": "hooklatch.client.trio_client",
+    "session": "hooklatch.client.trio_client",
+    "Session": "hooklatch.client.trio_client",
+    "connect_sync": "hooklatch.client.sync_client",
+    "SyncSession": "hooklatch.client.sync_client",
+    "Announcement": "hooklatch.client.announcements",
+    "Accepted": "hooklatch.client.decisions",
+    "Decision": "hooklatch.client.decisions",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    home = "hooklatch.errors" if name.endswith("Error") else HOSTS.get(name, "hooklatch_worker")
+    found = getattr(import_module(home), name)
+    globals()[name] = found  # once is enough
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

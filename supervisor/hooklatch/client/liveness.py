@@ -51,7 +51,7 @@ class Pulse:
             self.due = inf
 
     def heard(self, now: float) -> None:
-        """Note a sign of life: bytes that came, or bytes that the peer took."""
+        """Note a sign of life: bytes that came, or room that the peer made in a full buffer."""
         self._missed = 0
         self.due = now + self._liveness.interval if self._waiting else inf
 

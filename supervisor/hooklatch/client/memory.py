@@ -139,6 +139,11 @@ class Memory:
     def liveness(self) -> Liveness:
         return self._options.get("liveness", Liveness())
 
+    @property
+    def definitions(self) -> Sequence[Definition]:
+        """The session's hooks, in the order in which they were registered."""
+        return self._definitions
+
     def must_raise(self, error: HooklatchError) -> bool:
         """Whether the first attempt's failure is the caller's affair, and not one that time may heal."""
         if self._is_copy:

@@ -7,7 +7,7 @@ import socket
 
 from hooklatch.paths import AGENT_SOCKET, runtime_dirs
 
-__all__ = ["attempt", "candidates", "version"]
+__all__ = ["attempt", "candidates"]
 
 
 def candidates(path: str | os.PathLike[str] | None, runtime_dir: str | os.PathLike[str] | None) -> list[str]:
@@ -36,14 +36,3 @@ def attempt(path: str) -> socket.socket | None:
         connection.close()
         raise
     return connection
-
-
-def version() -> str:
-    """Give this package's version; importing what finds it out takes longer than connecting, so only when asked."""
-    from importlib.metadata import PackageNotFoundError
-    from importlib.metadata import version as installed
-
-    try:
-        return installed("hooklatch")
-    except PackageNotFoundError:
-        return "unknown"

@@ -18,6 +18,7 @@ from hooklatch.client.memory import Definition, HookItem, HookOptions, Memory, O
 from hooklatch.client.served import ServedFunction, is_async
 from hooklatch.client.sockets import candidates
 from hooklatch.client.sync_keeper import Keeper
+from hooklatch.client.sync_link import in_thread
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
 __all__ = ["Announcements", "Registration", "SyncSession", "connect_sync"]
@@ -41,7 +42,7 @@ def connect_sync(
         TypeError: a hook of `hooks` is an async function.
     """
     memory = Memory(session_id, options)
-    refuse_async(memory.define(options.get("hooks", ())))
+    refuse_async(memory.definitions)
     return SyncSession(Keeper(candidates(path, options.get("runtime_dir")), memory))
 
 
@@ -110,8 +111,10 @@ class SyncSession:
         self._keeper.close()
 
     def abandon(self) -> None:
-        """Close this process's copy of a connection that its parent made; the next use makes one of its own."""
-        self._original.abandon()
+        """Close this process's copies of connections that its parents made; the next use makes one of its own."""
+        for keeper in self._keepers.values():
+            keeper.abandon()
+        self._keepers = {}
 
     @property
     def _keeper(self) -> Keeper:
@@ -329,9 +332,7 @@ class SyncSession:
         """
         listener = self.announcements()
         self.ensure_subscribed()
-        threading.Thread(
-            target=self._call_back, args=(listener, callback), name="hooklatch-reload", daemon=True
-        ).start()
+        in_thread(self._call_back, listener, callback)
         return callback
 
     def ensure_subscribed(self) -> None:

@@ -21,9 +21,9 @@ from hooklatch.client.core import CallRequested
 from hooklatch.client.liveness import backoff
 from hooklatch.client.memory import Memory
 from hooklatch.client.served import describe, encode_answer, served_event
-from hooklatch.client.sockets import version
 from hooklatch.client.sync_link import Link, open_connection
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, SessionClosedError, UnreadableAnswerError
+from hooklatch.version import VERSION
 
 __all__ = ["Keeper"]
 
@@ -149,7 +149,7 @@ class Keeper:
         return link
 
     def _introduce(self, link: Link) -> int | None:
-        self.memory.welcomed(link.request("hello", self.memory.hello(version())))
+        self.memory.welcomed(link.request("hello", self.memory.hello(VERSION)))
         link.slots = threading.Semaphore(self.memory.in_flight)
         self.link = link
         if not self.memory.topics:

@@ -32,7 +32,7 @@ from hooklatch.client.liveness import Liveness, Pulse, crowd_delay
 from hooklatch.client.sockets import attempt
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 
-__all__ = ["Link", "open_connection"]
+__all__ = ["Link", "in_thread", "open_connection"]
 
 CHUNK: Final = 2**16
 
@@ -146,7 +146,7 @@ class Link:
                     self._check()
             finally:
                 with self._state:
-                    del self._waiters[number]
+                    self._waiters.pop(number, None)
                     self._pulse.finish()
         if waiter.error is not None:
             raise waiter.error
@@ -200,11 +200,11 @@ class Link:
     def _take(self, happening: Happening) -> None:
         match happening:
             case ResultReceived(number, result):
-                if waiter := self._waiters.get(number):
+                if waiter := self._waiters.pop(number, None):
                     waiter.result = result
                     waiter.done.set()
             case ErrorReceived(number, code, name, message):
-                if waiter := self._waiters.get(number):
+                if waiter := self._waiters.pop(number, None):
                     waiter.error = RequestFailedError(code, name, message)
                     waiter.done.set()
             case CallRequested():
@@ -239,9 +239,10 @@ class Link:
             while rest and self.failure is None:
                 try:
                     rest = rest[self._socket.send(rest) :]
-                    self._heard()
                 except BlockingIOError:
-                    if not is_ready(self._socket, select.POLLOUT, min(1.0, self._patience())):
+                    if is_ready(self._socket, select.POLLOUT, min(1.0, self._patience())):
+                        self._heard()  # the buffer was full, so it is the daemon that made room
+                    else:
                         self._check()
         except OSError as error:
             self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
@@ -254,4 +255,4 @@ def is_ready(connection: socket.socket, what: int, timeout: float | None) -> boo
 
 
 def in_thread(function: Callable[..., object], *arguments: object) -> None:
-    threading.Thread(target=function, args=arguments, name="hooklatch-served", daemon=True).start()
+    threading.Thread(target=function, args=arguments, name=f"hooklatch-{function.__name__}", daemon=True).start()

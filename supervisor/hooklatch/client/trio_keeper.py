@@ -22,9 +22,9 @@ from hooklatch.client.core import CallRequested
 from hooklatch.client.liveness import backoff
 from hooklatch.client.memory import Memory
 from hooklatch.client.served import ServedFunction, describe, encode_answer, is_async, served_event
-from hooklatch.client.sockets import version
 from hooklatch.client.trio_link import Link, open_connection
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, SessionClosedError, UnreadableAnswerError
+from hooklatch.version import VERSION
 from hooklatch_worker.events import Event
 
 __all__ = ["Keeper"]
@@ -107,7 +107,7 @@ class Keeper:
         link = Link(connection, nursery, self.memory.liveness, serve=self._serve, announce=self.announce)
         nursery.start_soon(link.run)
         try:
-            self.memory.welcomed(await link.request("hello", self.memory.hello(version())))
+            self.memory.welcomed(await link.request("hello", self.memory.hello(VERSION)))
             link.slots.total_tokens = self.memory.in_flight
             self.link = link
             revision = self.memory.welcome.revision
@@ -127,7 +127,8 @@ class Keeper:
         problem = str(error)
         if problem != self._problem:
             self._problem = problem
-            log.warning("no daemon: session=%s %s", self.memory.session_id, problem)
+            if not self.is_closed:
+                log.warning("no daemon: session=%s %s", self.memory.session_id, problem)
 
     async def _serve(self, call: CallRequested) -> bytes | str:
         definition = self.memory.served(call.hook)

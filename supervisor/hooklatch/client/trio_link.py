@@ -138,7 +138,7 @@ class Link:
                 await self._send(line)
                 await waiter.done.wait()
             finally:
-                del self._waiters[number]
+                self._waiters.pop(number, None)
                 self._pulse.finish()
                 self._patience.deadline = self._pulse.due
         if waiter.error is not None:
@@ -174,11 +174,11 @@ class Link:
     def _take(self, happening: Happening) -> None:
         match happening:
             case ResultReceived(number, result):
-                if waiter := self._waiters.get(number):
+                if waiter := self._waiters.pop(number, None):
                     waiter.result = result
                     waiter.done.set()
             case ErrorReceived(number, code, name, message):
-                if waiter := self._waiters.get(number):
+                if waiter := self._waiters.pop(number, None):
                     waiter.error = RequestFailedError(code, name, message)
                     waiter.done.set()
             case CallRequested():
@@ -206,8 +206,10 @@ class Link:
     async def _send_rest(self, line: bytes, sent: int) -> None:
         try:
             while sent < len(line) and self.failure is None:
-                sent += await self._socket.send(memoryview(line)[sent:])
-                self._heard()
+                taken = await self._socket.send(memoryview(line)[sent:])
+                if sent:  # the buffer was full, so it is the daemon that made room
+                    self._heard()
+                sent += taken
         except (OSError, trio.ClosedResourceError) as error:
             self.end(DaemonUnreachableError(f"the connection broke: {error}"))
         except trio.Cancelled:

@@ -38,12 +38,10 @@ def explanation(decision: dict[str, object]) -> str:
     if cause in ("", "policy"):
         by = f"hooklatch hook {who!r}" if who else "hooklatch"
         return f"{reason} ({by})" if reason else f"refused by {by}"
-    if cause == "no_daemon":
-        return f"hooklatch: refused (no_daemon): {reason}"
-    subject = f"hook {who!r} failed" if who else "refused"
     identity = text_at(decision, "decision_id")
-    record = f"decision {identity}, " if identity else ""
-    return f"hooklatch: {subject} ({cause}): {reason or 'no reason was given'}; {record}see `hooklatch status`"
+    record = f"; decision {identity}, see `hooklatch status`" if identity else ""
+    named = f"hook {who!r}: " if who not in reason else ""
+    return f"hooklatch: {named}{reason or 'refused'} ({cause}){record}"
 
 
 def model_text(decision: dict[str, object]) -> str:

@@ -1,0 +1,92 @@
+"""What a scripted daemon does with a connection, for the tests of both shells."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from client.scripted import Peer, decision
+from hooklatch.client.liveness import Liveness
+
+IMPATIENT = Liveness(interval=0.02, misses=6, connect=0.2)
+CALL = {"hook": "guard", "call_id": "c1", "event": "pre_tool_use", "payload": {"tool_name": "Bash"}, "envelope": {}}
+
+
+def decide(**answer: Any) -> Callable[[Peer], None]:
+    """Welcome the session and give this decision on its first fire."""
+
+    def script(peer: Peer) -> None:
+        peer.welcome()
+        peer.answer(peer.read_until("fire"), decision(**answer))
+        peer.read()
+
+    return script
+
+
+def hang_up_in_mid_answer(peer: Peer) -> None:
+    peer.welcome()
+    peer.read_until("fire")
+    peer.send(b'{"jsonrpc":"2.0","id":2,"result":{"decision_id"')
+
+
+def answer_with_an_error(peer: Peer) -> None:
+    peer.welcome()
+    peer.refuse(peer.read_until("fire"), "overload")
+    peer.read()
+
+
+def answer_with_rubbish(peer: Peer) -> None:
+    peer.welcome()
+    peer.read_until("fire")
+    peer.send(b"certainly!\n")
+    peer.read()
+
+
+def answer_with_another_event(peer: Peer) -> None:
+    peer.welcome()
+    peer.answer(peer.read_until("fire"), decision(event="stop", verdict="allow"))
+    peer.read()
+
+
+def say_nothing(peer: Peer) -> None:
+    peer.welcome()
+    while peer.read():
+        pass
+
+
+def never_welcome(peer: Peer) -> None:
+    while peer.read():
+        pass
+
+
+def answer_pings_first(peer: Peer) -> None:
+    """Prove to be alive for longer than silence may last, then decide."""
+    peer.welcome()
+    fire = peer.read()
+    for _ in range(IMPATIENT.misses + 2):
+        peer.answer(peer.read(), {})
+    peer.answer(fire, decision(verdict="allow"))
+    while peer.read():
+        pass
+
+
+FAILURES = [
+    (hang_up_in_mid_answer, "no_daemon"),
+    (say_nothing, "no_daemon"),
+    (answer_with_an_error, "protocol"),
+    (answer_with_rubbish, "protocol"),
+    (answer_with_another_event, "protocol"),
+]
+
+
+class Recorder:
+    """Keeps what a script saw, for the test to wait for."""
+
+    def __init__(self) -> None:
+        self.seen: list[Any] = []
+        self.done = threading.Event()
+
+    def note(self, value: Any) -> None:
+        self.seen.append(value)
+        self.done.set()

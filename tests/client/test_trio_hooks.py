@@ -1,0 +1,209 @@
+"""What a session under trio registers, serves, hears of, and keeps when its daemon is lost."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import hooklatch
+from client.scripted import Peer, ScriptedDaemon, decision
+from client.scripts import CALL, Recorder
+from hooklatch import Announcement, Verdict, connect, deny
+
+
+async def test_a_served_hook_runs_while_its_fire_waits(daemon: ScriptedDaemon, path: Path) -> None:
+    def script(peer: Peer) -> None:
+        hooks = peer.welcome()["session"]["hooks"]
+        assert hooks == [{"event": "pre_tool_use", "served": True, "id": "guard", "config": {"word": "no"}}]
+        fire = peer.read_until("fire")
+        peer.say(id="k", method="call", params=CALL)
+        peer.answer(fire, decision(**peer.read()["result"]))
+        peer.read()
+
+    daemon.play(script)
+
+    async def guard(event: Any) -> Verdict[Any]:
+        await trio.lowlevel.checkpoint()
+        return deny(f"{event.config['word']} {event.tool_name}")
+
+    hooks = [("pre_tool_use", guard, {"id": "guard", "config": {"word": "no"}})]
+    async with connect(path, hooks=hooks) as s:
+        answer = await s.fire("pre_tool_use", tool_name="Bash", tool_input={})
+
+    assert (answer.verdict, answer.reason) == ("deny", "no Bash")
+
+
+def quits(event: Any) -> None:
+    raise SystemExit("over")
+
+
+def returns_rubbish(event: Any) -> str:
+    return "yes"
+
+
+def stays_silent(event: Any) -> None:
+    assert threading.current_thread() is not threading.main_thread()
+
+
+@pytest.mark.parametrize(
+    ("function", "key", "text"),
+    [(quits, "error", "SystemExit: over"), (returns_rubbish, "result", "garbage"), (stays_silent, "result", "None")],
+)
+async def test_a_served_hook_answers_whatever_it_does(
+    daemon: ScriptedDaemon, path: Path, function: Any, key: str, text: str
+) -> None:
+    recorder = Recorder()
+
+    def script(peer: Peer) -> None:
+        peer.welcome()
+        registration = peer.read_until("register")
+        peer.say(id=1, method="call", params=CALL)
+        recorder.note(peer.read())
+        peer.answer(registration, {"ids": ["guard"], "revision": 8})
+        peer.read()
+
+    daemon.play(script)
+
+    async with connect(path) as s:
+        registration = await s.register("pre_tool_use", function, id="guard")
+
+    (answer,) = recorder.seen
+    assert text in str(answer[key])
+    assert (registration.id, registration.revision) == ("guard", 8)
+
+
+async def test_a_call_for_an_unknown_hook_gets_an_error(daemon: ScriptedDaemon, path: Path) -> None:
+    def script(peer: Peer) -> None:
+        peer.welcome()
+        ping = peer.read()
+        peer.say(id=1, method="call", params={**CALL, "hook": "nobody"})
+        assert "nobody" in peer.read()["error"]["message"]
+        peer.answer(ping, {})
+        peer.read()
+
+    daemon.play(script)
+
+    async with connect(path) as s:
+        await s.ping()
+
+
+async def test_a_lost_session_is_resumed_with_its_hooks_and_subscription(daemon: ScriptedDaemon, path: Path) -> None:
+    recorder = Recorder()
+
+    def first(peer: Peer) -> None:
+        peer.welcome()
+        peer.answer(peer.read_until("register"), {"ids": ["guard"], "revision": 8})
+        peer.answer(peer.read_until("subscribe"), {"revision": 8})
+
+    def second(peer: Peer) -> None:
+        recorder.note(peer.welcome(revision=20)["session"])
+        peer.answer(peer.read_until("subscribe"), {"revision": 21})
+        peer.answer(peer.read_until("fire"), decision(verdict="allow"))
+        peer.read()
+
+    daemon.play(first, second)
+
+    async with connect(path, session_id="mine") as s:
+        listener = s.announcements()
+        await s.register("pre_tool_use", stays_silent, id="guard")
+        await s.subscribe()
+        missed = await anext(listener)
+        answer = await s.fire("pre_tool_use", tool_name="Bash", tool_input={})
+
+    (session,) = recorder.seen
+    assert (session["id"], session["resume_token"]) == ("s1", "t1")
+    assert [hook["id"] for hook in session["hooks"]] == ["guard"]
+    assert missed == Announcement(topic="registry", resync=21)
+    assert answer.verdict == "allow"
+
+
+async def test_an_unregistered_hook_is_not_registered_again(daemon: ScriptedDaemon, path: Path) -> None:
+    recorder = Recorder()
+
+    def first(peer: Peer) -> None:
+        peer.welcome()
+        peer.answer(peer.read_until("register"), {"ids": ["guard"], "revision": 8})
+        request = peer.read_until("unregister")
+        recorder.note(request["params"]["id"])
+        peer.answer(request, {"revision": 9})
+
+    def second(peer: Peer) -> None:
+        recorder.note(peer.welcome()["session"].get("hooks"))
+        peer.answer(peer.read_until("subscribe"), {"revision": 10})
+        peer.read()
+
+    daemon.play(first, second)
+
+    async with connect(path) as s:
+        registration = await s.register("pre_tool_use", run="guards.py:guard", id="guard")
+        await registration.unregister()
+        s.on_reload(lambda announcement: None)
+        with trio.fail_after(5):
+            await anext(s.announcements())
+
+    assert recorder.seen == ["guard", None]
+
+
+async def test_a_refused_hook_is_forgotten_and_named(daemon: ScriptedDaemon, path: Path) -> None:
+    def script(peer: Peer) -> None:
+        peer.welcome()
+        peer.refuse(peer.read_until("register"), "load_failed", "guards.py:3: syntax error")
+        peer.read()
+
+    daemon.play(script)
+
+    async with connect(path) as s:
+        with pytest.raises(hooklatch.RequestFailedError, match=r"guards\.py:3") as caught:
+            await s.register("pre_tool_use", run="guards.py:guard")
+
+    assert caught.value.name == "load_failed"
+
+
+async def test_a_refused_session_raises_and_a_draining_daemon_does_not(daemon: ScriptedDaemon, path: Path) -> None:
+    daemon.play(
+        lambda peer: peer.refuse(peer.read_until("hello"), "session_in_use"),
+        lambda peer: peer.refuse(peer.read_until("hello"), "draining", "going away"),
+    )
+
+    with pytest.raises(hooklatch.RequestFailedError, match="session_in_use"):
+        async with hooklatch.session("taken", runtime_dir=path.parent):
+            pytest.fail("it is taken")
+    async with hooklatch.session("mine", runtime_dir=path.parent) as s:
+        answer = await s.fire("pre_tool_use", tool_input={})
+
+    assert answer.cause == "no_daemon"
+    assert "going away" in (answer.reason or "")
+
+
+async def test_announcements_reach_callbacks_in_order(daemon: ScriptedDaemon, path: Path) -> None:
+    def script(peer: Peer) -> None:
+        peer.welcome()
+        peer.answer(peer.read_until("subscribe"), {"revision": 7})
+        for revision in (8, 9):
+            params = {"topic": "registry", "previous": revision - 1, "revision": revision, "added": [str(revision)]}
+            peer.say(method="announce", params=params)
+        peer.read()
+
+    daemon.play(script)
+    seen: list[Any] = []
+    both = trio.Event()
+
+    async with connect(path) as s:
+
+        @s.on_reload
+        async def note(announcement: Announcement) -> None:
+            await trio.lowlevel.checkpoint()
+            seen.append(announcement.revision)
+            if len(seen) == 2:
+                both.set()
+            raise ValueError("a callback's own trouble")
+
+        with trio.fail_after(5):
+            await both.wait()
+
+        assert s.revision == 9
+    assert seen == [8, 9]
