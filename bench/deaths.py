@@ -1,0 +1,136 @@
+"""How long after a death the next good answer comes: a worker's with and without a spare, and the zygote's.
+
+The time runs from SIGKILL to the first answer that a callback gave; what was denied in between (a call that was
+already given to the dying worker is one, by the rules) is counted beside it.  Without a spare: the source may have two
+workers and one of them is busy, so the next call waits for a fork and an import.  The zygote is killed once in each
+daemon's life, since a second death within a minute is answered with a wait on purpose.  A death that ends the daemon
+is no time at all; it is counted and shown.
+
+Bad would be: over 5 ms with a spare, over 50 ms without one, over 2 s for the zygote (p50, on a machine with a core to
+spare); or a denied call at all with a spare when the death was known before the call came.
+
+Run: python bench/deaths.py [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import select
+import signal
+import sys
+import time
+
+from contenders import Client, run_daemon
+from machine import describe, save, summary
+
+__all__ = ["measure", "show"]
+
+GIVE_UP = 30.0  # seconds without a good answer
+QUIET = 0.15  # seconds for the spare to be made good; 20 forks a second are allowed
+
+
+class Deaths:
+    """The deaths of one kind: what each cost in milliseconds, and what was refused before the good answer."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.denied = 0
+        self.daemons_ended = 0
+
+    def add(self, client: Client, pid: int) -> None:
+        try:
+            took, denied = until_answered(client, pid)
+        except (EOFError, OSError):
+            self.daemons_ended += 1
+            return
+        self.times.append(took)
+        self.denied += denied
+
+    def row(self) -> dict[str, float | None]:
+        found = summary(self.times) if self.times else None
+        return {
+            "p50_ms": found and found.p50_ms,
+            "p99_ms": found and found.p99_ms,
+            "deaths": len(self.times),
+            "denied_before": self.denied,
+            "daemons_ended": self.daemons_ended,
+        }
+
+
+def measure(rounds: int) -> dict[str, dict[str, float | None]]:
+    spared, unspared, zygote = Deaths(), Deaths(), Deaths()
+    with run_daemon(workers=2) as daemon:
+        agent, busy, admin = daemon.connect(), daemon.connect(), daemon.administer()
+        for _ in range(rounds):
+            admin.call("reload")  # lifts a quarantine: these deaths are ours, not the hook's
+            spared.add(agent, whose(agent))
+            taken_next = whose(agent)
+            busy.socket.sendall(busy.fire_line("Sleep", seconds=1.0))
+            time.sleep(QUIET)
+            pids = [pid for source in admin.call("status")["sources"] for pid in source["pids"]]
+            unspared.add(agent, next(pid for pid in pids if pid != taken_next))
+            busy.socket.recv(2**16)
+    for _ in range(max(2, rounds // 4)):
+        with run_daemon(workers=2) as daemon:
+            agent, admin = daemon.connect(), daemon.administer()
+            whose(agent)
+            zygote.add(agent, admin.call("status")["zygote"]["pid"])
+    return {
+        "worker, with a spare": spared.row(),
+        "worker, without a spare": unspared.row(),
+        "zygote": zygote.row(),
+    }
+
+
+def whose(client: Client) -> int:
+    """Give the pid of the worker that answers, which is also the one that answers next."""
+    for _ in range(20):
+        time.sleep(QUIET)
+        decision = client.fire("WhoAmI")
+        if decision["verdict"] == "pass":
+            return int(decision["warnings"][0])
+    raise RuntimeError(f"no worker answers: {decision['reason']}")
+
+
+def until_answered(client: Client, pid: int) -> tuple[float, int]:
+    """Kill a process, see it dead, and fire until a callback answers: milliseconds, and refusals before that."""
+    line = client.fire_line("WhoAmI")
+    pidfd = os.pidfd_open(pid)
+    refusals = 0
+    start = time.perf_counter()
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+        select.select([pidfd], [], [], GIVE_UP)
+        while b'"verdict":"pass"' not in client.exchange(line):
+            refusals += 1
+            if time.perf_counter() - start > GIVE_UP:
+                raise TimeoutError(f"no good answer within {GIVE_UP:.0f} s of the death of process {pid}")
+    finally:
+        os.close(pidfd)
+    return (time.perf_counter() - start) * 1e3, refusals
+
+
+def show(found: dict[str, dict[str, float | None]]) -> None:
+    print(f"\n{'from SIGKILL to the next good answer':<40}{'p50 ms':>10}{'p99 ms':>10}{'deaths':>9}{'denied':>9}")
+    for name, row in found.items():
+        p50, p99 = (f"{row[key]:.2f}" if row[key] else "never" for key in ("p50_ms", "p99_ms"))
+        print(f"{name:<40}{p50:>10}{p99:>10}{row['deaths']:>9}{row['denied_before']:>9}")
+        if row["daemons_ended"]:
+            print(f"    BAD: {row['daemons_ended']} of these deaths ended the daemon")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Time the next good answer after a death.")
+    parser.add_argument("--rounds", type=int, default=20)
+    rounds = parser.parse_args().rounds
+    machine = describe()
+    print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    found = measure(rounds)
+    show(found)
+    save("deaths", {"machine": machine, "rounds": rounds, "deaths": found})
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,8 @@
+"""`python -m hooklatch`: the same as the console script."""
+
+import sys
+
+from hooklatch.cli import main
+
+if __name__ == "__main__":  # multiprocessing imports this module again, under another name
+    sys.exit(main())

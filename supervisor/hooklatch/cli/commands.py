@@ -1,0 +1,75 @@
+"""The command line as a whole: finds the command, runs it, turns errors into messages and exit codes.
+
+One module holds one group of commands and says with `add_commands` what they are called and take.
+"""
+
+from __future__ import annotations
+
+import traceback
+
+from hooklatch.cli import firing, hooks, reporting, serving, starting, terminal, watching
+from hooklatch.cli.exits import CommandError, Exit
+from hooklatch.cli.parser import Commands
+from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
+
+__all__ = ["all_commands", "run"]
+
+GROUPS = (serving, firing, hooks, reporting, watching, starting)
+CODES = {
+    "load_failed": Exit.BAD_DATA,
+    "not_found": Exit.NO_INPUT,
+    "not_permitted": Exit.NOT_PERMITTED,
+    "not_admin": Exit.NOT_PERMITTED,
+    "invalid_params": Exit.USAGE,
+    "unknown_event": Exit.USAGE,
+    "draining": Exit.UNAVAILABLE,
+    "overload": Exit.UNAVAILABLE,
+    "internal_error": Exit.SOFTWARE,
+}
+
+
+def all_commands() -> Commands:
+    """Give the whole command line."""
+    commands = Commands()
+    for group in GROUPS:
+        group.add_commands(commands)
+    return commands
+
+
+def run(words: list[str]) -> int:
+    """Run a command; give its exit code."""
+    terminal.prepare()
+    arguments = all_commands().parse(words)
+    try:
+        code = int(arguments.run(arguments))
+    except CommandError as error:
+        terminal.complain(str(error))
+        return error.code
+    except HooklatchError as error:
+        terminal.complain(text_of(error))
+        return code_of(error)
+    except Exception:
+        traceback.print_exc()
+        terminal.complain("this is a bug in hooklatch; please report it with the lines above")
+        return Exit.SOFTWARE
+    fault = terminal.finish()
+    if fault is not None:
+        terminal.complain(fault)
+        return code or Exit.IO_ERROR
+    return code
+
+
+def text_of(error: HooklatchError) -> str:
+    return error.message if isinstance(error, RequestFailedError) else str(error)
+
+
+def code_of(error: HooklatchError) -> Exit:
+    match error:
+        case DaemonUnreachableError():
+            return Exit.UNAVAILABLE
+        case RequestFailedError(name=name):
+            return CODES.get(name, Exit.PROTOCOL)
+        case UnreadableAnswerError():
+            return Exit.PROTOCOL
+        case _:
+            return Exit.USAGE

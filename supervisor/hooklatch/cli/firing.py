@@ -1,0 +1,142 @@
+"""fire: one event, one decision, one exit code.  Fails closed like every client: no usable answer is a local deny."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+import msgspec
+
+from hooklatch.cli import terminal
+from hooklatch.cli.exits import CommandError, Exit
+from hooklatch.cli.parser import Commands, positive_seconds
+from hooklatch.cli.requests import one_shot
+from hooklatch.client.decisions import Decision, decide_locally, read_decision
+from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
+from hooklatch.errors import HooklatchError, RequestFailedError
+
+__all__ = ["add_commands", "read_payload"]
+
+# Its answer that it knows no such event, or cannot use what was given: the mistake is in the command line.
+MISUSES = ("unknown_event", "invalid_params")
+
+
+def add_commands(commands: Commands) -> None:
+    parser = commands.add(
+        "fire",
+        fire,
+        help="fire one event and print the decision",
+        example="""echo '{"tool_name": "Bash", "tool_input": {"command": "ls"}}' """
+        "| hooklatch fire pre_tool_use --payload -",
+        exits=(Exit.REFUSED, Exit.ASKS, Exit.FAILED, Exit.BAD_DATA, Exit.NO_INPUT),
+    )
+    parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
+    parser.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: {})")
+    parser.add_argument("--session", metavar="ID", help="the host's session id, for hooks to see; opens no session")
+    parser.add_argument("--cwd", metavar="DIR", help="the agent's working directory (default: this one)")
+    parser.add_argument("--timeout", metavar="S", type=positive_seconds, help="seconds for all hooks together")
+
+
+def fire(arguments: argparse.Namespace) -> int:
+    """Fire an event once; the exit code is the verdict."""
+    event: str = arguments.event
+    params = params_of(arguments, read_payload(arguments.payload))
+    try:
+        with one_shot(arguments) as link:
+            result = link.request("fire", params)
+        decision = read_decision(result, event)
+        shown: object = result
+    except HooklatchError as error:
+        if isinstance(error, RequestFailedError) and error.name in MISUSES:
+            raise CommandError(Exit.USAGE, error.message) from None
+        local = decide_locally(event, error, wait=True)
+        assert isinstance(local, Decision)
+        decision = shown = local
+        for warning in local.warnings:
+            terminal.complain(warning)
+    if arguments.json:
+        terminal.say_json(shown)
+    else:
+        show(decision)
+    return code_of(decision)
+
+
+def params_of(arguments: argparse.Namespace, payload: bytes) -> dict[str, object]:
+    envelope = {"session_id": arguments.session, "cwd": arguments.cwd and os.path.abspath(arguments.cwd)}
+    if arguments.cwd is None:
+        try:
+            envelope["cwd"] = os.getcwd()
+        except OSError:  # it was removed
+            envelope["cwd"] = None
+    params: dict[str, object] = {"event": arguments.event, "payload": msgspec.Raw(payload), "envelope": envelope}
+    if len(payload) > MAX_PAYLOAD:
+        params |= {"payload": {}, "truncated": True}  # a frame of that size is refused; the daemon says what follows
+    if arguments.timeout is not None:
+        params["timeout"] = arguments.timeout
+    return params
+
+
+def read_payload(name: str | None) -> bytes:
+    """Give the JSON object in a file, in standard input for "-", or an empty one, on one line.
+
+    Raises:
+        CommandError: it cannot be read, or is no JSON object.
+    """
+    if name is None:
+        return b"{}"
+    where = "standard input" if name == "-" else name
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read() if sys.stdin else b""
+        else:
+            with open(name, "rb") as file:
+                data = file.read()
+    except OSError as error:
+        raise CommandError(Exit.NO_INPUT, f"the payload {where} cannot be read: {error.strerror}") from None
+    try:
+        text = data.decode("utf-8-sig").encode()
+        if not Payload(text).fields and not text.strip().startswith(b"{"):
+            raise PayloadError("the payload is no JSON object")
+        return msgspec.json.format(text, indent=-1)  # a line is a message, so it must hold no line break
+    except (PayloadError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise CommandError(Exit.BAD_DATA, f"{where}: {error}; write an object, such as {{}}") from None
+
+
+def code_of(decision: Decision) -> Exit:
+    match decision.verdict:
+        case "deny" | "halt":
+            return Exit.REFUSED if decision.cause == "policy" else Exit.FAILED
+        case "ask":
+            return Exit.ASKS
+        case "pass" | "allow" | "claim":
+            return Exit.OK
+
+
+def show(decision: Decision) -> None:
+    by = f"{decision.layer}/{decision.hook}" if decision.layer else decision.hook
+    value = None if decision.value is None else msgspec.json.encode(decision.value).decode()
+    lines: list[tuple[str, object]] = [
+        ("verdict", decision.verdict),
+        ("reason", decision.reason),
+        ("hook", by),
+        ("cause", decision.cause),
+        *(("warning", warning) for warning in decision.warnings),
+        ("patch", decision.patch),
+        ("inject", decision.inject),
+        ("append", decision.append),
+        ("resume", decision.resume),
+        ("value", value),
+    ]
+    for label, content in lines:
+        if content:
+            text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
+            terminal.say(f"{label:<9}{terminal.plain(text)}")
+    for outcome in decision.outcomes:
+        said = outcome.verdict or outcome.outcome
+        why = f" ({outcome.cause}: {outcome.message})" if outcome.cause not in (None, "policy") else ""
+        marks = " observed" * outcome.observed + " again" * outcome.reinvoked
+        text = f"{outcome.layer}/{outcome.hook} {said}{why}{marks}, {outcome.duration_ms:.1f} ms"
+        terminal.say(f"{'asked':<9}{terminal.plain(text)}")
+    revision = "" if decision.revision is None else f", revision {decision.revision}"
+    terminal.say(f"{'decision':<9}{decision.decision_id}{revision}, {decision.duration_ms:.1f} ms")

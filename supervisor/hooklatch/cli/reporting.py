@@ -1,0 +1,223 @@
+"""events, reload, sessions and status: what the daemon says of itself, for people.  Changes nothing but by reload."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from typing import Any
+
+from hooklatch.cli import terminal
+from hooklatch.cli.exits import CommandError, Exit
+from hooklatch.cli.hooks import unknown_event
+from hooklatch.cli.parser import Commands
+from hooklatch.cli.requests import administrator
+from hooklatch.core.catalogue import Catalogue, EventSpec
+from hooklatch.errors import DaemonUnreachableError
+
+__all__ = ["add_commands"]
+
+EVENT_TITLES = ("EVENT", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "TIMEOUT", "HOOKS", "FIRED")
+SESSION_TITLES = ("ID", "CLIENT", "HOST", "CWD", "CONNECTIONS", "AGE", "FIRES", "OWN HOOKS", "REVISION")
+
+
+def add_commands(commands: Commands) -> None:
+    listing = commands.add(
+        "events",
+        events,
+        help="list the events that can be fired; without a daemon, the standard ones",
+        example="hooklatch events pre_tool_use",
+        exits=(Exit.PROTOCOL,),
+    )
+    listing.add_argument("name", metavar="NAME", nargs="?", help="show this one, with its fields")
+    commands.add(
+        "reload",
+        reload,
+        help="have the daemon take every change of its files now, also that one is gone or empty",
+        example="hooklatch reload",
+        exits=(Exit.FINDINGS, Exit.UNAVAILABLE),
+    )
+    commands.add(
+        "sessions",
+        sessions,
+        help="list the agents that are connected",
+        example="hooklatch sessions --json",
+        exits=(Exit.UNAVAILABLE,),
+    )
+    commands.add(
+        "status",
+        status,
+        help="say whether all is well, and what to do where it is not",
+        example="hooklatch status",
+        exits=(Exit.FINDINGS, Exit.UNAVAILABLE),
+    )
+
+
+def events(arguments: argparse.Namespace) -> int:
+    """Show the catalogue, or one event."""
+    try:
+        with administrator(arguments) as link:
+            found: list[dict[str, Any]] = link.ask("events")["events"]
+        is_live = True
+    except DaemonUnreachableError:
+        found = [described(spec) for spec in Catalogue.standard().values()]
+        is_live = False
+        terminal.complain("no daemon is reachable: this is the standard catalogue, without events of your own")
+    if arguments.name is not None:
+        named = [event for event in found if event["name"] == arguments.name]
+        if not named:
+            raise CommandError(Exit.USAGE, unknown_event(arguments.name, [event["name"] for event in found]))
+        found = named
+    if arguments.json:
+        terminal.say_json({"events": found, "live": is_live})
+    elif arguments.name is not None:
+        show_event(found[0])
+    else:
+        terminal.say_table(EVENT_TITLES, [row_of(event) for event in found])
+    return Exit.OK
+
+
+def described(spec: EventSpec) -> dict[str, Any]:
+    """Describe an event as the daemon does, where it has no say: hooks and counts are unknown."""
+    return {
+        "name": spec.name, "model": spec.model, "flow": spec.flow, "view": spec.view, "combine": spec.combine,
+        "verdicts": sorted(spec.verdicts), "outputs": sorted(spec.outputs), "patch": sorted(spec.patch),
+        "on_refusal": spec.on_refusal, "match": spec.match, "timeout": spec.timeout, "budget": spec.timeout,
+        "fails": "closed" if spec.fails_closed else "open", "when": spec.when,
+        "fields": [{"name": field.name, "type": field.type} for field in spec.fields],
+        "hooks": None, "fired": None, "last_fired": None,
+    }  # fmt: skip
+
+
+def row_of(event: dict[str, Any]) -> tuple[object, ...]:
+    words = (" ".join(event[key]) or None for key in ("verdicts", "outputs", "patch"))
+    return (
+        event["name"], event["model"], event["fails"], *words, event["match"], f"{event['timeout']:g} s",
+        event["hooks"], event["fired"],
+    )  # fmt: skip
+
+
+def show_event(event: dict[str, Any]) -> None:
+    terminal.say(terminal.plain(f"{event['name']}: {event['when']}"))
+    hooks_run = "one after another" if event["flow"] == "sequential" else "all at once"
+    show(
+        ("model", f"{event['model']}, hooks run {hooks_run}, fails {event['fails']}"),
+        ("verdicts", " ".join(event["verdicts"])),
+        ("outputs", " ".join(event["outputs"])),
+        ("patch", " ".join(event["patch"])),
+        ("combine", event["combine"]),
+        ("match", event["match"]),
+        ("timeout", f"{event['timeout']:g} s a hook, {event['budget']:g} s for all"),
+        ("refusal", event["on_refusal"] and f"fires {event['on_refusal']}"),
+        ("fired", event["fired"]),
+    )
+    terminal.say("fields")
+    for field in event["fields"]:
+        terminal.say(terminal.plain(f"  {field['name']}: {field['type']}"))
+
+
+def show(*lines: tuple[str, object]) -> None:
+    for label, value in lines:
+        if value not in (None, ""):
+            terminal.say(f"{label:<12}{terminal.plain(str(value))}")
+
+
+def reload(arguments: argparse.Namespace) -> int:
+    """Reload, and say what that changed."""
+    with administrator(arguments) as link:
+        result = link.ask("reload")
+    diagnostics = result["diagnostics"]
+    if arguments.json:
+        terminal.say_json(result)
+    else:
+        same = result["previous"] == result["revision"]
+        terminal.say(
+            f"revision {result['revision']}" + (", nothing changed" if same else f", was {result['previous']}")
+        )
+        show(*((key, ", ".join(result[key])) for key in ("added", "removed", "changed")))
+        show(*(("wrong", place_and_text(diagnostic)) for diagnostic in diagnostics))
+    return Exit.FINDINGS if diagnostics else Exit.OK
+
+
+def place_and_text(diagnostic: dict[str, Any]) -> str:
+    line = f":{diagnostic['line']}" if diagnostic["line"] else ""
+    return f"{diagnostic['file']}{line}: {diagnostic['message']}"
+
+
+def sessions(arguments: argparse.Namespace) -> int:
+    """List live sessions."""
+    with administrator(arguments) as link:
+        result = link.ask("sessions")
+    if arguments.json:
+        terminal.say_json(result)
+    elif result["sessions"]:
+        terminal.say_table(SESSION_TITLES, [session_row(session) for session in result["sessions"]])
+    else:
+        terminal.say("no sessions (one-shots, such as `hooklatch fire` and `hooklatch hook`, open none)")
+    return Exit.OK
+
+
+def session_row(session: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        session["id"], session["client"] or None, session["host"], session["cwd"], session["connections"],
+        duration(time.time() - session["created_at"]), session["fires"], session["hooks"], session["revision"],
+    )  # fmt: skip
+
+
+def status(arguments: argparse.Namespace) -> int:
+    """Say how the daemon is."""
+    with administrator(arguments) as link:
+        result = link.ask("status")
+    loaded = result["places"]["config"]
+    if arguments.config is not None and os.path.realpath(arguments.config) != os.path.realpath(loaded):
+        terminal.complain(f"this daemon reads {loaded}, not {arguments.config}; name its folder with --runtime-dir")
+    if arguments.json:
+        terminal.say_json(result)
+    else:
+        show_status(result)
+    return Exit.OK if result["health"] == "green" else Exit.FINDINGS
+
+
+def show_status(result: dict[str, Any]) -> None:
+    draining = ", draining" if result["draining"] else ""
+    show(("health", result["health"] + draining))
+    show(*(("wrong", place_and_text(problem)) for problem in result["problems"]))
+    if result["problems"]:
+        show(("do", "mend what is named; a saved file is taken at once (`hooklatch reload` says what came of it)"))
+    show(*(("wrong", fault) for fault in result["faults"]))
+    for name in result["quarantined"]:
+        show(("wrong", f"{name} is quarantined: its worker died too often"))
+        show(("do", f"mend it, then: hooklatch hooks enable {name.partition('/')[2]}"))
+    show(
+        ("daemon", f"{result['version']}, pid {result['pid']}, up {duration(result['uptime_s'])}"),
+        ("revision", f"{result['revision']}, digest {result['digest'][:12]}"),
+        ("hooks", result["hooks"]),
+        ("sessions", f"{result['sessions']}, connections {result['connections']}"),
+        ("fired", f"{result['fired']} {counts(result['verdicts'])}"),
+        ("failures", counts(result["failures"])),
+        ("dropped", counts(result["dropped"])),
+    )
+    show(*((mark["mark"], mark["hook"]) for mark in result["marks"]))
+    show(*(("source", source_text(source)) for source in result["sources"]))
+    restarts = result["zygote"]["restarts"]
+    show(("zygote", f"pid {result['zygote']['pid']}, restarted {restarts} times") if restarts else ("zygote", None))
+    show(*((name, path) for name, path in result["places"].items()))
+
+
+def source_text(source: dict[str, Any]) -> str:
+    lost = f", {source['lost']} lost" if source["lost"] else ""
+    return (
+        f"{source['source']}: workers {source['idle']} idle, {source['busy']} busy{lost}; {source['waiting']} waiting"
+    )
+
+
+def counts(numbers: dict[str, int]) -> str:
+    text = ", ".join(f"{count} {name}" for name, count in numbers.items())
+    return f"({text})" if text else ""
+
+
+def duration(seconds: float) -> str:
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,175 @@
+"""Asks the daemon, one thing after another.  Knows sockets and lines; imports no trio, so that a command starts fast.
+
+A daemon that says nothing for 5 s is pinged on the same connection, and given up after 5 s more: a slow hook costs
+nothing, a stopped daemon costs ten seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import struct
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.protocol import (
+    PROTOCOL,
+    LineBuffer,
+    Request,
+    Response,
+    RpcError,
+    encode_request,
+    read_message,
+)
+from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
+from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, runtime_dirs
+
+__all__ = ["Link", "administrator", "directories", "one_shot"]
+
+SILENCE = 5  # seconds without a byte before the daemon is pinged, and that the ping may take
+CHUNK = 2**16
+PING = 0  # the number of a ping; requests begin at 1
+
+
+class Link:
+    """A connection to the daemon."""
+
+    def __init__(self, stream: socket.socket, path: str) -> None:
+        self.path = path
+        self._stream = stream
+        self._lines = LineBuffer()
+        self._count = PING
+
+    def request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
+        """Send a request and wait for its result.
+
+        Raises:
+            RequestFailedError: the daemon answered with an error.
+            UnreadableAnswerError: it sent something that is no message.
+            DaemonUnreachableError: it hung up, or is silent even to pings.
+        """
+        self._count += 1
+        self._send(encode_request(self._count, method, params))
+        while True:
+            message = self._receive()
+            if isinstance(message, Response) and message.id in (self._count, None):
+                return result_of(message)
+
+    def ask(self, method: str, **params: object) -> Any:
+        """Send a request and give its result, decoded.  Raises what `request` does."""
+        given = {key: value for key, value in params.items() if value is not None}
+        return msgspec.json.decode(self.request(method, given))
+
+    def announcement(self) -> msgspec.Raw:
+        """Wait for the next announcement.
+
+        Raises:
+            DaemonUnreachableError: the daemon hung up, or is silent even to pings.
+        """
+        while True:
+            message = self._receive()
+            if isinstance(message, Request) and message.method == "announce":
+                return message.params
+
+    def _send(self, line: bytes) -> None:
+        try:
+            self._stream.sendall(line)
+        except TimeoutError:
+            raise self._lost("it takes nothing") from None
+        except BrokenPipeError:
+            return  # it hung up; what it said before that is still to be read
+        except OSError as error:
+            raise self._lost(str(error.strerror)) from None
+
+    def _receive(self) -> Request | Response:
+        try:
+            while (line := self._lines.take()) is None:
+                self._lines.feed(self._read())
+            return read_message(line)
+        except RpcError as error:
+            raise UnreadableAnswerError(f"what answers at {self.path} is no hooklatch daemon: {error}") from None
+
+    def _read(self) -> bytes:
+        is_pinged = False
+        while True:
+            try:
+                data = self._stream.recv(CHUNK)
+            except TimeoutError:
+                if is_pinged:
+                    raise self._lost("it is connected but silent, even to a ping") from None
+                is_pinged = True
+                self._send(encode_request(PING, "ping", {}))
+                continue
+            except OSError as error:
+                raise self._lost(str(error.strerror)) from None
+            if not data:
+                raise self._lost("it hung up")
+            return data
+
+    def _lost(self, why: str) -> DaemonUnreachableError:
+        return DaemonUnreachableError(f"the daemon at {self.path} is lost: {why}")
+
+
+def result_of(message: Response) -> msgspec.Raw:
+    if message.error is not None:
+        error = message.error
+        data: object = error.get("data")
+        name = data.get("name", "") if isinstance(data, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        code: object = error.get("code")
+        raise RequestFailedError(code if isinstance(code, int) else 0, str(name), str(error.get("message")))  # pyright: ignore[reportUnknownArgumentType]
+    return message.result or msgspec.Raw(b"null")
+
+
+def directories(arguments: argparse.Namespace) -> list[str]:
+    """Give the folders that may hold the sockets, whole."""
+    return [os.path.abspath(folder) for folder in runtime_dirs(arguments.runtime_dir, os.environ)]
+
+
+@contextmanager
+def one_shot(arguments: argparse.Namespace) -> Generator[Link]:
+    """Connect to the agents' socket, for a single fire.
+
+    Raises:
+        DaemonUnreachableError: nobody listens.
+    """
+    stream, path = connect(directories(arguments), AGENT_SOCKET)
+    with stream:
+        yield Link(stream, path)
+
+
+@contextmanager
+def administrator(arguments: argparse.Namespace) -> Generator[Link]:
+    """Connect to the admin socket and greet.
+
+    Raises:
+        DaemonUnreachableError: nobody listens.
+    """
+    from hooklatch.version import VERSION
+
+    stream, path = connect(directories(arguments), ADMIN_SOCKET)
+    with stream:
+        link = Link(stream, path)
+        link.ask("hello", protocol=PROTOCOL, client={"name": "hooklatch command", "version": VERSION})
+        yield link
+
+
+def connect(folders: list[str], name: str) -> tuple[socket.socket, str]:
+    failures: list[tuple[str, str]] = []
+    for folder in folders:
+        path = os.path.join(folder, name)
+        stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # unix(7): with a full backlog a non-blocking connect fails, a blocking one waits for this long.
+            stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SILENCE, 0))
+            stream.connect(path)
+        except OSError as error:
+            stream.close()
+            failures.append((path, error.strerror or str(error)))
+        else:
+            stream.settimeout(SILENCE)
+            return stream, path
+    raise DaemonUnreachableError.at(failures)

@@ -1,0 +1,103 @@
+"""What commands print.  Knows two streams that may be closed, full or ASCII; knows no command.
+
+Output that nobody reads does not change how a command ends: `hooklatch fire ... | head -0` still exits with the
+decision's code.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+__all__ = ["complain", "finish", "has_reader", "plain", "prepare", "say", "say_json", "say_table"]
+
+
+class Output:
+    """What became of standard output."""
+
+    has_reader = True
+    fault: str | None = None
+
+
+OUTPUT = Output()
+
+
+def prepare() -> None:
+    """Make both streams safe to use, whatever they are."""
+    for fd in (0, 1, 2):
+        try:
+            os.fstat(fd)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number; else a socket would get it
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+
+
+def has_reader() -> bool:
+    """Say whether somebody may still read what is said."""
+    return OUTPUT.has_reader
+
+
+def say(text: str = "") -> None:
+    """Print a line, now."""
+    write(text.encode(sys.stdout.encoding if sys.stdout else "utf-8", "backslashreplace") + b"\n")
+
+
+def say_json(value: object) -> None:
+    """Print JSON on one line; UTF-8 whatever the locale, as RFC 8259 wants it."""
+    write((bytes(value) if isinstance(value, msgspec.Raw) else msgspec.json.encode(value)) + b"\n")
+
+
+def say_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Print rows under titles, in columns."""
+    cells = [list(titles), *([plain("-" if cell is None else str(cell)) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
+    for row in cells:
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def write(data: bytes) -> None:
+    if sys.stdout is None or not OUTPUT.has_reader:  # pyright: ignore[reportUnnecessaryComparison]  # None: closed fd
+        return
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        give_up()
+    except OSError as error:
+        give_up()
+        OUTPUT.fault = f"standard output cannot be written: {error.strerror}"
+
+
+def give_up() -> None:
+    # The interpreter flushes once more at its end, and would complain (library documentation, signal, SIGPIPE).
+    OUTPUT.has_reader = False
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
+
+
+def complain(text: str) -> None:
+    """Print a message to standard error; a program that cannot even do that goes on."""
+    if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]  # its descriptor was closed
+        return
+    try:
+        print(f"hooklatch: {plain(text)}", file=sys.stderr, flush=True)
+    except OSError:
+        return
+
+
+def finish() -> str | None:
+    """Give what went wrong with standard output, other than that its reader left."""
+    return OUTPUT.fault
+
+
+def plain(text: str) -> str:
+    """Give a text without what could command a terminal: a hook's or an agent's words may hold anything."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -1,0 +1,215 @@
+"""What tests of the command line share: a place of its own for each daemon, and commands as real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from hooklatch_worker import linux
+
+PROGRAM = [sys.executable, "-m", "hooklatch"]
+PATIENCE = 20  # seconds for what takes a moment; only a failing test waits that long
+GUARDS = """
+from hooklatch import ask, deny, halt, hook
+
+@hook("pre_tool_use", match=["Bash", "Slow", "Crash", "Ask", "Halt"])
+def judge(event):
+    match event.tool_name:
+        case "Bash" if "rm" in event.tool_input["command"]:
+            return deny("no rm here \\u2603 \\x1b[31m")
+        case "Ask":
+            return ask("may it?")
+        case "Halt":
+            return halt("stop all")
+        case "Crash":
+            raise ValueError("a bug of the guard")
+        case "Slow":  # says that it runs, then waits for the word to go on
+            open(event.tool_input["started"], "w").close()
+            open(event.tool_input["go"]).close()
+            return deny("answered after all")
+"""
+CONFIG = '[[source]]\npath = "guards.py"\n'
+
+
+class Place:
+    """A home, a configuration and a runtime folder that no other daemon uses."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.config = folder / "config" / "hooks.toml"
+        self.runtime = folder / "run"
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder),
+            "HOOKLATCH_CONFIG": str(self.config),
+            "HOOKLATCH_RUNTIME_DIR": str(self.runtime),
+            "PYTHONUTF8": "1",
+        }
+        self.config.parent.mkdir(mode=0o700)
+        self.begun: list[subprocess.Popen[str]] = []
+
+    def write(self, files: Mapping[str, str]) -> None:
+        for name, text in files.items():
+            path = self.config.parent / name
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            path.write_text(text)
+
+    def run(self, *words: str, stdin: str = "", **environment: str) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [*PROGRAM, *words], input=stdin, capture_output=True, text=True, timeout=PATIENCE, check=False,
+            cwd=self.folder, env={**self.environment, **environment},
+        )  # fmt: skip
+
+    def json(self, *words: str, stdin: str = "", code: int = 0) -> Any:
+        done = self.run(*words, "--json", stdin=stdin)
+        assert done.returncode == code, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    def fire_tool(self, tool: str, *words: str, **tool_input: str) -> subprocess.CompletedProcess[str]:
+        return self.run("fire", "pre_tool_use", "--payload", "-", *words, stdin=payload(tool, **tool_input))
+
+    def shell(self, line: str, folder: Path) -> subprocess.CompletedProcess[str]:
+        """Run a line as a person types it."""
+        return subprocess.run(
+            ["/bin/sh", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE,
+            check=False, cwd=folder, env=self.environment,
+        )  # fmt: skip
+
+    def begin(self, *words: str) -> Started:
+        """Start a command and do not wait for it."""
+        process = subprocess.Popen(
+            [*PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            cwd=self.folder, env=self.environment,
+        )  # fmt: skip
+        self.begun.append(process)
+        return Started(process)
+
+    def clear(self) -> None:
+        """End what a test that failed left running."""
+        for process in self.begun:
+            if process.poll() is None:
+                process.kill()
+                process.communicate()
+
+
+def payload(tool: str, **tool_input: str) -> str:
+    return json.dumps({"tool_name": tool, "tool_input": tool_input})
+
+
+class Started:
+    """A command that runs."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.pid = process.pid
+        self.seen = ""
+
+    def line(self) -> str:
+        """Give the next line of standard output."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline()
+
+    def wait_for(self, text: str) -> None:
+        """Read standard error until a line holds `text`."""
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.seen += line
+            if text in line:
+                return
+        raise AssertionError(f"{text!r} was never said, but: {self.seen}")
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self) -> tuple[int, str, str]:
+        """Wait for its end; give exit code, standard output and standard error."""
+        out, err = self.process.communicate(timeout=PATIENCE)
+        return self.process.returncode, out, self.seen + err
+
+
+class Daemon(Started):
+    """A `hooklatch serve` that has said that it is ready."""
+
+    def __init__(self, process: subprocess.Popen[str], place: Place) -> None:
+        super().__init__(process)
+        self.place = place
+        first = self.line()
+        assert first, self.end()
+        self.ready: dict[str, Any] = json.loads(first)
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """Assert that what is done in this block ends the daemon and every process below it."""
+        with ExitStack() as stack:
+            left: list[int] = []
+            for pid in linux.descendants(self.pid):
+                try:
+                    left.append(os.pidfd_open(pid))
+                except ProcessLookupError:
+                    continue
+                stack.callback(os.close, left[-1])
+            yield
+            for pidfd in left:
+                assert select.select([pidfd], [], [], PATIENCE)[0], "a process outlived its daemon"
+
+    def stop(self) -> None:
+        if self.process.poll() is not None:
+            self.process.communicate()
+            return
+        with self.ending():
+            self.signal(signal.SIGTERM)
+            code, out, err = self.end()
+        assert (code, out) == (0, ""), err
+        assert "Traceback" not in err
+        assert not list(self.place.runtime.glob("*.sock"))
+
+
+@contextmanager
+def new_place(files: Mapping[str, str] | None = None) -> Iterator[Place]:
+    # Not tmp_path: a socket's path may have 107 bytes and no more.
+    with tempfile.TemporaryDirectory(prefix="hl-") as folder:
+        place = Place(Path(folder))
+        place.write(files if files is not None else {"hooks.toml": CONFIG, "guards.py": GUARDS})
+        try:
+            yield place
+        finally:
+            place.clear()
+
+
+@contextmanager
+def serving(place: Place, *words: str) -> Iterator[Daemon]:
+    """Run a daemon; nothing of it is left afterwards."""
+    daemon = Daemon(place.begin("serve", "--json", *words).process, place)
+    try:
+        yield daemon
+    finally:
+        daemon.stop()
+
+
+class Pause:
+    """A guard that waits in the middle of its work, told by two FIFOs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.started, self.go = folder / "started", folder / "go"
+        os.mkfifo(self.started)
+        os.mkfifo(self.go)
+
+    def begin_fire(self, place: Place) -> Started:
+        """Fire, and come back when the guard runs."""
+        (place.folder / "payload.json").write_text(payload("Slow", started=str(self.started), go=str(self.go)))
+        fire = place.begin("fire", "pre_tool_use", "--payload", "payload.json")
+        self.started.open().close()
+        return fire
+
+    def end(self) -> None:
+        self.go.open("w").close()

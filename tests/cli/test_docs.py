@@ -1,0 +1,80 @@
+"""docs/commands.md: it lists the commands and codes that there are, and its examples run.
+
+Slow: each command is a process of its own, and so is the daemon.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.processes import Daemon, new_place, serving
+from hooklatch.cli.commands import all_commands
+
+pytestmark = pytest.mark.slow
+
+PAGE = (Path(__file__).parents[2] / "docs/commands.md").read_text()
+SECTIONS = {
+    match[1]: match[2] for match in re.finditer(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
+}
+GENERAL = set(re.findall(r"^\| (\d+) \|", PAGE.partition("## `")[0], re.MULTILINE))
+BLOCKING = ("serve", "watch")  # they run until they are told to end; tests of their own run them
+
+
+def examples() -> list[tuple[str, str]]:
+    blocks = {name: re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE) for name, text in SECTIONS.items()}
+    return [(name, line) for name, found in blocks.items() for block in found for line in block.splitlines()]
+
+
+def codes_of(name: str) -> set[str]:
+    """Give the codes that a command's help lists, and those of the commands below it."""
+    parser = all_commands()[name]
+    below = parser._subparsers._group_actions[0].choices.values() if parser._subparsers else ()  # type: ignore[union-attr]
+    return {code for one in (parser, *below) for code in re.findall(r"^  (\d+) ", one.format_help(), re.MULTILINE)}
+
+
+def test_every_command_has_its_section() -> None:
+    assert set(SECTIONS) == set(all_commands().names)
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_exit_codes_are_those_of_the_help(name: str) -> None:
+    listed = SECTIONS[name].rpartition("Exit codes:")[2]
+
+    assert set(re.findall(r"\b\d+\b", listed)) | GENERAL == codes_of(name) | GENERAL
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_example_of_the_help_is_among_those_of_the_page(name: str) -> None:
+    example = re.search(r"^example: (.*)$", all_commands()[name].format_help(), re.MULTILINE)
+
+    assert example is not None
+    assert name in [section for section, _ in examples()]
+
+
+@pytest.fixture(scope="module")
+def initialised() -> Iterator[Daemon]:
+    with new_place({}) as place:
+        command = place.folder / "bin" / "hooklatch"
+        command.parent.mkdir()
+        command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m hooklatch "$@"\n')
+        command.chmod(0o755)
+        place.environment["PATH"] = f"{command.parent}:{place.environment['PATH']}"
+        assert place.shell("hooklatch init", place.config.parent).returncode == 0
+        with serving(place) as daemon:
+            yield daemon
+
+
+@pytest.mark.parametrize(("name", "line"), [pair for pair in examples() if pair[0] not in (*BLOCKING, "init")])
+def test_an_example_runs(initialised: Daemon, name: str, line: str) -> None:
+    place = initialised.place
+
+    done = place.shell(line, place.config.parent)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout

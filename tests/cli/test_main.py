@@ -1,0 +1,85 @@
+"""The door: what it imports, how it ends on misuse, and that each command explains itself."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from cli.processes import Place
+from hooklatch.cli.commands import all_commands
+from hooklatch.cli.exits import MEANINGS, Exit
+
+HEAVY = ("argparse", "trio", "msgspec", "psutil", "asyncio", "logging")
+LOOK = "import sys; {}; print(*[name for name in {!r} if name in sys.modules])"
+COMMANDS = all_commands().names
+
+
+def modules_after(code: str) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, "-c", LOOK.format(code, HEAVY)], capture_output=True, text=True, check=True
+    )  # fmt: skip
+    return done.stdout.split()
+
+
+def test_the_door_imports_nothing_heavy() -> None:
+    assert modules_after("import hooklatch.cli, hooklatch.__main__") == []
+
+
+def test_the_client_commands_do_without_trio() -> None:
+    loaded = modules_after("import hooklatch.cli.commands")
+
+    assert "trio" not in loaded
+    assert "psutil" not in loaded
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, "hooks add", "hooks explain", ""])
+def test_help_has_an_example_and_exit_codes(command: str) -> None:
+    words = command.split()
+    parser = all_commands().parser
+    for word in words:
+        parser = parser._subparsers._group_actions[0].choices[word]  # type: ignore[union-attr, index]
+
+    text = parser.format_help()
+
+    assert "example: " in text
+    assert not command or "exit codes:" in text
+
+
+def test_every_exit_code_has_a_meaning() -> None:
+    assert MEANINGS.keys() == set(Exit)
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["statsu"], ["fire"], ["fire", "stop", "--timeout", "0"], ["status", "-n"], ["watch", "--count", "x"]]
+)  # fmt: skip
+def test_misuse_ends_with_64_and_points_to_the_help(place: Place, words: list[str]) -> None:
+    done = place.run(*words)
+
+    assert done.returncode == 64
+    assert "--help" in done.stderr
+    assert done.stdout == ""
+
+
+def test_misuse_of_what_a_host_starts_blocks_the_host(place: Place) -> None:
+    assert place.run("--nope", "hook", "claude-code").returncode == 2
+    assert place.run("hook", "nobody").returncode == 2
+
+
+def test_options_may_stand_before_the_command(place: Place) -> None:
+    done = place.run("--runtime-dir", str(place.folder / "elsewhere"), "status")
+
+    assert done.returncode == 69
+    assert str(place.folder / "elsewhere/admin.sock") in done.stderr
+
+
+def test_hook_takes_options_that_stand_before_it(place: Place) -> None:
+    done = place.run("--runtime-dir", "/run/mine", "hook", "claude-code", "--settings")
+
+    assert done.returncode == 0
+    assert "--runtime-dir /run/mine" in done.stdout
+
+
+def test_the_version_is_printed(place: Place) -> None:
+    assert place.run("--version").stdout.startswith("hooklatch ")

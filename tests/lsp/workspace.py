@@ -1,0 +1,69 @@
+"""A workspace with a language server: what is edited in it, and what the built-in hook says to that."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from hooklatch_worker import lsp
+from hooklatch_worker.events import PostToolUse
+
+FAKE = str(Path(__file__).with_name("fake_server.py"))
+
+
+class Workspace:
+    """A working directory, and the hook called as a worker calls it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder.parent / "server.log"
+        self.config: dict[str, Any] = {}
+        self.seconds = 0.0
+
+    def use_fake(self, mode: str) -> None:
+        """Let a fake server of this mode serve Python files."""
+        self.config["servers"] = {".py": [sys.executable, "-I", "-S", FAKE, mode, str(self.log)]}
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def call(self, tool_input: object, tool_name: str = "Edit") -> str | None:
+        """Call the hook; give the appended text."""
+        event = PostToolUse(
+            "post_tool_use",
+            {"tool_name": tool_name, "tool_input": tool_input},
+            envelope={"cwd": str(self.folder)},
+            config=self.config,
+            merged={},
+            reinvoked=False,
+        )
+        started_at = time.monotonic()
+        verdict = lsp.diagnose(event)
+        self.seconds = time.monotonic() - started_at
+        return verdict.texts[0] if verdict else None
+
+    def edit(self, name: str, text: str) -> str | None:
+        """Write a file as a tool does, and call the hook."""
+        return self.call({"file_path": str(self.write(name, text))})
+
+    @property
+    def pids(self) -> list[int]:
+        return list(lsp.FLEET.pids.values())
+
+    @property
+    def logged(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    @property
+    def starts(self) -> int:
+        return sum("start" in record for record in self.logged)
+
+    def sent(self, method: str) -> list[dict[str, Any]]:
+        """Give the parameters of each message of this method that the server got."""
+        return [record.get("params") or {} for record in self.logged if record.get("method") == method]

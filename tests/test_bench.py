@@ -1,0 +1,47 @@
+"""The benchmarks run and say what they promise to; how fast anything is, no test asserts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parent.parent / "bench"
+CONTENDERS = {
+    "hooklatch daemon, kept connection",
+    "floor: bare trio relay, two hops",
+    "ProcessPoolExecutor, no socket",
+    "trio-parallel, no socket",
+    "python -I -S script, spawned per call",
+    "python script, spawned per call",
+}
+
+
+@pytest.mark.slow
+def test_the_benchmarks_run_and_write_what_they_found() -> None:
+    """Slow: it starts several daemons, pools and interpreters, and kills some of them."""
+    done = subprocess.run(
+        [sys.executable, str(BENCH / "run.py"), "--quick"], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    found = json.loads((BENCH / "results" / "quick.json").read_bytes())
+    assert set(found["latency"]) == CONTENDERS
+    assert set(found["latency"]["floor: bare trio relay, two hops"]) >= {"count", "p50_ms", "p99_ms"}
+    assert set(found["deaths"]) == {"worker, with a spare", "worker, without a spare", "zygote"}
+    assert {"machine", "rounds", "latency_on_one_core", "calls_a_second", "ratio", "ratio_on_one_core"} <= set(found)
+    assert "x floor" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_profile_of_a_fire_names_every_stage() -> None:
+    """Slow: it runs a daemon twice, and a client process beside each."""
+    command = [sys.executable, str(BENCH / "profile_fire.py"), "--fires", "500"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    for stage in ("socket in", "select", "machine", "pool send", "worker", "decision encode", "socket out"):
+        assert stage in done.stdout

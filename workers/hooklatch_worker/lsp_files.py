@@ -1,0 +1,110 @@
+"""Which file a tool has written, and what is in it.  Knows tool inputs and the disk; knows no server.
+
+A path comes from an agent, so nothing outside the session's working directory is read, links resolved.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping, Sequence
+from typing import Final, cast
+
+from msgspec import Struct
+
+__all__ = ["MAX_SOURCE", "PATH_KEYS", "Location", "Stamp", "locate", "read_source", "root_of", "stamp_of"]
+
+MAX_SOURCE = 2 * 2**20  # bytes; servers take seconds for more, and it is generated code
+PATH_KEYS: Final = ("file_path", "filePath", "path", "notebook_path", "target_file", "TargetFile")
+
+Stamp = tuple[int, int]  # time of the last change in ns, size: what tells a changed file
+
+
+class Location(Struct, frozen=True):
+    """A file in the working directory: its real path, the directory's, and the path that is shown."""
+
+    path: str
+    cwd: str
+    shown: str
+
+    @property
+    def extension(self) -> str:
+        return os.path.splitext(self.path)[1].lower()
+
+
+def locate(tool_input: object, cwd: object) -> Location | None:
+    """Find the file that a tool's input names; None where there is none, or it is outside `cwd`."""
+    path = path_in(tool_input)
+    if path is None or not isinstance(cwd, str) or not os.path.isabs(cwd):
+        return None
+    try:
+        folder = os.path.realpath(cwd)
+        real = os.path.realpath(os.path.join(cwd, path))
+        real.encode()  # the protocol has no way to name a file whose name is not UTF-8
+    except (OSError, ValueError):  # ValueError: a NUL byte; UnicodeEncodeError is one too
+        return None
+    shown = os.path.relpath(real, folder)
+    if shown in (os.curdir, os.pardir) or shown.startswith(os.pardir + os.sep):
+        return None
+    return Location(real, folder, shown)
+
+
+def path_in(tool_input: object) -> str | None:
+    if not isinstance(tool_input, Mapping):
+        return None
+    fields = cast("Mapping[str, object]", tool_input)
+    for key in PATH_KEYS:
+        value = fields.get(key)
+        if isinstance(value, str) and value:
+            return value
+    return None
+
+
+def root_of(location: Location, markers: Sequence[str]) -> str:
+    """Give the nearest folder above a file that holds a marker, not above the working directory; else that."""
+    folder = os.path.dirname(location.path)
+    while folder != location.cwd:
+        if any(os.path.exists(os.path.join(folder, marker)) for marker in markers):
+            return folder
+        folder = os.path.dirname(folder)
+    return location.cwd
+
+
+def read_source(path: str) -> tuple[str, Stamp] | None:
+    """Read a text file and its stamp; None where it is missing, no regular file, too large, or no UTF-8 text."""
+    try:
+        # Without O_NONBLOCK a named pipe would hold us until somebody writes to it.
+        fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_SOURCE:
+            return None
+        data = read_at_most(fd, MAX_SOURCE + 1)
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    if len(data) > MAX_SOURCE or b"\0" in data:
+        return None
+    try:
+        return data.decode("utf-8-sig"), (status.st_mtime_ns, status.st_size)
+    except UnicodeDecodeError:
+        return None
+
+
+def read_at_most(fd: int, limit: int) -> bytes:
+    data = bytearray()
+    while len(data) < limit and (part := os.read(fd, limit - len(data))):
+        data += part
+    return bytes(data)
+
+
+def stamp_of(path: str) -> Stamp | None:
+    """Give a file's stamp as it is now, or None when it is gone."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size

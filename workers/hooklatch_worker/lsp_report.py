@@ -1,0 +1,86 @@
+"""Turns diagnostics into the text that a model reads.  Pure; knows no server."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from msgspec import Struct
+
+__all__ = ["HEADING", "MAX_LINES", "SEVERITIES", "Diagnostic", "Report", "report"]
+
+HEADING = "[lsp diagnostics]"
+MAX_LINES = 50  # the first errors are what gets mended; hosts cut context at about 10,000 characters anyway
+MAX_TEXT = 300  # characters of one message; a type error can quote a whole inferred type
+SEVERITIES: Final = ("error", "warning", "information", "hint")  # DiagnosticSeverity counts from 1 in this order
+
+
+class Position(Struct, frozen=True):
+    """Counted from 0; `character` in the units that server and client agreed upon."""
+
+    line: int = 0
+    character: int = 0
+
+
+class Span(Struct, frozen=True):
+    start: Position = Position()
+
+
+class Markup(Struct, frozen=True):
+    value: str = ""
+
+
+class Diagnostic(Struct, frozen=True):
+    """What a server says about a place in a file; of its members only those that are shown."""
+
+    message: str | Markup = ""
+    range: Span = Span()
+    severity: int | None = None
+
+    @property
+    def severity_name(self) -> str:
+        # The protocol leaves an absent severity to the client.
+        number = 1 if self.severity is None else self.severity
+        return SEVERITIES[number - 1] if 1 <= number <= len(SEVERITIES) else "hint"
+
+    @property
+    def text(self) -> str:
+        return one_line(self.message if isinstance(self.message, str) else self.message.value)
+
+
+class Report(Struct, frozen=True):
+    """The text to append, and what telemetry says of it."""
+
+    text: str
+    count: int
+    had_errors: bool
+
+
+def report(diagnostics: Iterable[Diagnostic], *, path: str, severities: Collection[str]) -> Report | None:
+    """Give the report on one file, or None where nothing of the wanted severities was found."""
+    wanted = {place_of(item): item for item in diagnostics if item.severity_name in severities}
+    if not wanted:
+        return None
+    shown = one_line(path)
+    lines = [line_of(wanted[place], shown) for place in sorted(wanted)]
+    more = len(lines) - MAX_LINES
+    tail = [f"… and {more} more"] if more > 0 else []
+    had_errors = any(item.severity_name == "error" for item in wanted.values())
+    return Report("\n".join([HEADING, *lines[:MAX_LINES], *tail]), len(lines), had_errors)
+
+
+def place_of(item: Diagnostic) -> tuple[int, int, int, str]:
+    start = item.range.start
+    return start.line, start.character, SEVERITIES.index(item.severity_name), item.text
+
+
+def line_of(item: Diagnostic, path: str) -> str:
+    start = item.range.start
+    return f"{item.severity_name}: {item.text} at {path}:{start.line + 1}:{start.character + 1}"
+
+
+def one_line(text: str) -> str:
+    """Keep a text from looking like several lines, or from driving a terminal."""
+    words = "".join(letter if letter.isprintable() else " " for letter in text).split()
+    line = " ".join(words)
+    return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"

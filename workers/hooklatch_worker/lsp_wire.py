@@ -1,0 +1,129 @@
+"""The bytes and names of the Language Server Protocol: frames, messages, file URIs.  Knows no process and no file.
+
+A frame is `Content-Length: N`, CR LF, other headers if any, an empty line, and N bytes of JSON (LSP 3.17, base
+protocol).  What comes in is from a program that we did not write, about files that an agent wrote: it is bounded,
+and whatever cannot be understood is one error.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+from msgspec import Raw, Struct
+
+__all__ = [
+    "MAX_HEADER",
+    "MAX_MESSAGE",
+    "GarbageError",
+    "Message",
+    "MessageReader",
+    "Problem",
+    "encode",
+    "path_of",
+    "uri_of",
+]
+
+MAX_MESSAGE = 16 * 2**20  # a file of 2 MiB with a diagnostic on each line stays below it
+MAX_HEADER = 4096  # two headers exist, of less than 100 bytes
+
+
+class GarbageError(Exception):
+    """A server sent what is no frame, no message, or not the answer that was due."""
+
+
+class Problem(Struct, frozen=True):
+    """The error member of a response."""
+
+    code: int
+    message: str = ""
+
+
+class Message(Struct, frozen=True):
+    """One JSON-RPC message: a request has method and id, a notification only the method, a response only the id."""
+
+    id: int | str | None = None
+    method: str = ""
+    params: Raw = Raw()  # empty where absent
+    result: Raw = Raw()
+    error: Problem | None = None
+
+
+_decoder = msgspec.json.Decoder(Message)
+_encoder = msgspec.json.Encoder()
+
+
+def encode(message: dict[str, object]) -> bytes:
+    """Give a message as one frame."""
+    body = _encoder.encode({"jsonrpc": "2.0", **message})
+    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+
+
+class MessageReader:
+    """Cuts a stream of bytes into messages.  Feed what was received, then take messages until there is none."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+        self._length: int | None = None
+
+    def feed(self, data: bytes) -> None:
+        self._buffer += data
+
+    def take(self) -> Message | None:
+        """Give the next whole message, or None.
+
+        Raises:
+            GarbageError: these bytes are no frame, or over a limit, or no message.
+        """
+        if self._length is None:
+            self._length = self._take_header()
+        if self._length is None or len(self._buffer) < self._length:
+            return None
+        body = bytes(memoryview(self._buffer)[: self._length])
+        del self._buffer[: self._length]
+        self._length = None
+        try:
+            return _decoder.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise GarbageError(f"no message: {error}") from None
+
+    def _take_header(self) -> int | None:
+        end = self._buffer.find(b"\r\n\r\n", 0, MAX_HEADER)
+        if end < 0:
+            if len(self._buffer) >= MAX_HEADER:
+                raise GarbageError(f"no end of the headers in {MAX_HEADER} bytes")
+            return None
+        header = bytes(self._buffer[:end])
+        del self._buffer[: end + 4]
+        return content_length(header)
+
+
+def content_length(header: bytes) -> int:
+    for line in header.split(b"\r\n"):
+        name, _, value = line.partition(b":")
+        value = value.strip()
+        if name.strip().lower() == b"content-length" and value.isdigit():
+            length = int(value)
+            if length > MAX_MESSAGE:
+                raise GarbageError(f"a message of {length} bytes is over the limit of {MAX_MESSAGE}")
+            return length
+    raise GarbageError(f"no Content-Length in {header[:100]!r}")
+
+
+def uri_of(path: str) -> str:
+    """Give the file URI of an absolute path."""
+    return "file://" + quote(path.encode(), safe="/~")
+
+
+def path_of(uri: str) -> str | None:
+    """Give the path that a file URI names, or None.  Servers escape more or less than we do, so compare paths."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return None
+    if parts.scheme.lower() != "file" or parts.netloc.lower() not in ("", "localhost"):
+        return None
+    rest = (
+        uri.split("://", 1)[1][len(parts.netloc) :] if "://" in uri else parts.path
+    )  # '?' and '#' may stand unescaped
+    return unquote(rest, errors="replace")
