@@ -6,7 +6,7 @@ import json
 import os
 import select
 import socket
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from multiprocessing import resource_tracker
 from pathlib import Path
@@ -90,6 +90,24 @@ class Client:
             if message.get("method") == "announce":
                 self.announcements.append(message["params"])
         return self.announcements.pop(0)
+
+    async def until_status(self, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Ask for the status until it is as it should be; give it."""
+        with trio.fail_after(10):
+            while True:
+                status = await self.call("status")
+                if is_so(status):
+                    return status
+
+    async def hears_the_end(self) -> bool:
+        """Read on until the daemon closes the connection."""
+        with trio.fail_after(10):
+            try:
+                while await self.read() is not None:
+                    continue
+            except trio.BrokenResourceError:
+                return True  # it closed with something of ours unread
+        return True
 
     async def aclose(self) -> None:
         await trio.aclose_forcefully(self.stream)

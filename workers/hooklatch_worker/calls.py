@@ -9,14 +9,18 @@ import os
 import sys
 import types
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 import msgspec
 
 from hooklatch_worker import events, verdicts
+from hooklatch_worker.failures import CallFailed
 from hooklatch_worker.wire import MAX_CAPTURE, Answered, Call, Failed
 
 __all__ = ["Caller", "Capture"]
+
+MAX_ANSWER = 8 * 2**20  # bytes; what it may replace, a payload, is not longer
+MAX_MESSAGE = 4096  # characters of an exception's text that its outcome shows; all of it is on the standard error
 
 
 class Capture:
@@ -26,28 +30,57 @@ class Capture:
     """
 
     def __init__(self, stdout: int, stderr: int) -> None:
-        self._fds = (stdout, stderr)
+        self._files = [(fd, identity(fd)) for fd in (stdout, stderr)]
 
     def take(self) -> tuple[bytes, bytes, bool]:
         """Give what was printed since the last time (the last MAX_CAPTURE bytes of each) and if more was cut off."""
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (OSError, ValueError, AttributeError):
-                continue  # the callback closed or replaced it: then there is nothing of ours in it
-        stdout, stderr = (self._take_one(fd) for fd in self._fds)
+        for fd, _ in self._files:
+            keep_open(fd)
+        renew_streams()
+        stdout, stderr = (self._take_one(fd, known) for fd, known in self._files)
         return stdout[0], stderr[0], stdout[1] or stderr[1]
 
-    def _take_one(self, fd: int) -> tuple[bytes, bool]:
+    def _take_one(self, fd: int, known: tuple[int, int]) -> tuple[bytes, bool]:
         try:
             size = os.fstat(fd).st_size
-            if size == 0:
+            # The callback may have closed ours, and what it opened then stands here: that is not ours to empty.
+            if size == 0 or identity(fd) != known:
                 return b"", False
             data = os.pread(fd, MAX_CAPTURE, max(0, size - MAX_CAPTURE))
             os.ftruncate(fd, 0)
         except OSError:
             return b"", False
         return data, size > MAX_CAPTURE
+
+
+def identity(fd: int) -> tuple[int, int]:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
+
+
+def keep_open(fd: int) -> None:
+    """Put the null device where the callback closed ours, lest the next file that is opened take what is printed."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        if null != fd:
+            os.dup2(null, fd)
+            os.close(null)
+
+
+def renew_streams() -> None:
+    """Flush what was printed; give the next call a stream again where this one closed or removed it."""
+    for fd, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name, None)
+        try:
+            stream.flush()  # type: ignore[union-attr]  # None is caught below like everything else
+        except BaseException:  # whatever the callback has put there may raise whatever it likes
+            setattr(sys, name, open_stream(fd))
+
+
+def open_stream(fd: int) -> TextIO:
+    return open(fd, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
 class Caller:
@@ -62,17 +95,28 @@ class Caller:
         """Run one call; never raises."""
         cause, message, answer = "", "", b""
         try:
-            answer = verdicts.encode(self._invoke(call))
+            answer = checked(verdicts.encode(self._invoke(call)))
         except verdicts.GarbageError as error:
             cause, message = "protocol", str(error)
+        except CallFailed as error:
+            cause, message = error.cause, error.message
         except BaseException as error:
             cause, message = "crash", describe(error)
         if os.getpid() != self._pid:
             os._exit(0)  # a child that the callback forked came back here; only the worker may answer
-        stdout, stderr, truncated = self._capture.take()
+        stdout, stderr, truncated, exit_code = self._printed()
         if cause:
-            return Failed(call.generation, call.call_id, cause, message, stdout, stderr, truncated)
-        return Answered(call.generation, call.call_id, answer, stdout, stderr, truncated)
+            return Failed(call.generation, call.call_id, cause, message, stdout, stderr, truncated, exit_code)
+        return Answered(call.generation, call.call_id, answer, stdout, stderr, truncated, exit_code)
+
+    def _printed(self) -> tuple[bytes, bytes, bool, int | None]:
+        """Give what the call printed; of a shell hook, what its command did, and how that ended."""
+        stdout, stderr, truncated = self._capture.take()
+        shell = sys.modules.get("hooklatch_worker.shell")
+        result = shell.take_result() if shell is not None else None
+        if result is None:
+            return stdout, stderr, truncated, None
+        return result.stdout[-MAX_CAPTURE:], result.stderr[-MAX_CAPTURE:], result.truncated, result.exit_code
 
     def _invoke(self, call: Call) -> object:
         function = self._functions.get(call.function)
@@ -84,6 +128,12 @@ class Caller:
         return cast("object", result)
 
 
+def checked(answer: bytes) -> bytes:
+    if len(answer) > MAX_ANSWER:
+        raise verdicts.GarbageError(f"the answer's {len(answer)} bytes are over the limit of {MAX_ANSWER}")
+    return answer
+
+
 def read_event(call: Call) -> events.Event:
     decode = msgspec.json.decode
     try:
@@ -93,6 +143,8 @@ def read_event(call: Call) -> events.Event:
         merged = decode(call.merged) if call.merged else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise verdicts.GarbageError(f"the payload could not be read: {error}") from None
+    if call.timeout:
+        config = {**(config or {}), "__remaining": call.timeout}
     return events.build(call.event, payload, envelope, config, merged, call.reinvoked)
 
 
@@ -116,11 +168,12 @@ def describe(error: BaseException) -> str:
     try:
         traceback.print_exception(error)
         text = str(error)
-    except Exception:
+    except BaseException:  # its __str__ is the callback's code too
         text = "(its text could not be read)"
     trace = error.__traceback__
     place = ""
     while trace is not None:
         place = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
         trace = trace.tb_next
-    return f"{type(error).__name__}: {text}{place}"
+    text = text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}…"
+    return f"{type(error).__name__}: {text}{place}".encode("utf-8", "backslashreplace").decode()

@@ -1,6 +1,6 @@
 """A worker's whole life, from just after the fork to its end.  Knows one source and one socket; decides nothing.
 
-    fork → confined → source imported → `Loaded` → (`Call` → `Answered` | `Failed`)* → end of input → exit
+    fork → confined → `Code` → source imported → `Loaded` → (`Call` → `Answered` | `Failed`)* → end of input → exit
 
 It answers one call at a time and leaves by os._exit, so that nothing which user code registered can hold it back.
 """
@@ -8,6 +8,7 @@ It answers one call at a time and leaves by os._exit, so that nothing which user
 from __future__ import annotations
 
 import fcntl
+import importlib
 import os
 import resource
 import signal
@@ -17,27 +18,29 @@ import sys
 import msgspec
 
 from hooklatch_worker import linux, wire
-from hooklatch_worker.calls import Caller, Capture
+from hooklatch_worker.calls import MAX_MESSAGE, Caller, Capture, open_stream
 from hooklatch_worker.loader import SourceError, Unit, load
 
 __all__ = ["live"]
 
 SOCKET_FD = 3
 CALLS = msgspec.msgpack.Decoder(wire.Call)
+CODES = msgspec.msgpack.Decoder(wire.Code)
 
 
 def live(request: wire.Fork, zygote_pid: int, socket_fd: int, stdout_fd: int, stderr_fd: int) -> None:
     """Be the worker that `request` asks for; never returns."""
     code = 1
     try:
-        confine(zygote_pid, request.limits)
+        confine(zygote_pid)
         connection = arrange_descriptors(socket_fd, stdout_fd, stderr_fd)
+        limit(request.limits)
         code = serve(request, connection)
     finally:
         os._exit(code)
 
 
-def confine(zygote_pid: int, limits: wire.WorkerLimits) -> None:
+def confine(zygote_pid: int) -> None:
     linux.die_with_parent(zygote_pid)
     os.setsid()
     os.umask(0o077)
@@ -47,11 +50,15 @@ def confine(zygote_pid: int, limits: wire.WorkerLimits) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     linux.become_subreaper()  # what a call leaves running stays below us, and dies with us
     linux.forbid_new_privileges()
+    be_first_out_of_memory()
+    sys.dont_write_bytecode = True
+
+
+def limit(limits: wire.WorkerLimits) -> None:
+    """Bound what it may use; only now, because descriptors were moved above the bound for a moment."""
     lower(resource.RLIMIT_CORE, 0)
     lower(resource.RLIMIT_NOFILE, limits.open_files)
     lower(resource.RLIMIT_FSIZE, limits.file_bytes)
-    be_first_out_of_memory()
-    sys.dont_write_bytecode = True
 
 
 def lower(which: int, value: int) -> None:
@@ -76,11 +83,10 @@ def arrange_descriptors(socket_fd: int, stdout_fd: int, stderr_fd: int) -> socke
     high = [move_up(fd) for fd in safe]
     for target, fd in enumerate(high):
         os.dup2(fd, target, inheritable=target < SOCKET_FD)
-    os.closerange(SOCKET_FD + 1, 2**20)  # not SC_OPEN_MAX: that limit has just been lowered
+    os.closerange(SOCKET_FD + 1, 2**20)
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  (a process's standard streams live as long as it does)
-    sys.stdout = open(1, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace", closefd=False)  # noqa: SIM115
-    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc]  # theirs are closed
+    sys.stdout, sys.stderr = open_stream(1), open_stream(2)
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc, assignment]  # theirs are closed
     return socket.socket(fileno=SOCKET_FD)
 
 
@@ -91,16 +97,20 @@ def move_up(fd: int) -> int:
 def serve(request: wire.Fork, connection: socket.socket) -> int:
     generation = request.generation
     capture = Capture(1, 2)
+    reader = wire.FrameReader()
+    first = next_body(connection, reader)
+    if first is None:
+        return 0
     try:
-        unit = load(request.source)
+        unit = load(request.source, CODES.decode(first).data)
+        loaded = describe(generation, unit)
     except SourceError as error:
-        failure = wire.LoadFailed(generation, error.message, error.file, error.line)
+        failure = wire.LoadFailed(generation, printable(error.message), printable(error.file), error.line)
         connection.sendall(wire.frame(failure))
         return 0
-    connection.sendall(wire.frame(describe(generation, unit)))
     capture.take()  # what the import printed belongs to no call
+    connection.sendall(loaded)
     caller = Caller(unit.functions, capture)
-    reader = wire.FrameReader()
     while True:
         body = next_body(connection, reader)
         if body is None:
@@ -111,13 +121,23 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         connection.sendall(wire.frame(caller.run(call)))
 
 
-def describe(generation: int, unit: Unit) -> wire.Loaded:
-    return wire.Loaded(generation, unit.hooks, sorted(unit.functions), unit.files)
+def describe(generation: int, unit: Unit) -> bytes:
+    """Say what was found, and have the runtimes that it needs at hand, so that no call pays for their import."""
+    try:
+        for runtime in unit.runtimes:
+            importlib.import_module(runtime)
+        return wire.frame(wire.Loaded(generation, unit.hooks, sorted(unit.functions), unit.files))
+    except (ImportError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise SourceError(f"what its markers say cannot be told: {error}", unit.path, 0) from None
+
+
+def printable(text: str) -> str:
+    return text[:MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
 
 
 def next_body(connection: socket.socket, reader: wire.FrameReader) -> bytes | None:
     while (body := reader.take()) is None:
-        data = connection.recv(2**18)
+        data = connection.recv(2**14)
         if not data:
             return None
         reader.feed(data)

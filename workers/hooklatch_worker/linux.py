@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,8 +15,10 @@ __all__ = [
     "descendants",
     "die_with_parent",
     "forbid_new_privileges",
+    "has_ended",
     "is_supported",
     "kill_children",
+    "wake_when_orphaned",
 ]
 
 # linux/prctl.h
@@ -26,7 +29,8 @@ PR_SET_NO_NEW_PRIVS = 38
 
 def is_supported() -> bool:
     """Say whether this system has what the daemon stands on: Linux with pidfd and /proc."""
-    return sys.platform == "linux" and hasattr(os, "pidfd_open") and os.path.exists("/proc/self/task")
+    own_children = f"/proc/self/task/{os.getpid()}/children"
+    return sys.platform == "linux" and hasattr(os, "pidfd_open") and os.path.exists(own_children)
 
 
 def prctl(option: int, value: int) -> None:
@@ -54,6 +58,19 @@ def die_with_parent(parent_pid: int) -> None:
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
         os._exit(0)
+
+
+def wake_when_orphaned() -> None:
+    """Be continued when the parent ends, so that a stopped process also hears of it."""
+    prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
+def has_ended(*pidfds: int) -> bool:
+    """Say whether a process (any of these) is dead, without waiting; select(2) would stop at descriptor 1023."""
+    poll = select.poll()
+    for pidfd in pidfds:
+        poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def children(pid: int | None = None) -> list[int]:

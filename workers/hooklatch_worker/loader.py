@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
+import linecache
 import os
 import sys
 import types
@@ -14,6 +14,8 @@ from hooklatch_worker.markers import Marker
 from hooklatch_worker.wire import Declared, Source
 
 __all__ = ["SourceError", "Unit", "load"]
+
+CO_COROUTINE = 0x80  # as in inspect, which costs more to import than all this
 
 
 class SourceError(Exception):
@@ -30,6 +32,8 @@ class Unit:
     """An imported source: its functions by name, those marked as hooks, and the files it stands on."""
 
     def __init__(self, module: types.ModuleType, folder: str, before: frozenset[str]) -> None:
+        self.path = module.__file__ or module.__name__
+        self._module = module.__name__
         self.functions: dict[str, Callable[..., Any]] = {
             name: value for name, value in vars(module).items() if callable(value) and not isinstance(value, type)
         }
@@ -41,12 +45,20 @@ class Unit:
         self.hooks.sort(key=lambda declared: declared.line)
         self.files = sorted(files_below(folder, before))
 
+    @property
+    def runtimes(self) -> set[str]:
+        """The async runtimes that its hooks need; where none is marked, those of functions that a file may name."""
+        if self.hooks:
+            return {one.marker.runtime for one in self.hooks if is_async(self.functions[one.function])}
+        own = (function for function in self.functions.values() if function.__module__ == self._module)
+        return {"trio" for function in own if is_async(function)}
 
-def load(source: Source) -> Unit:
-    """Import a source.
+
+def load(source: Source, code: bytes) -> Unit:
+    """Import a source; `code` is what its file holds, if it is a file.
 
     Raises:
-        SourceError: it is missing, is not the version that was asked for, or its code failed.
+        SourceError: it is missing, or its code failed.
     """
     before = frozenset(sys.modules)
     try:
@@ -54,7 +66,7 @@ def load(source: Source) -> Unit:
             module = importlib.import_module(source.location)
             folder = os.path.dirname(module.__file__ or "")
         else:
-            module = import_file(source.location, source.digest)
+            module = import_file(source.location, code)
             folder = os.path.dirname(source.location)
         return Unit(module, folder, before)
     except SourceError:
@@ -63,12 +75,9 @@ def load(source: Source) -> Unit:
         raise place_of(error, source.location) from error
 
 
-def import_file(path: str, digest: str) -> types.ModuleType:
-    with open(path, "rb") as file:
-        data = file.read()
-    # The daemon looked at these very bytes (owner, mode, digest); others must not be run in their stead.
-    if digest and hashlib.sha256(data).hexdigest() != digest:
-        raise SourceError("the file has changed since it was checked", path, 0)
+def import_file(path: str, data: bytes) -> types.ModuleType:
+    # Tracebacks show these lines, not those that the file has by then.
+    linecache.cache[path] = len(data), None, data.decode(errors="replace").splitlines(keepends=True), path
     code = compile(data, path, "exec", dont_inherit=True)
     module = types.ModuleType(module_name(path))
     module.__file__ = path
@@ -90,6 +99,11 @@ def markers_of(function: Callable[..., Any], module: str) -> tuple[Marker, ...]:
         return ()
     found = getattr(function, "__hooklatch_markers__", ())
     return tuple(marker for marker in found if isinstance(marker, Marker))
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    code = getattr(function, "__code__", None)
+    return isinstance(code, types.CodeType) and bool(code.co_flags & CO_COROUTINE)
 
 
 def line_of(function: Callable[..., Any]) -> int:

@@ -19,6 +19,7 @@ __all__ = [
     "MAX_FRAME",
     "Answered",
     "Call",
+    "Code",
     "Declared",
     "Exited",
     "Failed",
@@ -98,6 +99,16 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
     code: int
 
 
+class Code(msgspec.Struct, frozen=True, tag="code"):
+    """Daemon to worker, before all else: the bytes of the file to import, empty for a module.
+
+    They are those that were checked.  The file may hold others by now, which must not run in their stead, and which
+    must not keep the last good version from getting new workers.
+    """
+
+    data: bytes
+
+
 class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     """Daemon to worker: run one callback.  `payload`, `envelope`, `config` and `merged` are JSON objects."""
 
@@ -111,6 +122,7 @@ class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     merged: bytes = b""
     reinvoked: bool = False
     runtime: str = "trio"
+    timeout: float = 0.0  # seconds that are left; only told to a function that ends what it started in time
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -146,10 +158,11 @@ class Answered(msgspec.Struct, frozen=True, tag="answered", omit_defaults=True):
     stdout: bytes = b""
     stderr: bytes = b""
     truncated: bool = False
+    exit_code: int | None = None
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
-    """Worker to daemon: the callback raised (`crash`) or returned what is no verdict (`protocol`)."""
+    """Worker to daemon: the callback gave no verdict, and the cause."""
 
     generation: int
     call_id: int
@@ -158,6 +171,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
     stdout: bytes = b""
     stderr: bytes = b""
     truncated: bool = False
+    exit_code: int | None = None
 
 
 FromWorker = Loaded | LoadFailed | Answered | Failed
@@ -211,6 +225,10 @@ class FrameReader:
 
     def __init__(self) -> None:
         self._buffer = bytearray()
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._buffer
 
     def feed(self, data: bytes) -> None:
         self._buffer += data

@@ -36,8 +36,10 @@ FORKS = msgspec.msgpack.Decoder(wire.Fork)
 def live(control: socket.socket) -> None:
     """Be the zygote; returns when the daemon has closed its end and nothing is left below us."""
     os.setsid()  # a Ctrl-C in the daemon's terminal is the daemon's affair
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the daemon's end is ours; until then a draining one needs workers
     linux.become_subreaper()
+    linux.wake_when_orphaned()
     if threading.active_count() != 1:
         raise RuntimeError("the zygote has more than one thread; forking it would not be safe")
     gc.freeze()  # objects that exist now are never moved to a page of the worker's own by a collection

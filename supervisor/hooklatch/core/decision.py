@@ -192,6 +192,7 @@ def record(call: StartCall, outcome: CallOutcome, answer: Answer | None, cause: 
         patch=answer.patch if answer is not None else None,
         stdout=outcome.stdout.decode("utf-8", "replace"),
         stderr=outcome.stderr.decode("utf-8", "replace"),
+        exit_code=outcome.exit_code,
         truncated=outcome.truncated,
         duration_ms=outcome.duration_ms,
         reinvoked=call.reinvoked,

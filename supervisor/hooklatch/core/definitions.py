@@ -12,16 +12,18 @@ from typing import Any, cast
 import msgspec
 
 from hooklatch.core.matchers import Matcher, MatcherError, compile_matcher
+from hooklatch.core.shell import SHELL_KEYS, ShellCommand, read_shell
 from hooklatch_worker.markers import Marker
 
-__all__ = ["HookDefinition", "InvalidHookError", "from_marker", "read_definition", "refuse_unknown_keys"]
+__all__ = ["HookDefinition", "InvalidHookError", "from_marker", "is_id", "read_definition", "refuse_unknown_keys"]
 
 MAX_TIMEOUT = 600.0  # seconds
 MAX_PRIORITY = 1000
+MAX_ID = 200  # characters
 FORBIDDEN = frozenset("\n\r\0")  # in ids: they would break a line of the log or of a table
 KEYS = (
     "id", "event", "match", "run", "served", "priority", "timeout", "description",
-    "enabled", "observe", "optional", "config",
+    "enabled", "observe", "optional", "config", *SHELL_KEYS,
 )  # fmt: skip
 
 
@@ -41,6 +43,7 @@ class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
     event: str
     matcher: Matcher
     run: str | None = None
+    shell: ShellCommand | None = None
     served: bool = False
     priority: int = 100
     timeout: float | None = None
@@ -87,8 +90,14 @@ def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefi
     except InvalidHookError as error:
         raise InvalidHookError(name, error.reason) from None
     run, served = text_of(raw, "run", name, default=None), flag_of(raw, "served", name)
-    if (run is None) == (not served):
-        raise InvalidHookError(name, 'it needs one target: run = "file.py:function", or served = true over the API')
+    try:
+        shell = read_shell(raw)
+    except ValueError as error:
+        raise InvalidHookError(name, str(error)) from None
+    if (run is not None) + (shell is not None) + served != 1:
+        raise InvalidHookError(
+            name, 'it needs one target: run = "file.py:function", a command or argv, or served = true over the API'
+        )
     if run is not None and not run.partition(":")[2]:
         raise InvalidHookError(name, f'run is "file.py:function" or "module:function", not {run!r}')
     events = events_of(raw, name)
@@ -103,6 +112,7 @@ def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefi
             event=event,
             matcher=matcher,
             run=run,
+            shell=shell,
             served=served,
             priority=priority_of(raw, hook_id),
             timeout=timeout_of(raw.get("timeout"), hook_id),
@@ -168,13 +178,18 @@ def events_of(raw: Mapping[str, Any], name: str) -> list[str]:
 
 def text_of(raw: Mapping[str, Any], key: str, name: str, *, default: Any) -> Any:
     value = raw.get(key, default)
-    if value is not default and (not isinstance(value, str) or (key == "id" and not is_id(value))):
+    if value is default:
+        return value
+    if not isinstance(value, str):
         raise InvalidHookError(name, f"{key} is a string, not {value!r}")
+    if key == "id" and not is_id(value):
+        raise InvalidHookError(name, f"id is a line of text, at most {MAX_ID} characters, not {value[:80]!r}")
     return value
 
 
 def is_id(value: str) -> bool:
-    return 0 < len(value) <= 200 and FORBIDDEN.isdisjoint(value)
+    """Say whether a text can name a hook or a session: one line, and not a long one."""
+    return 0 < len(value) <= MAX_ID and FORBIDDEN.isdisjoint(value)
 
 
 def flag_of(raw: Mapping[str, Any], key: str, name: str, *, default: bool = False) -> bool:

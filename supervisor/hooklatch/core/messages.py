@@ -44,6 +44,7 @@ class CallOutcome(msgspec.Struct, frozen=True):
     stderr: bytes = b""
     truncated: bool = False
     duration_ms: float = 0.0
+    exit_code: int | None = None
 
 
 class HookOutcome(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -62,7 +62,7 @@ class ErrorCode(IntEnum):
 
 
 class RpcError(Exception):
-    """An answer that is an error: what is wrong and what to do about it; `request_id` where a bad line still has one."""
+    """An answer that is an error: what is wrong and what to do about it; `request_id` if a bad line has one."""
 
     def __init__(self, code: ErrorCode, message: str, *, request_id: int | str | None = None) -> None:
         super().__init__(message)
@@ -103,7 +103,7 @@ class Message(msgspec.Struct, frozen=True):
     params: msgspec.Raw = msgspec.Raw(b"{}")
     id: int | str | msgspec.UnsetType | None = msgspec.UNSET
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    error: dict[str, Any] | None | msgspec.UnsetType = msgspec.UNSET
+    error: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 MESSAGES = msgspec.json.Decoder(Message)
@@ -206,9 +206,11 @@ def find_id(line: bytes) -> int | str | None:
     """Find the id of a request that is nearly JSON (NaN, half a surrogate pair), so that its sender hears the error."""
     try:
         document = json.loads(line)
+        number = cast("dict[str, object]", document).get("id") if isinstance(document, dict) else None
+        if isinstance(number, str):
+            number.encode()  # it must be possible to send it back
     except (ValueError, RecursionError, MemoryError):
         return None
-    number = cast("dict[str, object]", document).get("id") if isinstance(document, dict) else None
     return number if isinstance(number, int | str) and not isinstance(number, bool) else None
 
 

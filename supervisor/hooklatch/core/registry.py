@@ -59,9 +59,10 @@ class PythonTarget(msgspec.Struct, frozen=True):
     build: int
     function: str
     runtime: str = "trio"
+    command: str = ""
 
     def describe(self) -> str:
-        return f"{self.source.location}:{self.function}"
+        return self.command or f"{self.source.location}:{self.function}"
 
 
 class ServedTarget(msgspec.Struct, frozen=True):

@@ -12,50 +12,42 @@ bucket), and calls come in by `call()`, in the caller's own task.
 from __future__ import annotations
 
 import logging
-import random
 from collections import deque
 
 import msgspec
 import trio
 
-from hooklatch.core.messages import CallOutcome
+from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.core.restarts import TokenBucket
-from hooklatch.processes.worker import LoadError, Reply, Worker
-from hooklatch.processes.zygote import ForkError, Zygote
+from hooklatch.processes.worker import Invocation, LoadError, Reply, Worker
+from hooklatch.processes.zygote import ForkError, Zygote, ZygoteLostError
 from hooklatch_worker import wire
 
 __all__ = ["Invocation", "Pool", "PoolLimits", "PoolStatus"]
 
 logger = logging.getLogger("hooklatch.pool")
-LOAD_TIMEOUT = 30.0  # seconds to import a source; apart from any call's own limit (celery's 4 s is a known trap)
-QUEUE = 1024  # calls that may wait for a worker of one source
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
 RETRY_WAIT = 1.0  # seconds after a worker could not be started
 LOST_IN_A_ROW = 5  # workers that died idle or loading, one after the other, before we wait between starts
+ZYGOTES = 3  # that may die over one start before it counts as failed
+RECYCLED = "recycled"
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
-    """How many workers, and when one is replaced.  `resident_bytes` holds also while a call runs."""
+    """How many workers, and when one is replaced.  `resident_bytes` holds also while a call runs.
+
+    `queue` bounds the gates that wait for a worker, and apart from them the other calls: a flood of notifications
+    leaves gates their places.  `load_timeout` is for importing, apart from any call's own limit (celery's 4 s is a
+    known trap).
+    """
 
     workers: int = 4
     calls: int = 10_000
     age: float = 3600.0
     resident_bytes: int = 512 * 2**20
     worker: wire.WorkerLimits = wire.WorkerLimits()
-
-
-class Invocation(msgspec.Struct, frozen=True):
-    """One callback and what it is given; payload, envelope, config and merged are JSON objects."""
-
-    function: str
-    event: str
-    payload: bytes
-    envelope: bytes
-    config: bytes = b""
-    merged: bytes = b""
-    reinvoked: bool = False
-    runtime: str = "trio"
-    is_gate: bool = True
+    queue: int = 1024
+    load_timeout: float = 30.0
 
 
 class PoolStatus(msgspec.Struct, frozen=True):
@@ -69,35 +61,38 @@ class PoolStatus(msgspec.Struct, frozen=True):
     started: int
     lost: int
     recycled: int
+    condemned: int
 
 
 class Waiter:
     """A call that waits for a worker."""
 
-    __slots__ = ("granted", "is_failed", "worker")
+    __slots__ = ("failure", "granted", "worker")
 
     def __init__(self) -> None:
         self.granted = trio.Event()
         self.worker: Worker | None = None
-        self.is_failed = False
+        self.failure: CallOutcome | None = None
 
 
 class Pool:
     """Runs the callbacks of one build of one source."""
 
-    def __init__(self, source: wire.Source, build: int, zygote: Zygote, limits: PoolLimits) -> None:
+    def __init__(self, source: wire.Source, build: int, zygote: Zygote, limits: PoolLimits, code: bytes = b"") -> None:
         self.source = source
+        self._code = code
         self.build = build
         self.limits = limits
         self._zygote = zygote
         self._nursery: trio.Nursery | None = None
         self._idle: list[Worker] = []
         self._busy: set[Worker] = set()
+        self._condemned: set[Worker] = set()
         self._starting = 0
         self._busy_notifications = 0
         self._gates: deque[Waiter] = deque()
         self._notifications: deque[Waiter] = deque()
-        self._forks = TokenBucket(rate=20.0, burst=10)
+        self._forks = TokenBucket(rate=50.0, burst=20)
         self._failures_in_a_row = 0
         self._is_closed = False
         self._counts = {"started": 0, "lost": 0, "recycled": 0}
@@ -119,6 +114,7 @@ class Pool:
                 await trio.sleep_forever()
             finally:
                 self._is_closed = True
+                self._fail_waiting(CallOutcome("overload", message="its source is being closed"))
                 nursery.cancel_scope.cancel()
 
     async def call(self, invocation: Invocation, deadline: float) -> Reply:
@@ -133,11 +129,14 @@ class Pool:
             with trio.move_on_at(deadline):
                 worker = self._take(is_gate=invocation.is_gate)
                 if worker is None:
-                    worker = await self._wait(is_gate=invocation.is_gate)
-                if worker is None:
-                    reply = Reply(CallOutcome("overload", message="no worker could be had"))
-                else:
-                    reply = await self._run(worker, invocation)
+                    found = await self._wait(is_gate=invocation.is_gate)
+                    if isinstance(found, Worker):
+                        worker = found
+                    else:
+                        reply = Reply(found)
+                if worker is not None:
+                    self._fill()
+                    reply = await self._run(worker, invocation, deadline)
         except trio.Cancelled:
             self._abandon(worker, is_gate=invocation.is_gate, deadline=deadline)
             raise
@@ -147,16 +146,9 @@ class Pool:
         reply.outcome = msgspec.structs.replace(reply.outcome, duration_ms=round(duration_ms, 3))
         return reply
 
-    async def _run(self, worker: Worker, invocation: Invocation) -> Reply:
-        i = invocation
-        reply = await worker.call(
-            i.function, i.event, i.payload, i.envelope, i.config, i.merged,
-            reinvoked=i.reinvoked, runtime=i.runtime,
-        )  # fmt: skip
+    async def _run(self, worker: Worker, invocation: Invocation, deadline: float) -> Reply:
+        reply = await worker.call(invocation, deadline - trio.current_time())
         self._give_back(worker, is_gate=invocation.is_gate, is_fit=not reply.is_lost)
-        if reply.is_lost and reply.outcome.cause == "crash" and not self._zygote.is_alive:
-            # Its death was not the callback's doing: it does not count against the hook.
-            reply = Reply(msgspec.structs.replace(reply.outcome, message="the zygote died"), is_lost=False)
         return reply
 
     def _timed_out(self, worker: Worker | None, invocation: Invocation, waited: float) -> Reply:
@@ -170,7 +162,10 @@ class Pool:
     def _abandon(self, worker: Worker | None, *, is_gate: bool, deadline: float) -> None:
         if worker is None or worker not in self._busy:
             return
-        assert self._nursery is not None
+        if self._is_closed or self._nursery is None:
+            worker.kill("the pool closes")
+            self._give_back(worker, is_gate=is_gate, is_fit=False)
+            return
         self._nursery.start_soon(self._drain, worker, is_gate, deadline)
 
     async def _drain(self, worker: Worker, is_gate: bool, deadline: float) -> None:
@@ -188,64 +183,83 @@ class Pool:
             return None
         while self._idle:
             worker = self._idle.pop()
-            if not worker.is_dead:
-                self._busy.add(worker)
-                self._busy_notifications += not is_gate
-                self._fill()
-                return worker
+            if worker.process.is_lost:
+                self._condemned.add(worker)  # it has just died, or is dying; its watch is about to learn of it
+                continue
+            self._busy.add(worker)
+            self._busy_notifications += not is_gate
+            return worker
         return None
 
     def _may_run(self, *, is_gate: bool) -> bool:
         return is_gate or self._busy_notifications < self.limits.workers - 1
 
-    async def _wait(self, *, is_gate: bool) -> Worker | None:
+    async def _wait(self, *, is_gate: bool) -> Worker | CallOutcome:
         queue = self._gates if is_gate else self._notifications
-        if len(self._gates) + len(self._notifications) >= QUEUE:
-            return None
+        if self._is_closed:
+            return CallOutcome("overload", message="its source is being closed")
+        if len(queue) >= self.limits.queue:
+            return CallOutcome("overload", message=f"{len(queue)} calls wait for a worker of its source already")
         waiter = Waiter()
         queue.append(waiter)
         self._fill()
         try:
             await waiter.granted.wait()
         except trio.Cancelled:
+            # It may have been served at the very moment at which it was cancelled.
             if waiter.worker is not None:
                 self._give_back(waiter.worker, is_gate=is_gate, is_fit=True)
-            else:
+            elif waiter.failure is None:
                 queue.remove(waiter)
             raise
-        return waiter.worker
+        return waiter.worker or waiter.failure or CallOutcome("overload", message="no worker could be had")
 
     def _give_back(self, worker: Worker, *, is_gate: bool, is_fit: bool) -> None:
         self._busy.discard(worker)
         self._busy_notifications -= not is_gate
-        if not is_fit or worker.is_dead:
-            if worker.is_dead:
-                worker.close()
-            self._fill()
+        if worker.is_dead:
+            worker.close()
+        elif not is_fit or worker.is_doomed:
+            self._condemned.add(worker)
         elif self._is_worn(worker):
-            self._counts["recycled"] += 1
-            worker.kill("recycled")
-            self._fill()
+            self.recycle(worker)
         else:
-            self._release(worker)
+            self._idle.append(worker)
+        self._serve_waiting()
+        self._fill()
+
+    def recycle(self, worker: Worker) -> None:
+        """Replace a worker that is not in a call."""
+        if worker in self._idle:
+            self._idle.remove(worker)
+        self._counts["recycled"] += 1
+        self._condemned.add(worker)
+        worker.kill(RECYCLED)
+        self._fill()
 
     def _is_worn(self, worker: Worker) -> bool:
-        # A jitter by generation, so that workers which started together do not leave together.
-        calls = self.limits.calls * random.Random(worker.generation).uniform(0.9, 1.1)
+        calls = self.limits.calls * worker.endurance
         return worker.calls >= calls or trio.current_time() - worker.started_at >= self.limits.age
 
     def _release(self, worker: Worker) -> None:
-        """Hand an idle worker to the first that waits: gates first."""
+        self._idle.append(worker)
+        self._serve_waiting()
+        self._fill()
+
+    def _serve_waiting(self) -> None:
+        """Hand idle workers to those that wait: gates first."""
         for queue, is_gate in ((self._gates, True), (self._notifications, False)):
-            if queue and self._may_run(is_gate=is_gate):
+            while queue and (worker := self._take(is_gate=is_gate)) is not None:
                 waiter = queue.popleft()
                 waiter.worker = worker
-                self._busy.add(worker)
-                self._busy_notifications += not is_gate
                 waiter.granted.set()
-                self._fill()
-                return
-        self._idle.append(worker)
+
+    def _fail_waiting(self, failure: CallOutcome) -> None:
+        for queue in (self._gates, self._notifications):
+            while queue:
+                waiter = queue.popleft()
+                waiter.failure = failure
+                waiter.granted.set()
 
     def _fill(self) -> None:
         """Start what is missing: a spare, and one worker for each call that waits, up to the limit."""
@@ -260,8 +274,7 @@ class Pool:
 
     async def _start_one(self) -> None:
         try:
-            wait = self._forks.take(trio.current_time())
-            if wait:
+            while wait := self._forks.take(trio.current_time()):  # noqa: ASYNC110  (tokens come by time alone)
                 await trio.sleep(wait)
             if self._failures_in_a_row >= LOST_IN_A_ROW:
                 await trio.sleep(RETRY_WAIT)
@@ -270,7 +283,7 @@ class Pool:
             self._starting -= 1
             await self._start_failed(error)
             return
-        except trio.Cancelled:
+        except BaseException:
             self._starting -= 1
             raise
         self._starting -= 1
@@ -281,23 +294,34 @@ class Pool:
     async def _start_failed(self, error: ForkError | LoadError) -> None:
         self._failures_in_a_row += 1
         logger.warning("worker not started source=%s: %s", self.source.location, error)
-        if not self._idle and not self._busy and self._zygote.is_alive:
-            for queue in (self._gates, self._notifications):
-                while queue:
-                    queue.popleft().granted.set()
+        if not self._idle and not self._busy:
+            cause: Cause = "load" if isinstance(error, LoadError) else "overload"
+            self._fail_waiting(CallOutcome(cause, message=f"no worker could be started: {error}"))
         await trio.sleep(RETRY_WAIT)
         self._fill()
 
     async def _fork(self) -> tuple[Worker, wire.Loaded]:
+        for _ in range(ZYGOTES - 1):
+            try:
+                return await self._fork_once()
+            except ZygoteLostError as error:
+                logger.info("worker not started, again with the next zygote source=%s: %s", self.source.location, error)
+        return await self._fork_once()
+
+    async def _fork_once(self) -> tuple[Worker, wire.Loaded]:
         worker = Worker(await self._zygote.fork(self.source, self.limits.worker))
+        limit = self.limits.load_timeout
         try:
-            with trio.fail_after(LOAD_TIMEOUT):
-                loaded = await worker.load()
+            with trio.fail_after(limit):
+                loaded = await worker.load(self._code)
         except BaseException as error:
+            is_orphaned = worker.process.is_orphaned
             worker.kill("it could not be loaded")
             worker.close()
             if isinstance(error, trio.TooSlowError):
-                raise LoadError(f"it did not finish importing within {LOAD_TIMEOUT:.0f} s") from None
+                raise LoadError(f"it did not finish importing within {limit:.0f} s") from None
+            if isinstance(error, LoadError) and is_orphaned:
+                raise ZygoteLostError("the zygote died while the worker imported") from None
             raise
         self._counts["started"] += 1
         return worker, loaded
@@ -311,13 +335,15 @@ class Pool:
             raise
         finally:
             worker.bury()
+            self._condemned.discard(worker)
             if worker not in self._busy:  # else the call closes it, which may still be reading
                 if worker in self._idle:
                     self._idle.remove(worker)
                 worker.close()
-        if worker.kill_reason is None or worker.kill_reason != "recycled":
+        if worker.kill_reason != RECYCLED:
             self._counts["lost"] += 1
-        self._failures_in_a_row = 0 if worker.calls else self._failures_in_a_row + 1
+        if not worker.process.is_orphaned:
+            self._failures_in_a_row = 0 if worker.calls else self._failures_in_a_row + 1
         logger.info("worker ended pid=%d reason=%s", worker.pid, worker.kill_reason)
         self._fill()
 
@@ -340,6 +366,7 @@ class Pool:
             busy=len(self._busy),
             starting=self._starting,
             waiting=len(self._gates) + len(self._notifications),
+            condemned=len(self._condemned),
             pids=[worker.pid for worker in self.live_workers()],
             **self._counts,
         )

@@ -10,17 +10,35 @@ of the callback still holds the other end open.
 from __future__ import annotations
 
 import os
+import random
 import socket
 
+import msgspec
 import trio
 
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.processes.zygote import WorkerProcess
 from hooklatch_worker import wire
 
-__all__ = ["LoadError", "Reply", "Worker"]
+__all__ = ["Invocation", "LoadError", "Reply", "Worker"]
 
 EXIT_NOTICE = 0.02  # seconds to wait for the news how a worker died; only the text of a crash depends on it
+LOAD_NOTICE = 1.0  # the same while importing, when nobody waits for a decision
+
+
+class Invocation(msgspec.Struct, frozen=True):
+    """One callback and what it is given; payload, envelope, config and merged are JSON objects."""
+
+    function: str
+    event: str
+    payload: bytes
+    envelope: bytes
+    config: bytes = b""
+    merged: bytes = b""
+    reinvoked: bool = False
+    runtime: str = "trio"
+    is_gate: bool = True
+    is_told_timeout: bool = False
 
 
 class LoadError(Exception):
@@ -34,13 +52,17 @@ class LoadError(Exception):
 
 
 class Reply:
-    """What came of a call, and whether the worker can be used again (`is_lost`: it died, or must)."""
+    """What came of a call, and whether the worker can be used again (`is_lost`: it died, or must).
 
-    __slots__ = ("is_lost", "outcome")
+    `is_orphaned` tells a death that was the zygote's, not the callback's doing.
+    """
 
-    def __init__(self, outcome: CallOutcome, *, is_lost: bool = False) -> None:
+    __slots__ = ("is_lost", "is_orphaned", "outcome")
+
+    def __init__(self, outcome: CallOutcome, *, is_lost: bool = False, is_orphaned: bool = False) -> None:
         self.outcome = outcome
         self.is_lost = is_lost
+        self.is_orphaned = is_orphaned
 
 
 class Worker:
@@ -53,41 +75,58 @@ class Worker:
         self.calls = 0
         self.measured_calls = 0
         self.started_at = trio.current_time()
+        # By generation, so that workers which started together do not leave together.
+        self.endurance = random.Random(process.generation).uniform(0.9, 1.1)
         self.is_dead = False
         self.kill_reason: str | None = None
         self._reader = wire.FrameReader()
         self._last_call = 0
+        self._is_cut_short = False
 
-    async def load(self) -> wire.Loaded:
-        """Wait until the source is imported.
+    @property
+    def is_doomed(self) -> bool:
+        """It is dead, or killed and about to be."""
+        return self.is_dead or self.kill_reason is not None
+
+    async def load(self, code: bytes) -> wire.Loaded:
+        """Have it import its source, whose file (if it is one) holds `code`.
 
         Raises:
             LoadError: its code failed, or the process died over it.
         """
         try:
+            await self._send(wire.frame(wire.Code(code)))
             message = wire.decode_from_worker(await self._receive())
         except (EOFError, wire.FrameError) as error:
-            raise LoadError(f"the worker died while importing: {await self._how_it_died() or error}") from None
+            raise LoadError(
+                f"the worker died while importing: {await self._how_it_died(LOAD_NOTICE) or error}"
+            ) from None
         match message:
-            case wire.Loaded():
+            case wire.Loaded(generation) if generation == self.generation:
                 return message
-            case wire.LoadFailed():
+            case wire.LoadFailed(generation) if generation == self.generation:
                 raise LoadError(message.message, message.file, message.line)
             case _:
                 raise LoadError("the worker spoke out of turn")
 
-    async def call(
-        self, function: str, event: str, payload: bytes, envelope: bytes, config: bytes, merged: bytes, *,
-        reinvoked: bool, runtime: str,
-    ) -> Reply:  # fmt: skip
-        """Run one callback.  Cancelling leaves the worker busy: then `settle` or kill it."""
+    async def call(self, asked: Invocation, timeout: float) -> Reply:
+        """Run one callback; `timeout` is the seconds that it has.
+
+        Cancelling leaves the worker busy: then `settle` or kill it.
+        """
         self._last_call = number = self._last_call + 1
         self.calls += 1
         message = wire.Call(
-            self.generation, number, function, event, payload, envelope, config, merged, reinvoked, runtime
-        )
+            self.generation, number, asked.function, asked.event, asked.payload, asked.envelope, asked.config,
+            asked.merged, asked.reinvoked, asked.runtime, timeout if asked.is_told_timeout else 0.0,
+        )  # fmt: skip
+        data = wire.frame(message)
+        if len(data) > wire.MAX_FRAME:
+            return Reply(CallOutcome("payload", message=f"its {len(data)} bytes with all patches are over the limit"))
         try:
-            await self._send(wire.frame(message))
+            self._is_cut_short = True
+            await self._send(data)
+            self._is_cut_short = False
             body = await self._receive()
         except EOFError:
             return await self._crashed()
@@ -97,6 +136,8 @@ class Worker:
 
     async def settle(self) -> bool:
         """Read the answer of a call that nobody waits for any more; say whether the worker is fit for another."""
+        if self._is_cut_short:
+            return False  # it waits for the rest of a call that will never come
         try:
             return not self._read(await self._receive(), self._last_call).is_lost
         except (EOFError, wire.FrameError):
@@ -107,16 +148,14 @@ class Worker:
             message = wire.decode_from_worker(body)
         except wire.FrameError as error:
             return self._garbage(str(error))
+        if not self._reader.is_empty:
+            return self._garbage("more than one answer to a call")
         match message:
             case wire.Answered(generation, call_id) if (generation, call_id) == (self.generation, number):
-                return Reply(
-                    CallOutcome("policy", message.answer, "", message.stdout, message.stderr, message.truncated)
-                )
+                return Reply(outcome_of("policy", message, answer=message.answer))
             case wire.Failed(generation, call_id) if (generation, call_id) == (self.generation, number):
-                cause: Cause = "protocol" if message.cause == "protocol" else "crash"
-                return Reply(
-                    CallOutcome(cause, b"", message.message, message.stdout, message.stderr, message.truncated)
-                )
+                cause: Cause = CAUSES.get(message.cause, "crash")
+                return Reply(outcome_of(cause, message, text=message.message))
             case _:
                 return self._garbage("an answer to another call")
 
@@ -128,7 +167,9 @@ class Worker:
     async def _crashed(self) -> Reply:
         text = self.kill_reason or await self._how_it_died() or "the worker died"
         self.kill("its socket ended")
-        return Reply(self.lost_outcome("crash", text), is_lost=True)
+        is_orphaned = self.process.is_orphaned
+        text = "the zygote died, and the worker with it" if is_orphaned else text
+        return Reply(self.lost_outcome("crash", text), is_lost=True, is_orphaned=is_orphaned)
 
     def lost_outcome(self, cause: Cause, message: str) -> CallOutcome:
         """Make the outcome of a call whose worker is dead or about to be, with what it had printed so far."""
@@ -136,8 +177,8 @@ class Worker:
         stderr, err_cut = tail(self.process.stderr_fd)
         return CallOutcome(cause, b"", message, stdout, stderr, out_cut or err_cut)
 
-    async def _how_it_died(self) -> str:
-        with trio.move_on_after(EXIT_NOTICE):
+    async def _how_it_died(self, patience: float = EXIT_NOTICE) -> str:
+        with trio.move_on_after(patience):
             await self.process.exit_known.wait()
         code = self.process.exit_code
         if code is None:
@@ -177,21 +218,29 @@ class Worker:
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self.process.socket)
             except OSError:
-                raise EOFError from None
+                raise EOFError("its socket is closed") from None
 
     async def _receive(self) -> bytes:
         while (body := self._reader.take()) is None:
             try:
-                data = self.process.socket.recv(2**18)
+                data = self.process.socket.recv(2**14)
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self.process.socket)
                 continue
             except OSError:
-                raise EOFError from None
+                raise EOFError("its socket broke") from None
             if not data:
-                raise EOFError
+                raise EOFError("its socket ended")
             self._reader.feed(data)
         return body
+
+
+# What a worker may say of a call that failed; any other word of its is a crash.
+CAUSES: dict[str, Cause] = {"protocol": "protocol", "timeout": "timeout", "load": "load", "overload": "overload"}
+
+
+def outcome_of(cause: Cause, said: wire.Answered | wire.Failed, *, answer: bytes = b"", text: str = "") -> CallOutcome:
+    return CallOutcome(cause, answer, text, said.stdout, said.stderr, said.truncated, exit_code=said.exit_code)
 
 
 def tail(fd: int) -> tuple[bytes, bool]:

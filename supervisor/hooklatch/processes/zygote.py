@@ -9,11 +9,10 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
-import select
 import signal
 import socket
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import trio
 
@@ -21,23 +20,31 @@ from hooklatch.processes.environment import allowed, only
 from hooklatch_worker import linux, wire
 from hooklatch_worker import zygote as child
 
-__all__ = ["ForkError", "WorkerProcess", "Zygote", "open_zygote"]
+__all__ = ["ForkError", "WorkerProcess", "Zygote", "ZygoteLostError", "open_zygote"]
 
 logger = logging.getLogger("hooklatch.zygote")
 BOOT_TIMEOUT = 20.0  # seconds; a cold import on a busy machine, not a promise
 SILENCE = 2.0  # seconds without an answer to a fork, after which the zygote is stuck
 STOP_TIMEOUT = 5.0  # seconds that it may take to kill all that is below it
-RESTART_WAITS = (0.0, 0.1, 0.5, 1.0, 2.0)  # seconds before each further restart; the last one repeats
+RESTART_WAITS = (0.0, 0.0, 0.1, 0.5, 1.0, 2.0)  # seconds, by deaths in a row; the last one repeats
+STABLE = 60.0  # seconds of life after which an earlier death is forgotten
+SWEEP_TIMEOUT = 5.0  # seconds for killing what a dead zygote left; what still lives then cannot be killed
+SWEEP_INTERVAL = 0.002  # seconds between two looks for what is left
 
 
 class ForkError(Exception):
     """No worker could be forked."""
 
 
+class ZygoteLostError(ForkError):
+    """The zygote died over it, or fell silent; the next one may do better."""
+
+
 class WorkerProcess:
     """A forked worker as the daemon holds it: four descriptors, and how it ended once that is known."""
 
-    def __init__(self, generation: int, pid: int, fds: list[int]) -> None:
+    def __init__(self, life: Life, generation: int, pid: int, fds: list[int]) -> None:
+        self._life = life
         self.generation = generation
         self.pid = pid
         socket_fd, self.pidfd, self.stdout_fd, self.stderr_fd = fds
@@ -45,6 +52,16 @@ class WorkerProcess:
         self.socket.setblocking(False)
         self.exit_code: int | None = None
         self.exit_known = trio.Event()
+
+    @property
+    def is_lost(self) -> bool:
+        """It has ended, or is about to, because its zygote has."""
+        return self._life.is_over or linux.has_ended(self.pidfd, self._life.pidfd)
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Its zygote is dead, and that was its own death too."""
+        return not self._life.is_alive
 
     def kill(self) -> None:
         try:
@@ -63,7 +80,7 @@ class Order:
 
     def __init__(self) -> None:
         self.done = trio.Event()
-        self.result: WorkerProcess | str = "the zygote died"
+        self.result: WorkerProcess | ForkError = ZygoteLostError("the zygote died")
 
 
 class Life:
@@ -71,26 +88,36 @@ class Life:
 
     def __init__(self) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        with theirs, only(allowed(os.environ)):
-            self.process = multiprocessing.get_context("spawn").Process(
-                target=child.live, args=(theirs,), name="hooklatch-zygote"
-            )
-            self.process.start()
         self.control.setblocking(False)
-        assert self.process.pid is not None
-        self.pid = self.process.pid
-        self.pidfd = os.pidfd_open(self.pid)
         self.orders: dict[int, Order] = {}
         self.workers: dict[int, WorkerProcess] = {}
+        self.is_over = False
+        try:
+            with theirs, only(allowed(os.environ)):
+                self.process = multiprocessing.get_context("spawn").Process(
+                    target=child.live, args=(theirs,), name="hooklatch-zygote"
+                )
+                self.process.start()
+            assert self.process.pid is not None
+            self.pid = self.process.pid
+            self.pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            self.control.close()
+            raise
 
     @property
     def is_alive(self) -> bool:
-        return not select.select([self.pidfd], [], [], 0)[0]
+        return not self.is_over and not linux.has_ended(self.pidfd)
 
     async def receive(self) -> tuple[wire.FromZygote, list[int]] | None:
+        """Wait for its next message; None when it is dead.
+
+        Raises:
+            FrameError: it is not itself any more.
+        """
         while True:
             try:
-                data, fds, _, _ = socket.recv_fds(self.control, 2**16, 4)
+                data, fds, _, _ = socket.recv_fds(self.control, 2**16, 4, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self.control)
                 continue
@@ -111,6 +138,7 @@ class Life:
             if scope.cancelled_caught:
                 self.kill()
                 await trio.lowlevel.wait_readable(self.pidfd)
+            self.is_over = True
             self.process.join()
             self.process.close()
             os.close(self.pidfd)
@@ -124,6 +152,7 @@ class Zygote:
         self._ready = trio.Event()
         self._generation = 0
         self._owns_process = owns_process
+        self._deaths_in_a_row = 0
         self.restarts = 0
 
     @property
@@ -140,24 +169,30 @@ class Zygote:
         Raises:
             ForkError: the system refuses, or the zygote died or fell silent over it.
         """
-        await self._ready.wait()
-        life = self._life
-        assert life is not None
+        while (life := self._life) is None:  # it may be gone again before a task that waited for it runs
+            await self._ready.wait()
         self._generation += 1
         generation = self._generation
         order = life.orders[generation] = Order()
         try:
-            await self._send(life, wire.encode(wire.Fork(generation, source, limits)))
-            with trio.move_on_after(SILENCE) as scope:
+            with trio.move_on_after(SILENCE):
+                await self._send(life, wire.encode(wire.Fork(generation, source, limits)))
                 await order.done.wait()
-            if scope.cancelled_caught:
-                logger.error("zygote silent for %.0f s, killing it pid=%d", SILENCE, life.pid)
-                life.kill()
+        except BaseException:
+            # Cancelled; the worker may have come at the same moment, and then nobody else knows of it.
+            if isinstance(order.result, WorkerProcess):
+                order.result.kill()
+                order.result.close()
+            raise
         finally:
-            # A cancelled order may still be served; `_hear` then finds nobody waiting and kills the worker.
+            # What comes later finds nobody waiting; `_hear` then kills it.
             life.orders.pop(generation, None)
-        if isinstance(order.result, str):
-            raise ForkError(order.result)
+        if not order.done.is_set():
+            logger.error("zygote silent for %.0f s, killing it pid=%d", SILENCE, life.pid)
+            life.kill()
+            self._lose(life)
+        if isinstance(order.result, ForkError):
+            raise order.result
         return order.result
 
     async def _send(self, life: Life, data: bytes) -> None:
@@ -166,45 +201,85 @@ class Zygote:
                 life.control.send(data)
                 return
             except BlockingIOError:
-                await trio.lowlevel.wait_writable(life.control)
+                try:
+                    await trio.lowlevel.wait_writable(life.control)
+                except trio.ClosedResourceError:
+                    raise ZygoteLostError("the zygote is gone") from None
             except OSError as error:
-                raise ForkError(f"the zygote is gone: {error.strerror}") from None
+                self._lose(life)
+                raise ZygoteLostError(f"the zygote is gone: {error.strerror}") from None
+
+    def _lose(self, life: Life) -> None:
+        """Have whoever wants a worker wait for the next life; this one's end may not have been heard yet."""
+        if self._life is life:
+            self._life = None
+            self._ready = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep a zygote alive until cancelled."""
+        """Keep a zygote alive until cancelled.
+
+        Raises:
+            ForkError: the very first one did not start.
+        """
+        await self._live(task_status)
         while True:
-            life = Life()
+            self.restarts += 1
+            await trio.sleep(RESTART_WAITS[min(self._deaths_in_a_row, len(RESTART_WAITS) - 1)])
             try:
-                with trio.fail_after(BOOT_TIMEOUT):
-                    greeting = await life.receive()
-                if greeting is None or not isinstance(greeting[0], wire.Ready):
-                    raise ForkError("the zygote did not start")
-                self._life = life
-                self._ready.set()
-                task_status.started()
-                started = trio.current_time()
-                await self._hear(life)
-                logger.error("zygote died pid=%d", life.pid)
-            finally:
-                self._life = None
-                self._ready = trio.Event()
-                for order in life.orders.values():
-                    order.done.set()
-                await life.aclose()
-                self._sweep()
-            self.restarts = self.restarts + 1 if trio.current_time() - started < 60.0 else 1
-            await trio.sleep(RESTART_WAITS[min(self.restarts, len(RESTART_WAITS)) - 1])
+                await self._live()
+            except ForkError as error:
+                self._deaths_in_a_row += 1
+                logger.error("no zygote: %s", error)
+
+    async def _live(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        try:
+            life = Life()
+        except OSError as error:
+            raise ForkError(f"the zygote could not be started: {error.strerror}") from None
+        started = trio.current_time()
+        try:
+            await self._greet(life)
+            self._life = life
+            self._ready.set()
+            task_status.started()
+            await self._hear(life)
+            logger.error("zygote died pid=%d", life.pid)
+        except wire.FrameError as error:
+            logger.error("zygote talks nonsense, killing it pid=%d: %s", life.pid, error)
+            life.kill()
+        finally:
+            self._lose(life)
+            for order in life.orders.values():
+                order.done.set()
+            await life.aclose()
+            await self._sweep()
+        is_early = trio.current_time() - started < STABLE
+        self._deaths_in_a_row = self._deaths_in_a_row + 1 if is_early else 0
+
+    async def _greet(self, life: Life) -> None:
+        with trio.move_on_after(BOOT_TIMEOUT):
+            greeting = await life.receive()
+            if greeting is not None and isinstance(greeting[0], wire.Ready):
+                return
+        raise ForkError("the zygote did not start")
 
     async def _hear(self, life: Life) -> None:
         while (received := await life.receive()) is not None:
             message, fds = received
             match message:
-                case wire.Forked(generation, pid):
-                    worker = WorkerProcess(generation, pid, fds)
+                case wire.Forked(generation, pid) if len(fds) == 4:
+                    worker = WorkerProcess(life, generation, pid, fds)
                     life.workers[generation] = worker
                     self._deliver(life, generation, worker)
+                case wire.Forked(generation, pid):
+                    # The kernel drops the descriptors that we have no room for (MSG_CTRUNC of recvmsg(2)).
+                    for fd in fds:
+                        os.close(fd)
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                    self._deliver(life, generation, ForkError("the daemon has no descriptor left"))
                 case wire.ForkFailed(generation, text):
-                    self._deliver(life, generation, text)
+                    self._deliver(life, generation, ForkError(text))
                 case wire.Exited(generation, _, code):
                     ended = life.workers.pop(generation, None)
                     if ended is not None:
@@ -213,7 +288,7 @@ class Zygote:
                 case wire.Ready():
                     continue
 
-    def _deliver(self, life: Life, generation: int, result: WorkerProcess | str) -> None:
+    def _deliver(self, life: Life, generation: int, result: WorkerProcess | ForkError) -> None:
         order = life.orders.get(generation)
         if order is not None:
             order.result = result
@@ -222,7 +297,7 @@ class Zygote:
             result.kill()
             result.close()
 
-    def _sweep(self) -> None:
+    async def _sweep(self) -> None:
         """Kill what the dead zygote left to us, who adopt its orphans when this process is the daemon's own."""
         if not self._owns_process:
             return
@@ -230,9 +305,11 @@ class Zygote:
             frozenset(process.pid for process in multiprocessing.active_children() if process.pid is not None)
             | resource_tracker_pids()
         )
-        for _ in range(256):
-            if not linux.kill_children(keep=keep):
-                return
+        with trio.move_on_after(SWEEP_TIMEOUT, shield=True) as scope:
+            while linux.kill_children(keep=keep):  # noqa: ASYNC110  (each death may hand us the next generation)
+                await trio.sleep(SWEEP_INTERVAL)
+        if scope.cancelled_caught:
+            logger.error("processes that a dead zygote left cannot be killed: %s", linux.children())
 
 
 def resource_tracker_pids() -> frozenset[int]:

@@ -11,16 +11,17 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.catalogue import Catalogue, EventSpec
 from hooklatch.core.definitions import HookDefinition, InvalidHookError, from_marker
 from hooklatch.core.matchers import MatcherError, compile_matcher
 from hooklatch.core.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget
-from hooklatch.service.configuration import Diagnostic, FileConfig, SourceEntry, source_of
+from hooklatch.core.shell import shell_config
+from hooklatch.service.configuration import Diagnostic, FileConfig, SourceEntry, place_of
 from hooklatch.service.sources import Unit
 from hooklatch.service.state import ManifestHook
 from hooklatch_worker.wire import Source
 
-__all__ = ["Assembly", "DeclaredFile", "hook_of", "manifest_of"]
+__all__ = ["Assembly", "DeclaredFile", "hook_of", "manifest_of", "stand_in", "with_way_out"]
 
 
 class DeclaredFile(msgspec.Struct, frozen=True):
@@ -40,12 +41,13 @@ class Assembly:
         units: Mapping[str, Unit],
         faults: Mapping[str, Diagnostic],
         manifests: Mapping[str, list[ManifestHook]],
+        taken: Mapping[str, Origin],
     ) -> None:
         self._catalogue = catalogue
         self._units = units
         self._faults = faults
         self._manifests = manifests
-        self._taken: dict[str, Origin] = {}
+        self._taken = dict(taken)
         self.hooks: list[Hook] = []
         self.diagnostics: list[Diagnostic] = []
         self.by_file: dict[str, list[Hook]] = {}
@@ -85,10 +87,10 @@ class Assembly:
                 self.diagnostics.append(Diagnostic(origin.file, origin.line, str(error)))
                 continue
             target = PythonTarget(unit.source, unit.build, declared.function, declared.marker.runtime)
-            self._append(hook_of(definition, Layer.GLOBAL, target, origin))
+            self._append(hook_of(definition, Layer.GLOBAL, target, origin, spec=self._catalogue.get(definition.event)))
 
     def _add_definition(self, definition: HookDefinition, folder: str, origin: Origin) -> None:
-        source, function = source_of(definition.run or "", folder)
+        source, function = place_of(definition, folder)
         unit = self._units.get(source.location)
         problem = None
         target = PythonTarget(source, 0, function)
@@ -100,7 +102,8 @@ class Assembly:
             self.diagnostics.append(Diagnostic(origin.file, origin.line, f"hook {definition.id!r}: {problem}"))
         else:
             target = PythonTarget(unit.source, unit.build, function)
-        self._append(hook_of(definition, Layer.GLOBAL, target, origin, problem))
+        spec = self._catalogue.get(definition.event)
+        self._append(hook_of(definition, Layer.GLOBAL, target, origin, problem, spec=spec))
 
     def _append(self, hook: Hook) -> None:
         origin = hook.origin or Origin("?")
@@ -125,7 +128,7 @@ class Assembly:
             )
         self._taken[hook.id] = origin
         if hook.problem is not None:
-            hook = msgspec.structs.replace(hook, problem=with_way_out(hook, origin))
+            hook = msgspec.structs.replace(hook, problem=placed(hook.problem, origin, hook.id))
         self.hooks.append(hook)
 
     def _complain(self, hook: Hook, origin: Origin, text: str) -> None:
@@ -143,16 +146,29 @@ class Assembly:
                 matcher = compile_matcher(None)
             hook = Hook(
                 id=entry.id, event=entry.event, layer=Layer.GLOBAL, matcher=matcher, target=target,
-                priority=entry.priority, origin=Origin(path), problem=fault,
+                priority=entry.priority, enabled=entry.enabled, observe=entry.observe, optional=entry.optional,
+                origin=Origin(path), problem=placed(fault, Origin(path), entry.id),
             )  # fmt: skip
             self._taken[hook.id] = Origin(path)
-            self.hooks.append(msgspec.structs.replace(hook, problem=with_way_out(hook, Origin(path))))
+            self.hooks.append(hook)
 
 
-def with_way_out(hook: Hook, origin: Origin) -> str:
-    problem = hook.problem or ""
+def with_way_out(problem: str, hook_id: str) -> str:
+    """Add to what is wrong with a hook what can be done about it."""
+    return f"{problem}; mend it, or: hooklatch hooks disable {hook_id}"
+
+
+def placed(problem: str, origin: Origin, hook_id: str) -> str:
     place = "" if str(origin) in problem else f"{origin}: "
-    return f"{place}{problem}; mend it, or: hooklatch hooks disable {hook.id}"
+    return with_way_out(f"{place}{problem}", hook_id)
+
+
+def stand_in(hook_id: str, event: str, problem: str) -> Hook:
+    """Make a hook that fails in the place of one that could not be had."""
+    return Hook(
+        id=hook_id, event=event, layer=Layer.GLOBAL, matcher=compile_matcher(None),
+        target=PythonTarget(Source("file", ""), 0, ""), problem=with_way_out(problem, hook_id),
+    )  # fmt: skip
 
 
 def hook_of(
@@ -161,8 +177,16 @@ def hook_of(
     target: PythonTarget | ServedTarget,
     origin: Origin | None = None,
     problem: str | None = None,
+    *,
+    spec: EventSpec | None,
 ) -> Hook:
-    """Make a hook of a definition and its target."""
+    """Make a hook of a definition and its target; a command must be told what its event (`spec`) allows."""
+    config = definition.config
+    if definition.shell is not None and spec is not None and isinstance(target, PythonTarget):
+        config = shell_config(
+            definition.shell, spec, hook_id=definition.id, timeout=definition.timeout, config=definition.config
+        )
+        target = msgspec.structs.replace(target, command=definition.shell.describe())
     return Hook(
         id=definition.id,
         event=definition.event,
@@ -175,7 +199,7 @@ def hook_of(
         observe=definition.observe,
         optional=definition.optional,
         description=definition.description,
-        config=definition.config,
+        config=config,
         origin=origin,
         problem=definition.problem or problem,
     )
@@ -183,4 +207,7 @@ def hook_of(
 
 def manifest_of(hooks: Iterable[Hook]) -> list[ManifestHook]:
     """Note what a good file's hooks are, for a start at which it is broken."""
-    return [ManifestHook(hook.id, hook.event, hook.matcher.source, hook.priority) for hook in hooks]
+    return [
+        ManifestHook(hook.id, hook.event, hook.matcher.source, hook.priority, hook.enabled, hook.observe, hook.optional)
+        for hook in hooks
+    ]

@@ -13,12 +13,13 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from hooklatch.core.catalogue import InvalidEventError
+from hooklatch.core.catalogue import Catalogue, InvalidEventError
 from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_definition, refuse_unknown_keys
+from hooklatch.core.shell import SHELL_FUNCTION, SHELL_SOURCE
 from hooklatch.processes.pool import PoolLimits
 from hooklatch_worker.wire import Source, WorkerLimits
 
-__all__ = ["ConfigError", "Diagnostic", "FileConfig", "SourceEntry", "read_config", "source_of"]
+__all__ = ["ConfigError", "Diagnostic", "FileConfig", "SourceEntry", "place_of", "read_config", "source_of"]
 
 T = TypeVar("T")
 WORKER_KEYS = {"workers": int, "calls": int, "age": float, "memory_mib": int, "open_files": int, "file_mib": int}
@@ -72,6 +73,13 @@ def source_of(run: str, folder: str) -> tuple[Source, str]:
     return Source("module", place), function
 
 
+def place_of(definition: HookDefinition, folder: str) -> tuple[Source, str]:
+    """Give the source and the function that a definition's target stands for; a served hook has none."""
+    if definition.shell is not None:
+        return SHELL_SOURCE, SHELL_FUNCTION
+    return source_of(definition.run or "", folder)
+
+
 def read_config(path: str, data: bytes) -> FileConfig:
     """Read one file's bytes.
 
@@ -81,6 +89,8 @@ def read_config(path: str, data: bytes) -> FileConfig:
     text = decode(path, data)
     try:
         document = tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError(Diagnostic(path, 0, "not TOML: it is nested too deep")) from None
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
         raise ConfigError(Diagnostic(path, int(found[1]) if found else 0, f"not TOML: {error}")) from None
@@ -154,7 +164,9 @@ class Reader:
         line = self._header("event", index)
         if not isinstance(entry, Mapping) or not isinstance(cast("Mapping[str, Any]", entry).get("name"), str):
             raise self._error(line, 'an event needs name = "a_name"')
-        return dict(cast("Mapping[str, Any]", entry))
+        event = dict(cast("Mapping[str, Any]", entry))
+        self._at(line, lambda: Catalogue.standard().with_custom([event]), event)
+        return event
 
     def _limits(self, table: object) -> PoolLimits:
         line = self._find(r"\[\s*workers\s*\]")
@@ -190,7 +202,7 @@ class Reader:
 
     def _line_of(self, message: str, line: int, table: object) -> int:
         """Point at the key that the message names, when it stands below the table's header."""
-        named = re.search(r"no key '([^']+)'", message) or re.search(r"(?:: |^)(\w+) is ", message)
+        named = re.search(r"(?:no|unknown) key '([^']+)'", message) or re.search(r"(?:: |^)(\w+) is ", message)
         if named is None or not isinstance(table, Mapping):
             return line
         return self._find(rf"\s*(\[+\s*)?{re.escape(named[1])}\b", after=line) or line

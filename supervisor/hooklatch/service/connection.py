@@ -2,7 +2,9 @@
 
 Reading.  The task that reads a request also answers it: that saves two task switches a fire.  A fire that takes longer
 than a moment must not stop the reading, so a daemon-wide ticker then lets another task take the reading over
-(`read_on`), and the first one, when its fire is done, finds that it reads no more.
+(`read_on`), and the first one, when its fire is done, finds that it reads no more.  Where the next request is here
+already, another task takes over at once.  Nothing is read while a hello is answered, and nothing but the end of
+input after a one-shot: what follows a hello must see its session.
 
 Writing.  A line is sent at once; what the kernel does not take waits in a buffer, drained by a task that lives only
 as long as there is something in it.  A client that does not read is not read from either; one that takes nothing for
@@ -15,10 +17,12 @@ then its fires are abandoned.
 from __future__ import annotations
 
 import logging
+import math
 import select
 import socket
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 import msgspec
@@ -45,11 +49,12 @@ from hooklatch.service.sessions import Session
 __all__ = ["Connection", "Handler", "Ticker"]
 
 logger = logging.getLogger("hooklatch.connection")
-HELLO_TIMEOUT = 2.0  # seconds until the first request must be there
+HELLO_TIMEOUT = 2.0  # seconds until a hello or a one-shot must be there
 FRAME_TIMEOUT = 10.0  # seconds in which a line that has begun must go on
 WRITE_TIMEOUT = 30.0  # seconds in which a client must take something of what waits for it
 MAX_BUFFERED = 2**20  # bytes that wait for a client before its next request is read
 MAX_ANNOUNCED = 2**18  # bytes that wait before announcements turn into one resync
+MAX_UNREAD = 64 * 2**20  # bytes that wait for a client before hooks that it serves are no longer called
 MAX_RUBBISH = 5  # unreadable lines in a row
 TICK = 0.003  # seconds that a fire may keep the reader before another task reads on
 
@@ -124,7 +129,10 @@ class Connection:
         self._rubbish = 0
         self._is_lagging = False
         self._is_ended = False
+        self._is_closing = False
+        self._is_one_shot = False
         self._is_flushing = False
+        self._hello_deadline = trio.current_time() + HELLO_TIMEOUT
         self._calls: dict[int, Call] = {}
         self._call_count = 0
         self.resync: Callable[[], int] = lambda: 0
@@ -134,38 +142,32 @@ class Connection:
         try:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
-                if await self._first_request():
-                    await self._read(self._reader)
+                await self._read(self._reader)
+        except* Exception:
+            # The boundary that must catch all: one connection's bug does not end the daemon.
+            logger.exception("connection failed connection=%d", self.number)
         finally:
+            self._is_closing = True
             self._ticker.release(self)
             for call in self._calls.values():
                 call.end(CallOutcome("crash", message="the client that served it is gone"))
-            self._handler.closed(self)
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
+            self._handler.closed(self)
 
     def close(self) -> None:
         """End it now; what runs for it is abandoned."""
+        self._is_closing = True
+        with suppress(OSError):  # it may be gone already
+            self._socket.shutdown(socket.SHUT_RDWR)  # a notification that has to finish must not keep the client
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
-
-    async def _first_request(self) -> bool:
-        with trio.move_on_after(HELLO_TIMEOUT):
-            while not self._lines_ready():
-                if not await self._receive():
-                    return not self._lines.is_empty
-            return True
-        self._send_error(None, RpcError(ErrorCode.HELLO_REQUIRED, f"no request within {HELLO_TIMEOUT:.0f} s"))
-        return False
-
-    def _lines_ready(self) -> bool:
-        return self._lines.has_line
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def read_on(self) -> None:
         """Have another task read from here on; the present one is busy."""
-        if self._nursery is not None and not self._is_ended:
+        if self._nursery is not None and not self._is_ended and not self._is_closing:
             self._reader += 1
             self._nursery.start_soon(self._read, self._reader)
 
@@ -173,12 +175,20 @@ class Connection:
         """Read and answer requests while this task is the one that reads."""
         try:
             while reader == self._reader:
+                if self._is_one_shot:
+                    await self._end_of_input()
+                    return
+                if len(self._outgoing) > MAX_BUFFERED:
+                    await self._drained.wait()
+                    continue
                 line = self._lines.take()
                 if line is not None:
                     await self._take_line(line)
-                elif self._is_ended or not await self._receive_more():
-                    await self._end_of_input()
-                    return
+                elif not await self._receive_more():
+                    if self._lines.is_empty:
+                        await self._end_of_input()
+                        return
+                    self._lines.feed(b"\n")  # the end of input ends the last line too
         except LineTooLongError as error:
             self._send_error(None, error)
             await self._flush_and_close()
@@ -186,21 +196,28 @@ class Connection:
             await self._flush_and_close()
 
     async def _receive_more(self) -> bool:
-        if len(self._outgoing) > MAX_BUFFERED:
-            await self._drained.wait()
-        if self._lines.is_empty:
-            return await self._receive()
-        with trio.move_on_after(FRAME_TIMEOUT):
-            return await self._receive()
-        self._send_error(
-            None, RpcError(ErrorCode.PARSE_ERROR, f"a line was begun and not ended in {FRAME_TIMEOUT:.0f} s")
-        )
+        is_in_time, data = False, False
+        with trio.move_on_at(self._receive_deadline()):
+            data = await self._receive()
+            is_in_time = True
+        if is_in_time:
+            return data
+        if self._lines.is_empty or not self.has_greeted:
+            error = RpcError(ErrorCode.HELLO_REQUIRED, f"no hello within {HELLO_TIMEOUT:.0f} s")
+        else:
+            error = RpcError(ErrorCode.PARSE_ERROR, f"a line was begun and not ended in {FRAME_TIMEOUT:.0f} s")
+        self._send_error(None, error)
         raise CloseConnection
+
+    def _receive_deadline(self) -> float:
+        if not self.has_greeted:
+            return self._hello_deadline
+        return math.inf if self._lines.is_empty else trio.current_time() + FRAME_TIMEOUT
 
     async def _receive(self) -> bool:
         while True:
             try:
-                data = self._socket.recv(2**16)
+                data = self._socket.recv(2**14)
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self._socket)
                 continue
@@ -211,26 +228,17 @@ class Connection:
             return bool(data)
 
     async def _end_of_input(self) -> None:
-        rest = self._lines.take_rest()
-        self._is_ended = True
-        if rest.strip():
-            await self._take_line(rest)
-        if self._in_flight or self._outgoing:
-            await self._wait_for_hangup()
-        self.close()
-
-    async def _wait_for_hangup(self) -> None:
         """Wait until all is answered, or the client is gone (EPOLLHUP is reported without being asked for)."""
-        assert self._nursery is not None
-        with select.epoll() as hangup:
-            hangup.register(self._socket, 0)
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._close_when_readable, hangup.fileno())
-                while self._in_flight or self._outgoing:
-                    self._drained = trio.Event()
-                    await self._drained.wait()
-                nursery.cancel_scope.cancel()
-            trio.lowlevel.notify_closing(hangup.fileno())
+        self._is_ended = True
+        if self._in_flight or self._outgoing:
+            with select.epoll() as hangup:
+                hangup.register(self._socket, 0)
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(self._close_when_readable, hangup.fileno())
+                    while self._in_flight or self._outgoing:
+                        await self._drained.wait()
+                    nursery.cancel_scope.cancel()
+        self.close()
 
     async def _close_when_readable(self, fd: int) -> None:
         await trio.lowlevel.wait_readable(fd)
@@ -245,7 +253,7 @@ class Connection:
             message = read_message(line)
         except RpcError as error:
             self._rubbish += 1
-            self._send_error(None, error)
+            self._send_error(error.request_id, error)
             if self._rubbish >= MAX_RUBBISH:
                 raise CloseConnection from None
             return
@@ -256,26 +264,31 @@ class Connection:
             await self._take_request(message)
 
     async def _take_request(self, request: Request) -> None:
-        is_one_shot = not self.has_greeted and request.method == "fire"
-        if self._in_flight >= MAX_IN_FLIGHT:
+        if self._in_flight >= MAX_IN_FLIGHT and request.method != "ping":
             error = RpcError(ErrorCode.OVERLOAD, f"{MAX_IN_FLIGHT} requests of this connection are unanswered")
             self._send_error(request.id, error)
             return
+        reader = self._reader
+        self._is_one_shot = not self.has_greeted and request.method == "fire"
         self._in_flight += 1
-        self._ticker.keep(self)
+        if self._lines.has_line and self.has_greeted:
+            self.read_on()
+        elif request.method != "hello":
+            self._ticker.keep(self)
         try:
             await self._answer(request)
         finally:
-            self._ticker.release(self)
+            if reader == self._reader:  # else what the ticker keeps is the request of the task that reads now
+                self._ticker.release(self)
             self._in_flight -= 1
             if self._is_ended:
-                self._drained.set()
-        if is_one_shot:
+                self._wake()
+        if self._is_one_shot:
             raise CloseConnection
 
     async def _answer(self, request: Request) -> None:
         try:
-            result = await self._handler.handle(self, request)
+            answer = encode_result(request.id, await self._handler.handle(self, request))
         except RpcError as error:
             self._send_error(request.id, error)
         except Exception:
@@ -285,7 +298,7 @@ class Connection:
             self._send_error(request.id, RpcError(ErrorCode.INTERNAL_ERROR, "internal error; the daemon's log has it"))
         else:
             if not request.is_notification:
-                self.send(encode_result(request.id, result))
+                self.send(answer)
 
     # -- writing ---------------------------------------------------------------------------------------------
 
@@ -295,6 +308,8 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         """Send a line; what cannot go at once goes later, in order."""
+        if self._is_closing:
+            return
         if not self._outgoing:
             try:
                 sent = self._socket.send(data)
@@ -335,11 +350,16 @@ class Connection:
                     self._outgoing.clear()
                 if not self._outgoing and self._is_lagging:
                     self._is_lagging = False
-                    self.announce({"topic": "registry", "resync": self.resync()}, is_registry=True)
+                    if "registry" in self.topics:
+                        self.announce({"topic": "registry", "resync": self.resync()}, is_registry=True)
         finally:
             self._is_flushing = False
-            self._drained.set()
-            self._drained = trio.Event()
+            self._wake()
+
+    def _wake(self) -> None:
+        """Have those look again who wait for what was sent or answered."""
+        drained, self._drained = self._drained, trio.Event()
+        drained.set()
 
     async def _flush_and_close(self) -> None:
         while self._outgoing and self._is_flushing:
@@ -352,6 +372,8 @@ class Connection:
         self, hook_id: str, call_id: str, event: str, payload: bytes, envelope: Envelope, deadline: float
     ) -> CallOutcome:
         """Ask the client to run a hook that it serves; the outcome is there by the deadline."""
+        if len(self._outgoing) > MAX_UNREAD:
+            return CallOutcome("overload", message="its client does not read what it is sent")
         started = trio.current_time()
         self._call_count += 1
         number = self._call_count

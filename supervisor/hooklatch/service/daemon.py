@@ -134,6 +134,8 @@ async def serve(options: Options) -> AsyncGenerator[tuple[Hub, Ready]]:
                 for path in (agent, admin):
                     with suppress(FileNotFoundError):
                         os.unlink(path)
+                hub.dispatcher.is_draining = True  # nothing that begins now could be waited for
+                hub.dispatcher.stop()
                 nursery.cancel_scope.cancel()
     finally:
         for listener, _ in doors:
@@ -147,7 +149,9 @@ def take_locks(options: Options) -> list[int]:
         make_runtime_dir(options.runtime_dir)
         os.makedirs(options.state_dir, mode=0o700, exist_ok=True)
         first = lock(options.runtime_dir, "daemon.lock")
-    except (RuntimeDirError, LockedError) as error:
+    except LockedError as error:
+        raise StartError(f"{error}; stop it, or give this one another --runtime-dir") from None
+    except RuntimeDirError as error:
         raise StartError(str(error)) from None
     except OSError as error:
         raise StartError(f"{error.filename}: {error.strerror}") from None
@@ -162,10 +166,9 @@ async def load_everything(hub: Hub) -> None:
     """Have every hook in place before the first client can ask."""
     fault = hub.state.read()
     if fault is not None:
-        hub.faults.append(fault)
         logger.error("%s", fault)
     hub.registries.switches = dict(hub.state.state.switches)
-    await hub.restore()
+    await hub.restore(fault)
     await hub.files.reload()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -24,6 +24,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, PythonTarget, ServedTarget, Snapshot, budget, select
 from hooklatch.core.restarts import Breaker
 from hooklatch.processes.pool import Invocation, Pool
+from hooklatch.processes.worker import Reply
 from hooklatch.service.registries import Registries
 from hooklatch.service.sessions import Session
 from hooklatch.service.statistics import Statistics
@@ -99,6 +100,43 @@ class Generation:
             self.ended.set()
 
 
+class Breakers:
+    """The breakers of hooks that had deaths.
+
+    One belongs to a hook and the build that it runs, so that a new version of its file begins anew, and so that what
+    one session registers cannot quarantine another one's hook of the same id.
+    """
+
+    def __init__(self) -> None:
+        self._breakers: dict[tuple[str, PythonTarget], Breaker] = {}
+
+    def __iter__(self) -> Iterator[Breaker]:
+        return iter(self._breakers.values())
+
+    def of(self, hook: Hook) -> Breaker | None:
+        return self._breakers.get((hook.name, hook.target)) if isinstance(hook.target, PythonTarget) else None
+
+    def make(self, hook: Hook) -> Breaker:
+        assert isinstance(hook.target, PythonTarget)
+        location, build = hook.target.source.location, hook.target.build
+        for name, target in list(self._breakers):
+            if target.source.location == location and target.build < build:
+                del self._breakers[name, target]
+        return self._breakers.setdefault((hook.name, hook.target), Breaker())
+
+    def is_quarantined(self, hook: Hook) -> bool:
+        breaker = self.of(hook)
+        return breaker is not None and breaker.is_quarantined
+
+    def lift(self, name: str) -> None:
+        """Forget the deaths of one hook, by its layer and id."""
+        for key in [key for key in self._breakers if key[0] == name]:
+            del self._breakers[key]
+
+    def clear(self) -> None:
+        self._breakers.clear()
+
+
 class Dispatcher:
     """Turns a fire into a decision."""
 
@@ -114,7 +152,7 @@ class Dispatcher:
         self._statistics = statistics
         self._on_decision = on_decision
         self.servers: dict[int, Server] = {}
-        self.breakers: dict[str, Breaker] = {}
+        self.breakers = Breakers()
         self.is_draining = False
         self._boot = secrets.token_hex(4)
         self._count = 0
@@ -300,23 +338,24 @@ class Dispatcher:
         hook = call.hook
         if hook.problem is not None:
             return CallOutcome("load", message=hook.problem)
-        breaker = self.breakers.get(hook.name)
-        if breaker is not None and not breaker.permits(trio.current_time()):
-            return CallOutcome(
-                "quarantined", message=f"its worker died too often; mend it, or: hooklatch hooks disable {hook.id}"
-            )
         match hook.target:
             case PythonTarget(source, build):
                 pool = self._pools.get((source.location, build))
                 if pool is None:
                     return CallOutcome("load", message=f"{source.location} is not loaded")
+                breaker = self.breakers.of(hook)
+                if breaker is not None and not breaker.permits(trio.current_time()):
+                    return CallOutcome(
+                        "quarantined",
+                        message=f"its worker died too often; mend it, or: hooklatch hooks disable {hook.id}",
+                    )
                 try:
                     reply = await pool.call(invocation, deadline)
                 except trio.Cancelled:
                     if breaker is not None:
                         breaker.unresolved(trio.current_time())
                     raise
-                self._count_death(hook, is_lost=reply.is_lost, outcome=reply.outcome)
+                self._count_death(hook, reply)
                 return reply.outcome
             case ServedTarget(owner):
                 server = self.servers.get(owner)
@@ -325,17 +364,16 @@ class Dispatcher:
                 call_id = f"{envelope.call_id or ''}"
                 return await server.call_hook(hook.id, call_id, hook.event, call.payload.data, envelope, deadline)
 
-    def _count_death(self, hook: Hook, *, is_lost: bool, outcome: CallOutcome) -> None:
-        breaker = self.breakers.get(hook.name)
-        if is_lost and outcome.cause in ("crash", "timeout"):
-            breaker = breaker or self.breakers.setdefault(hook.name, Breaker())
-            if breaker.died(trio.current_time()):
+    def _count_death(self, hook: Hook, reply: Reply) -> None:
+        outcome, now = reply.outcome, trio.current_time()
+        if reply.is_lost and outcome.cause in ("crash", "timeout") and not reply.is_orphaned:
+            if self.breakers.make(hook).died(now):
                 logger.error("quarantined hook=%s: %s", hook.name, outcome.message)
-        elif breaker is not None:
-            if outcome.cause in ("policy", "crash", "protocol"):
+        elif (breaker := self.breakers.of(hook)) is not None:
+            if outcome.cause in ("policy", "crash", "protocol") and not reply.is_orphaned:
                 breaker.answered()
             else:
-                breaker.unresolved(trio.current_time())
+                breaker.unresolved(now)
 
     def called(self, hook: Hook, outcome: CallOutcome) -> None:
         self._statistics.called(hook.name, outcome.cause, outcome.duration_ms)
@@ -380,6 +418,7 @@ class Calls:
             call.reinvoked,
             target.runtime if isinstance(target, PythonTarget) else "",
             self._spec.is_gate,
+            isinstance(target, PythonTarget) and bool(target.command),
         )
         outcome = await self._dispatcher.call_target(call, invocation, envelope, deadline)
         self._dispatcher.called(hook, outcome)

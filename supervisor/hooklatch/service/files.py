@@ -4,6 +4,7 @@
 
 A reload is all or nothing for each file: a file with an error changes nothing that is in force.  It ends in one
 revision.  A file that vanished, or lost all its hooks, is an error until somebody asks for a reload explicitly.
+Of a source that does not load, every Python file beside it is watched: who knows which one will mend it.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ import msgspec
 import trio
 
 from hooklatch.core.catalogue import Catalogue, InvalidEventError
-from hooklatch.core.registry import Difference, Hook, PythonTarget
-from hooklatch.service.assembly import Assembly, DeclaredFile, manifest_of
-from hooklatch.service.configuration import ConfigError, Diagnostic, FileConfig, SourceEntry, read_config, source_of
+from hooklatch.core.registry import Difference, Hook, Origin, PythonTarget
+from hooklatch.processes.pool import PoolLimits
+from hooklatch.service.assembly import Assembly, DeclaredFile, manifest_of, with_way_out
+from hooklatch.service.configuration import ConfigError, Diagnostic, FileConfig, SourceEntry, place_of, read_config
 from hooklatch.service.registries import Registries
 from hooklatch.service.safety import UnsafeFileError, read_safely
 from hooklatch.service.sources import Sources, Stamp, Unit, UnitError, stamp
@@ -66,15 +68,19 @@ class Files:
         files = {self.config_path, self.folder, *self._listed(), *self._wanted}
         for unit in self._sources.units.values():
             files.update(unit.files)
-        return sorted(files)
+        for fault in self._faults.values():
+            files.update((fault.file, *siblings_of(fault.file)))
+        return sorted(path for path in files if os.path.isabs(path))  # a module's name is no path
 
     async def watch(self) -> None:
         """Reload whenever a watched file changes."""
-        seen = self._stamps()
+        seen: dict[str, Stamp | None] = {}  # so that the first look takes what changed during the start
         while True:
             with trio.move_on_after(STAT_INTERVAL):
                 await self.hint.wait()
             self.hint = trio.Event()
+            async with self._lock:
+                self._sources.forget(self._wanted | self._used())
             now = self._stamps()
             if now == seen:
                 continue
@@ -100,31 +106,34 @@ class Files:
     async def reload(self, *, is_explicit: bool = False) -> Reloaded:
         """Take what has changed; give what came of it.  `is_explicit` also takes files that are gone or empty."""
         async with self._lock:
-            previous = self._registries.revision
+            previous = self._registries.view.revision
             change = await self._reload(is_explicit=is_explicit)
             for diagnostic in self.diagnostics:
                 logger.warning("%s", diagnostic)
-            if not change.is_empty:
-                logger.info("reloaded revision=%d", self._registries.revision)
-            return Reloaded(
-                previous, self._registries.revision, change.added, change.removed, change.changed, self.diagnostics
-            )
+            revision = self._registries.view.revision
+            if revision != previous:
+                logger.info("reloaded revision=%d", revision)
+            return Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
 
     async def _reload(self, *, is_explicit: bool) -> Difference:
         diagnostics: list[Diagnostic] = []
         declared = [self._read(path, diagnostics, is_explicit=is_explicit) for path in self._paths(is_explicit)]
+        catalogue = self._catalogue(configs_of(declared), [])
+        declared = [self._checked(file, catalogue, diagnostics) for file in declared]
         good = {file.path: file.config for file in declared if file.config is not None}
         self._take_limits(good.get(self.config_path))
         catalogue = self._catalogue(good.values(), diagnostics)
-        fresh = await self._build(good.values(), diagnostics, is_explicit=is_explicit)
-        assembly = Assembly(catalogue, {**self._sources.units, **fresh}, self._faults, self._state.state.manifests)
+        fresh = await self._build(good.values(), catalogue, diagnostics, is_explicit=is_explicit)
+        # From here to the end there is no checkpoint: every fire sees all of it or nothing.
+        taken = {hook.id: Origin("a client of the admin socket") for hook in self._registries.api_hooks}
+        units = {**self._sources.units, **fresh}
+        assembly = Assembly(catalogue, units, self._faults, self._state.state.manifests, taken)
         for file in declared:
             assembly.add(file)
-        # From here to the end there is no checkpoint: every fire sees all of it or nothing.
-        change = self._registries.set_global(files=assembly.hooks, catalogue=catalogue)
         for location, unit in fresh.items():
             self._sources.adopt(unit)
             self._registries.retarget(location, partial(aimed_at, unit))
+        change = self._registries.set_global(files=assembly.hooks, catalogue=catalogue)
         self._good = good
         self._sources.forget(self._wanted | self._used())
         self.diagnostics = [*diagnostics, *assembly.diagnostics]
@@ -142,6 +151,10 @@ class Files:
         return path == self.config_path or os.path.dirname(path) == self.folder
 
     def _read(self, path: str, diagnostics: list[Diagnostic], *, is_explicit: bool) -> DeclaredFile:
+        if not is_text(path):
+            path = os.fsencode(path).decode("utf-8", "backslashreplace")
+            diagnostics.append(Diagnostic(path, 0, "its name is not UTF-8; rename it"))
+            return DeclaredFile(path, None, str(diagnostics[-1]))
         known = self._good.get(path)
         held_hooks = bool(known and (known.hooks or known.sources)) or bool(self._state.state.manifests.get(path))
         try:
@@ -162,20 +175,30 @@ class Files:
         return DeclaredFile(path, known, str(fault))
 
     def _take_limits(self, config: FileConfig | None) -> None:
-        if config is not None and config.limits is not None:
-            self._sources.limits = config.limits
+        if config is not None:
+            self._sources.limits = config.limits or PoolLimits()
 
     def _catalogue(self, configs: Iterable[FileConfig], diagnostics: list[Diagnostic]) -> Catalogue:
         catalogue = Catalogue.standard()
-        for config in configs:
+        for path, event in [(config.path, event) for config in configs for event in config.events]:
             try:
-                catalogue = catalogue.with_custom(config.events)
+                catalogue = catalogue.with_custom([event])
             except InvalidEventError as error:
-                diagnostics.append(Diagnostic(config.path, 0, str(error)))
+                diagnostics.append(Diagnostic(path, 0, str(error)))
         return catalogue
 
+    def _checked(self, file: DeclaredFile, catalogue: Catalogue, diagnostics: list[Diagnostic]) -> DeclaredFile:
+        """Refuse a file that names an event which nobody defines: what it guards is not known."""
+        config = file.config
+        for hook in config.hooks if config is not None and file.fault is None else ():
+            if hook.event not in catalogue:
+                fault = Diagnostic(file.path, hook.line, f"hook {hook.id!r}: {unknown_event(catalogue, hook.event)}")
+                diagnostics.append(fault)
+                return DeclaredFile(file.path, self._good.get(file.path), str(fault))
+        return file
+
     async def _build(
-        self, configs: Iterable[FileConfig], diagnostics: list[Diagnostic], *, is_explicit: bool
+        self, configs: Iterable[FileConfig], catalogue: Catalogue, diagnostics: list[Diagnostic], *, is_explicit: bool
     ) -> dict[str, Unit]:
         """Build every source whose files have changed; a failure leaves the last good unit in force."""
         wanted: dict[str, tuple[Source, int | None]] = {}
@@ -184,22 +207,33 @@ class Files:
                 if source.location not in wanted or workers is not None:
                     wanted[source.location] = source, workers
         self._wanted = set(wanted)
-        for location in self._used():
-            if location not in wanted and (unit := self._sources.units.get(location)) is not None:
-                wanted[location] = unit.source, None
-        self._faults = {}
+        for target in self._targets():
+            wanted.setdefault(target.source.location, (target.source, None))
+        faults: dict[str, Diagnostic] = {}
         fresh: dict[str, Unit] = {}
         for location, (source, workers) in wanted.items():
             unit = self._sources.units.get(location)
             if unit is not None and unit.is_current:
+                unit.pool.limits = self._sources.limits_of(workers)
                 continue
             try:
-                fresh[location] = await self._prove(source, workers, unit, configs, is_explicit=is_explicit)
+                unit_of_now = await self._prove(source, workers, unit, configs, is_explicit=is_explicit)
+                fresh[location] = self._known_events_only(unit_of_now, catalogue)
             except UnitError as error:
                 kept = "; the last good version stays in force" if unit is not None else ""
-                self._faults[location] = Diagnostic(error.file, error.line, error.message + kept)
-                diagnostics.append(self._faults[location])
+                faults[location] = Diagnostic(error.file, error.line, error.message + kept)
+                diagnostics.append(faults[location])
+        self._faults = faults
         return fresh
+
+    def _known_events_only(self, unit: Unit, catalogue: Catalogue) -> Unit:
+        for declared in unit.loaded.hooks:
+            event = declared.marker.event
+            if event not in catalogue:
+                self._sources.discard(unit)
+                text = f"{declared.function}: {unknown_event(catalogue, event)}"
+                raise UnitError(text, unit.source.location, declared.line)
+        return unit
 
     async def _prove(
         self, source: Source, workers: int | None, old: Unit | None, configs: Iterable[FileConfig], *, is_explicit: bool
@@ -222,7 +256,7 @@ class Files:
             function
             for config in configs
             for hook in config.hooks
-            for source, function in [source_of(hook.run or "", os.path.dirname(config.path))]
+            for source, function in [place_of(hook, os.path.dirname(config.path))]
             if source.location == location
         }
         return names | {target.function for target in self._targets() if target.source.location == location}
@@ -272,13 +306,45 @@ class Files:
         Raises:
             UnitError: it cannot be loaded.
         """
+        location = source.location
         async with self._lock:
-            unit = self._sources.units.get(source.location)
-            if unit is None:
+            unit = self._sources.units.get(location)
+            if unit is not None and not unit.is_current and location in self._wanted | self._used():
+                await self._reload(is_explicit=False)  # the watch has not come to it yet
+                if location in self._faults:
+                    fault = self._faults[location]
+                    raise UnitError(fault.message, fault.file, fault.line)
+                unit = self._sources.units.get(location)
+            if unit is None or not unit.is_current:
                 unit = await self._sources.build(source)
                 self._sources.adopt(unit)
             unit.asked_for = trio.current_time()
             return unit
+
+
+def configs_of(files: Iterable[DeclaredFile]) -> list[FileConfig]:
+    return [file.config for file in files if file.config is not None]
+
+
+def siblings_of(path: str) -> list[str]:
+    folder = os.path.dirname(path)
+    try:
+        return [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".py")]
+    except OSError:
+        return []
+
+
+def is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def unknown_event(catalogue: Catalogue, event: str) -> str:
+    near = catalogue.nearest(event)
+    return f"there is no event {event!r}" + (f"; did you mean {near!r}?" if near else "; see: hooklatch events")
 
 
 def parse(path: str) -> FileConfig:
@@ -291,7 +357,7 @@ def parse(path: str) -> FileConfig:
 def sources_in(config: FileConfig) -> list[tuple[Source, int | None]]:
     folder = os.path.dirname(config.path)
     declared = [(Source(entry.kind, entry.location), entry.workers) for entry in config.sources]
-    return declared + [(source_of(hook.run, folder)[0], None) for hook in config.hooks if hook.run is not None]
+    return declared + [(place_of(hook, folder)[0], None) for hook in config.hooks]
 
 
 def declared_in(hook: Hook, location: str) -> bool:
@@ -302,4 +368,7 @@ def aimed_at(unit: Unit, hook: Hook) -> Hook:
     target = hook.target
     assert isinstance(target, PythonTarget)
     aimed = msgspec.structs.replace(target, source=unit.source, build=unit.build)
-    return msgspec.structs.replace(hook, target=aimed, problem=None)
+    problem = None
+    if target.function not in unit.loaded.functions:
+        problem = with_way_out(f"{unit.source.location} has no function {target.function!r}", hook.id)
+    return msgspec.structs.replace(hook, target=aimed, problem=problem)

@@ -35,7 +35,7 @@ def folders_of(files: Files) -> list[str]:
     found: set[str] = set()
     for path in files.watched:
         folder = path if os.path.isdir(path) else os.path.dirname(path)
-        while not os.path.isdir(folder):
+        while not os.path.isdir(folder) and folder != os.path.dirname(folder):
             folder = os.path.dirname(folder)
         found.add(folder)
     return sorted(found)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_definition
 from hooklatch.core.messages import Decision
-from hooklatch.core.registry import Hook, Layer, PythonTarget
-from hooklatch.service.assembly import hook_of
-from hooklatch.service.configuration import source_of
+from hooklatch.core.registry import EVERY_GATE, Hook, Layer, PythonTarget
+from hooklatch.service.assembly import hook_of, stand_in, with_way_out
+from hooklatch.service.configuration import place_of
 from hooklatch.service.connection import Connection
 from hooklatch.service.dispatcher import Dispatcher
 from hooklatch.service.files import Files, Reloaded
@@ -87,26 +90,46 @@ class Hub:
         if connection.session is not None:
             self.sessions.left(connection.session, connection.number)
 
-    async def restore(self) -> None:
-        """Register again what the admin socket's clients had registered before the last stop."""
+    async def restore(self, fault: str | None) -> None:
+        """Register again what the admin socket's clients had registered before the last stop.
+
+        A `fault` says that this is not known; then every gate denies, since some of it may have been guards.
+        """
         hooks: list[Hook] = []
+        if fault is not None:
+            self.faults.append(fault)
+            hooks.append(stand_in(os.path.basename(self.state.path), EVERY_GATE, fault))
         for table in self.state.state.hooks:
             try:
                 definitions = read_definition(table, is_lenient=True)
             except InvalidHookError as error:
-                self.faults.append(f"stored {error}")
+                self.faults.append(f"{self.state.path}: {error}")
+                name, event = table.get("id"), table.get("event")
+                hooks.append(stand_in(str(name), event if isinstance(event, str) else EVERY_GATE, self.faults[-1]))
                 continue
             hooks += [await self._restored(definition) for definition in definitions]
         self.registries.set_global(api=hooks)
 
     async def _restored(self, definition: HookDefinition) -> Hook:
-        source, function = source_of(definition.run or "", "/")
+        source, function = place_of(definition, "/")
+        target, problem = PythonTarget(source, 0, function), None
         try:
             unit = await self.files.ensure(source)
+            target = PythonTarget(unit.source, unit.build, function)
+            if function not in unit.loaded.functions:
+                problem = f"{source.location} has no function {function!r}"
         except UnitError as error:
-            self.faults.append(f"hook {definition.id!r}: {error}")
-            return hook_of(definition, Layer.GLOBAL, PythonTarget(source, 0, function), problem=str(error))
-        return hook_of(definition, Layer.GLOBAL, PythonTarget(unit.source, unit.build, function))
+            problem = str(error)  # a reload that finds it mended takes this away
+        hook = hook_of(
+            definition,
+            Layer.GLOBAL,
+            target,
+            problem=problem,
+            spec=self.registries.catalogue.get(definition.event),
+        )
+        if hook.problem is not None:
+            hook = msgspec.structs.replace(hook, problem=with_way_out(hook.problem, hook.id))
+        return hook
 
     async def reload(self) -> Reloaded:
         """Take every change of the files, also what is gone, and let every hook prove itself anew."""
@@ -114,20 +137,22 @@ class Hub:
         return await self.files.reload(is_explicit=True)
 
     def forgive(self, hook_id: str) -> None:
-        """Lift a hook's quarantine."""
-        for name in [name for name in self.dispatcher.breakers if name.partition("/")[2] == hook_id]:
-            del self.dispatcher.breakers[name]
+        """Lift the quarantine of a hook of the global layers."""
+        for hook in self.registries.view.hooks:
+            if hook.id == hook_id:
+                self.dispatcher.breakers.lift(hook.name)
 
-    def store_definitions(self, tables: list[dict[str, Any]], ids: set[str]) -> None:
-        """Keep what was registered globally, for the next start."""
-        state = self.state.state
-        state.hooks = [table for table in state.hooks if table.get("id") not in ids] + tables
+    def store_definitions(self, tables: Iterable[dict[str, Any]]) -> None:
+        """Keep what was registered globally, for the next start: a table for each hook, in the order of firing."""
+        kept = {table.get("id"): table for table in self.state.state.hooks}
+        kept.update({table["id"]: table for table in tables})
+        self.state.state.hooks = list(kept.values())
         self.files.store()
 
     def drop_definition(self, hook_id: str) -> None:
         state = self.state.state
         state.hooks = [table for table in state.hooks if table.get("id") != hook_id]
-        self.files.store()
+        self.store_switches()
 
     def store_switches(self) -> None:
         self.state.state.switches = dict(self.registries.switches)

@@ -5,7 +5,6 @@ One class is one handler for all connections; what belongs to one connection is 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, Request, RpcError, convert
 from hooklatch.core.registry import Hook, Layer, PythonTarget, ServedTarget, budget
 from hooklatch.service.assembly import hook_of
-from hooklatch.service.configuration import source_of
+from hooklatch.service.configuration import place_of
 from hooklatch.service.connection import Connection
 from hooklatch.service.dispatcher import FireParams
 from hooklatch.service.hub import Hub
@@ -186,7 +185,7 @@ class Methods:
             if is_new and parent is not None:
                 hub.registries.adopt(session, parent)
             hooks = await self._hooks_of(params.hooks, connection, session, Layer.SESSION)
-        except RpcError:
+        except BaseException:  # also where the client left while a source of its was loaded
             if is_new:
                 hub.sessions.discard(session)
             raise
@@ -204,7 +203,7 @@ class Methods:
         if self._is_global(connection, params.scope):
             hooks = await self._hooks_of(params.hooks, connection, None, Layer.GLOBAL)
             self._hub.registries.register_global(hooks)
-            self._hub.store_definitions(params.hooks, {hook.id for hook in hooks})
+            self._hub.store_definitions(single_tables(params.hooks))
             return {"ids": [hook.id for hook in hooks], "revision": self._hub.registries.view.revision}
         session = self._own_session(connection)
         hooks = await self._hooks_of(params.hooks, connection, session, Layer.SESSION)
@@ -225,9 +224,12 @@ class Methods:
                 raise RpcError(ErrorCode.INVALID_PARAMS, f"the id {hook_id!r} stands twice in one call")
         if session is not None and len(session.own.keys() | set(ids)) > MAX_HOOKS:
             raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
-        return [await self._hook_of(definition, connection, session, layer) for definition in definitions]
+        for definition in definitions:
+            await self._load(definition, session)
+        # No checkpoint from here on: a reload meanwhile has put other builds in force than those that were loaded.
+        return [self._hook_of(definition, connection, session, layer) for definition in definitions]
 
-    async def _hook_of(
+    def _hook_of(
         self, definition: HookDefinition, connection: Connection, session: Session | None, layer: Layer
     ) -> Hook:
         spec = self._hub.dispatcher.spec(definition.event)
@@ -235,26 +237,34 @@ class Methods:
             raise RpcError(
                 ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {spec.name} has no field to match on; remove match"
             )
-        if definition.run is None:
+        if definition.served:
             if layer is Layer.GLOBAL:
                 raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
-            return hook_of(definition, layer, ServedTarget(connection.number))
-        return hook_of(definition, layer, await self._target_of(definition, session))
+            return hook_of(definition, layer, ServedTarget(connection.number), spec=spec)
+        return hook_of(definition, layer, self._target_of(definition, session), spec=spec)
 
-    async def _target_of(self, definition: HookDefinition, session: Session | None) -> PythonTarget:
-        assert definition.run is not None
+    async def _load(self, definition: HookDefinition, session: Session | None) -> None:
+        if definition.served:
+            return
+        self._hub.dispatcher.spec(definition.event)  # the cheap check first
         folder = session.cwd if session is not None else None
-        source, function = source_of(definition.run, folder or "/")
-        if source.kind == "file" and folder is None and not os.path.isabs(definition.run.rpartition(":")[0]):
+        source, _ = place_of(definition, folder or "")
+        if source.kind == "file" and not source.location.startswith("/"):
             raise RpcError(
                 ErrorCode.INVALID_PARAMS,
-                f"hook {definition.id!r}: {definition.run!r} is relative and there is no cwd; give the whole path",
+                f"hook {definition.id!r}: {definition.run!r} is relative and there is no absolute cwd;"
+                " give the whole path",
             )
         try:
-            unit = await self._hub.files.ensure(source)
+            await self._hub.files.ensure(source)
         except UnitError as error:
             raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {error}") from None
-        if function not in unit.loaded.functions:
+
+    def _target_of(self, definition: HookDefinition, session: Session | None) -> PythonTarget:
+        folder = session.cwd if session is not None else None
+        source, function = place_of(definition, folder or "")
+        unit = self._hub.sources.units.get(source.location)
+        if unit is None or function not in unit.loaded.functions:
             raise RpcError(
                 ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {source.location} has no function {function!r}"
             )
@@ -287,6 +297,8 @@ class Methods:
             return {"revision": registries.view.revision}
         session = self._own_session(connection)
         registries.switch_own(session, params.id, enabled=enabled)
+        if enabled:
+            self._hub.dispatcher.breakers.lift(session.own[params.id].name)
         return {"revision": session.view.revision}
 
     async def _hooks(self, connection: Connection, raw: msgspec.Raw) -> object:
@@ -360,3 +372,12 @@ class Methods:
         if scope == "global" and not connection.is_admin:
             raise RpcError(ErrorCode.NOT_ADMIN, "a global change needs the admin socket")
         return scope == "global"
+
+
+def single_tables(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Give one definition for each hook, with its id written out: what is stored is found again by that id."""
+    return [
+        {**table, "id": definition.id, "event": definition.event}
+        for table in tables
+        for definition in read_definition(table)
+    ]

@@ -57,8 +57,9 @@ class Registries:
         return list(self._api.values())
 
     def api_and_own_hooks(self) -> list[Hook]:
-        """Give what clients registered, over the admin socket and in their sessions."""
-        return [*self._api.values(), *(hook for session in self._sessions for hook in session.own.values())]
+        """Give what clients registered, over the admin socket and in their sessions, also in parents now ended."""
+        own = (hook for session in self._sessions for hook in (*session.own.values(), *session.inherited))
+        return [*self._api.values(), *own]
 
     @property
     def file_hooks(self) -> list[Hook]:
@@ -84,14 +85,11 @@ class Registries:
         return self._commit_global()
 
     def retarget(self, location: str, retargeted: Callable[[Hook], Hook]) -> None:
-        """Point every hook of a source at its new build (API and session hooks; files' hooks come by `set_global`)."""
+        """Point clients' hooks of a source at its new build; the `set_global` that must follow puts it in force."""
         self._api = {key: moved(hook, location, retargeted) for key, hook in self._api.items()}
         for session in self._sessions:
-            if session.own:
-                session.own = {key: moved(hook, location, retargeted) for key, hook in session.own.items()}
-        self._commit_global()
-        for session in list(self._sessions):
-            self._commit_session(session)
+            session.own = {key: moved(hook, location, retargeted) for key, hook in session.own.items()}
+            session.inherited = tuple(moved(hook, location, retargeted) for hook in session.inherited)
 
     def register_global(self, hooks: Iterable[Hook]) -> None:
         """Add or replace hooks of the admin socket's clients.
@@ -122,9 +120,12 @@ class Registries:
                     ErrorCode.NOT_PERMITTED,
                     f"{hook_id!r} is declared in {hook.origin}; remove it there, or: hooklatch hooks disable {hook_id}",
                 )
-        was_there = self._api.pop(hook_id, None) is not None
+        if hook_id not in self._api:
+            return False
+        hook = self._api.pop(hook_id)
+        self.switches.pop(hook.name, None)  # a later hook of this id must not begin disabled
         self._commit_global()
-        return was_there
+        return True
 
     def switch_global(self, hook_id: str, *, enabled: bool) -> None:
         """Enable or disable a hook of the global layers.
@@ -145,9 +146,12 @@ class Registries:
         self._commit_session(session)
 
     def unregister_own(self, session: Session, hook_id: str) -> bool:
-        was_there = session.own.pop(hook_id, None) is not None
+        if hook_id not in session.own:
+            return False
+        hook = session.own.pop(hook_id)
+        session.switches.pop(hook.name, None)
         self._commit_session(session)
-        return was_there
+        return True
 
     def switch_own(self, session: Session, hook_id: str, *, enabled: bool) -> None:
         """Enable or disable a hook of the session's own layer.
@@ -160,7 +164,7 @@ class Registries:
             raise RpcError(
                 ErrorCode.NOT_FOUND, f"this session registered no hook {hook_id!r}; it cannot change another layer's"
             )
-        session.own[hook_id] = msgspec.structs.replace(hook, enabled=enabled)
+        session.switches[hook.name] = enabled
         self._commit_session(session)
 
     def adopt(self, session: Session, parent: Session) -> None:
@@ -173,7 +177,7 @@ class Registries:
     def _gates_of(self, parent: Session) -> tuple[Hook, ...]:
         own = (
             msgspec.structs.replace(hook, layer=Layer.PARENT)
-            for hook in parent.own.values()
+            for hook in own_hooks(parent)
             if (spec := self.catalogue.get(hook.event)) is not None and spec.fails_closed
         )
         return (*parent.inherited, *own)
@@ -183,6 +187,8 @@ class Registries:
         new = Snapshot(self._revision + 1, switched([*self._files, *self._api.values()], self.switches))
         change = difference(old, new)
         if change.is_empty and old.digest == new.digest:
+            for session in list(self._sessions):
+                self._commit_session(session)  # its own hooks may have a new build
             return change
         self._revision += 1
         self.view = new
@@ -192,7 +198,7 @@ class Registries:
         return change
 
     def _renew(self, session: Session, old: Snapshot, new: Snapshot, change: Difference) -> None:
-        if session.view is old:
+        if session.view is old and not (session.own or session.inherited):
             session.view = new
             self._publish(session, announce(old, new, change))
         else:
@@ -200,7 +206,7 @@ class Registries:
 
     def _commit_session(self, session: Session) -> None:
         old = session.view
-        own = [*session.inherited, *session.own.values()]
+        own = [*session.inherited, *own_hooks(session)]
         new = Snapshot(self._revision + 1, [*self.view.hooks, *own]) if own else self.view
         change = difference(old, new)
         if change.is_empty and old.digest == new.digest:
@@ -216,6 +222,10 @@ class Registries:
         for child in session.children:
             child.inherited = self._gates_of(session)
             self._commit_session(child)
+
+
+def own_hooks(session: Session) -> list[Hook]:
+    return switched(session.own.values(), session.switches)
 
 
 def announce(old: Snapshot, new: Snapshot, change: Difference) -> Announcement:

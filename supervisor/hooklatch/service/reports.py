@@ -10,6 +10,7 @@ from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, PythonTarget, Snapshot, budget, select
+from hooklatch.service.configuration import Diagnostic
 from hooklatch.service.hub import Hub
 from hooklatch.service.sessions import Session
 from hooklatch.version import VERSION
@@ -59,8 +60,7 @@ class Reports:
             return "disabled"
         if hook.problem is not None:
             return "inactive"
-        breaker = self._hub.dispatcher.breakers.get(hook.name)
-        return "quarantined" if breaker is not None and breaker.is_quarantined else "active"
+        return "quarantined" if self._hub.dispatcher.breakers.is_quarantined(hook) else "active"
 
     def events(self, session: Session | None) -> dict[str, Any]:
         """List the catalogue, with each event's budget for this viewer and how often it was fired."""
@@ -154,7 +154,11 @@ class Reports:
         hub = self._hub
         view = hub.registries.view
         quarantined = [hook.name for hook in view.hooks if self._state(hook) == "quarantined"]
-        problems: list[object] = [*hub.files.diagnostics]
+        # Files' hooks have diagnostics; a client's hook has nothing but itself to show what is wrong.
+        inactive = [
+            Diagnostic(f"hook {hook.id!r}", 0, hook.problem) for hook in hub.registries.api_hooks if hook.problem
+        ]
+        problems: list[object] = [*hub.files.diagnostics, *inactive]
         status: dict[str, Any] = {
             "version": VERSION,
             "pid": os.getpid(),

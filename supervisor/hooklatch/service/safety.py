@@ -1,7 +1,8 @@
 """Which files may hold hooks: what another user could have written must not run.  Knows owners and modes only.
 
 The rule is that of sshd's StrictModes: the file and each folder above it belong to the user or to root and are not
-writable by others; a sticky folder (/tmp) is accepted above, but never as the file's own.
+writable by others; a sticky folder (/tmp) is accepted above, but never as the file's own.  Of a symbolic link, both
+ends are held to it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ def read_safely(path: str) -> bytes:
         UnsafeFileError: somebody else could have.
         OSError: it cannot be read.
     """
+    if "\0" in path:
+        raise UnsafeFileError(f"{path!r} is no path")
     real = os.path.realpath(path)
     fd = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(fd, "rb") as file:
@@ -33,6 +36,7 @@ def read_safely(path: str) -> bytes:
             raise UnsafeFileError(f"{path} is no regular file")
         check(real, status)
         check_folders(os.path.dirname(real))
+        check_folders(os.path.dirname(os.path.abspath(path)))
         data = file.read(MAX_FILE + 1)
     if len(data) > MAX_FILE:
         raise UnsafeFileError(f"{path} is over {MAX_FILE // 2**20} MiB")
@@ -43,13 +47,13 @@ def check_folders(folder: str) -> None:
     check(folder, os.stat(folder))
     while folder != "/":
         folder = os.path.dirname(folder)
-        status = os.stat(folder)
-        if not status.st_mode & stat.S_ISVTX:
-            check(folder, status)
+        check(folder, os.stat(folder), is_above=True)
 
 
-def check(path: str, status: os.stat_result) -> None:
+def check(path: str, status: os.stat_result, *, is_above: bool = False) -> None:
     if status.st_uid not in (0, os.geteuid()):
         raise UnsafeFileError(f"{path} belongs to user {status.st_uid}; mend it with: chown {os.geteuid()} {path}")
+    if is_above and status.st_mode & stat.S_ISVTX:
+        return
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise UnsafeFileError(f"{path} is writable by others; mend it with: chmod go-w {path}")

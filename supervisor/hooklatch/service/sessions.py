@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import trio
 
+from hooklatch.core.definitions import is_id
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, Snapshot
 
@@ -34,6 +35,8 @@ class Session:
         self.require_handlers: frozenset[str] = frozenset()
         self.emits: frozenset[str] = frozenset()
         self.connections: set[int] = set()
+        self.switches: dict[str, bool] = {}  # of its own hooks, by layer/id, apart from their definitions
+        self.left_count = 0
         self.created_at = time.time()
         self.last_fired_at: float | None = None
         self.fires = 0
@@ -60,7 +63,10 @@ class Sessions:
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
             task_status.started()
-            await trio.sleep_forever()
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None  # connections may still be ending
 
     def open(self, session_id: str | None, resume_token: str | None, view: Snapshot) -> tuple[Session, bool]:
         """Give the session and whether it is new.
@@ -75,6 +81,10 @@ class Sessions:
                     ErrorCode.SESSION_IN_USE, f"session {session_id!r} is live; joining it needs its resume_token"
                 )
             return known, False
+        if session_id is not None and not is_id(session_id):
+            raise RpcError(
+                ErrorCode.INVALID_PARAMS, "a session's id is a line of text, at most 200 characters; or leave it out"
+            )
         if len(self._by_id) >= MAX_SESSIONS:
             raise RpcError(ErrorCode.OVERLOAD, f"{MAX_SESSIONS} sessions are live already")
         session = Session(session_id or f"s-{secrets.token_hex(8)}", view)
@@ -96,9 +106,11 @@ class Sessions:
         """Take note that a connection has ended; the last one starts the timer."""
         session.connections.discard(connection)
         if not session.connections and self._nursery is not None:
-            self._nursery.start_soon(self._end_later, session)
+            session.left_count += 1
+            self._nursery.start_soon(self._end_later, session, session.left_count)
 
-    async def _end_later(self, session: Session) -> None:
+    async def _end_later(self, session: Session, left_count: int) -> None:
         await trio.sleep(LINGER)
-        if not session.connections:
+        # One that came back and left again has a newer timer.
+        if not session.connections and session.left_count == left_count:
             self.discard(session)

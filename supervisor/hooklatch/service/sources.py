@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import math
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
@@ -40,15 +42,22 @@ class UnitError(Exception):
 class Unit:
     """A proven build of a source."""
 
-    def __init__(self, source: Source, build: int, pool: Pool, loaded: Loaded, stamps: dict[str, Stamp | None]) -> None:
+    def __init__(
+        self, source: Source, build: int, pool: Pool, loaded: Loaded, stamps: dict[str, Stamp | None], began_ns: int
+    ) -> None:
         self.source = source
         self.build = build
         self.pool = pool
         self.loaded = loaded
         self.stamps = stamps
-        self.digests = {path: digest(path) for path in stamps}
+        # What was loaded, not what is there by now: a file that changed meanwhile must count as changed.
+        self.digests = {
+            path: digest(path) if seen is None or seen[0] <= began_ns else None for path, seen in stamps.items()
+        }
+        if source.digest:
+            self.digests[source.location] = source.digest
         self.scope = trio.CancelScope()
-        self.asked_for = trio.current_time()
+        self.asked_for = -math.inf  # when a client last named it
 
     @property
     def files(self) -> list[str]:
@@ -70,7 +79,7 @@ def digest(path: str) -> str | None:
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
+    except (OSError, ValueError):
         return None
 
 
@@ -78,7 +87,7 @@ def stamp(path: str) -> Stamp | None:
     """Tell versions of a file apart without reading it; None when it is not there."""
     try:
         status = os.stat(path)
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a name with a null byte
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
 
@@ -108,6 +117,9 @@ class Sources:
             task_status.started()
             await trio.sleep_forever()
 
+    def limits_of(self, workers: int | None) -> PoolLimits:
+        return self.limits if workers is None else msgspec.structs.replace(self.limits, workers=workers)
+
     async def build(self, source: Source, *, workers: int | None = None) -> Unit:
         """Prove that the present version of a source imports, in a worker of a pool of its own.
 
@@ -117,11 +129,11 @@ class Sources:
             UnitError: it is missing, unsafe, or its code fails; or no worker could be forked.
         """
         assert self._nursery is not None
+        began_ns = time.time_ns()
         before = {source.location: stamp(source.location)} if source.kind == "file" else {}
-        source = self._digested(source)
+        source, code = self._read(source)
         self._builds += 1
-        limits = self.limits if workers is None else msgspec.structs.replace(self.limits, workers=workers)
-        pool = Pool(source, self._builds, self.zygote, limits)
+        pool = Pool(source, self._builds, self.zygote, self.limits_of(workers), code)
         scope = trio.CancelScope()
         try:
             loaded = await self._nursery.start(self._run_pool, pool, scope)
@@ -130,7 +142,7 @@ class Sources:
         except ForkError as error:
             raise UnitError(f"no worker could be started: {error}", source.location) from None
         stamps = before | {path: stamp(path) for path in loaded.files if path not in before}
-        unit = Unit(source, self._builds, pool, loaded, stamps)
+        unit = Unit(source, pool.build, pool, loaded, stamps, began_ns)
         unit.scope = scope
         self.pools[source.location, unit.build] = pool
         return unit
@@ -144,16 +156,16 @@ class Sources:
             except* (LoadError, ForkError) as group:
                 raise first_of(group) from None
 
-    def _digested(self, source: Source) -> Source:
+    def _read(self, source: Source) -> tuple[Source, bytes]:
         if source.kind != "file":
-            return source
+            return source, b""
         try:
             data = read_safely(source.location)
         except FileNotFoundError:
             raise UnitError("there is no such file", source.location) from None
         except (UnsafeFileError, OSError) as error:
             raise UnitError(str(error), source.location) from None
-        return Source(source.kind, source.location, hashlib.sha256(data).hexdigest())
+        return Source(source.kind, source.location, hashlib.sha256(data).hexdigest()), data
 
     def adopt(self, unit: Unit) -> None:
         """Put a unit in force; the one before it retires once no fire can need it."""

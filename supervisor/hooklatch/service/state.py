@@ -28,6 +28,9 @@ class ManifestHook(msgspec.Struct, frozen=True):
     event: str
     match: Any = None
     priority: int = 100
+    enabled: bool = True
+    observe: bool = False
+    optional: bool = False
 
 
 class State(msgspec.Struct):
@@ -45,18 +48,24 @@ class StateFile:
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, "state.json")
         self.state = State()
+        self.is_readable = True
 
     def read(self) -> str | None:
-        """Read it; give what is wrong with it, if anything is (then the state stays empty and the file is kept)."""
+        """Read it; give what is wrong with it, if anything is (then it stays empty, and the file as it is)."""
+        fault = self._read()
+        self.is_readable = fault is None
+        return fault
+
+    def _read(self) -> str | None:
         try:
             with open(self.path, "rb") as file:
                 state = msgspec.json.decode(file.read(), type=State)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return f"the stored state could not be read: {error}; mend it, or delete it and register its hooks again"
+            return f"{self.path}: {error}; mend it, or delete it and register its hooks again, then restart"
         if state.version != VERSION:
-            return f"the stored state has version {state.version}, this hooklatch knows {VERSION}"
+            return f"{self.path}: it is of version {state.version}, and this hooklatch knows {VERSION}; update it"
         self.state = state
         return None
 
@@ -64,8 +73,10 @@ class StateFile:
         """Store it, so that it is on the disk when this returns.
 
         Raises:
-            OSError: it could not be written.
+            OSError: it could not be written, or what is there could not be read and must not be lost.
         """
+        if not self.is_readable:
+            raise OSError("what is there could not be read and is not written over")
         temporary = f"{self.path}.new"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:

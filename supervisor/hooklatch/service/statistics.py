@@ -11,6 +11,7 @@ from hooklatch.core.messages import Cause, Decision
 
 __all__ = ["EventCount", "HookTimings", "Statistics"]
 
+MAX_HOOKS = 4096  # whose timings are kept; sessions come and go with hooks of ever new names
 SAMPLES = 512  # latest durations of a hook that its percentiles are taken from
 
 
@@ -58,6 +59,8 @@ class Statistics:
         record = self._hooks.get(hook)
         if record is None:
             record = self._hooks[hook] = HookRecord()
+            if len(self._hooks) > MAX_HOOKS:
+                del self._hooks[next(iter(self._hooks))]
         record.count += 1
         record.durations.append(duration_ms)
         if cause != "policy":

@@ -1,0 +1,68 @@
+"""Async callbacks that do what they should not, under both runtimes.  `how` in the payload chooses."""
+
+import asyncio
+import sys
+
+from misbehaving import EVENTS, how, well
+
+from hooklatch_worker import hook
+
+
+@hook(EVENTS, match="trio")
+async def under_trio(event):
+    return await ASYNC[how(event)](event)
+
+
+@hook(EVENTS, match="asyncio", runtime="asyncio")
+async def under_asyncio(event):
+    return await ASYNC[how(event)](event)
+
+
+@hook(EVENTS, match="trio-hang", timeout=0.4)
+async def hang_under_trio(event):
+    import trio
+
+    await trio.sleep_forever()
+
+
+@hook(EVENTS, match="asyncio-hang", timeout=0.4, runtime="asyncio")
+async def hang_under_asyncio(event):
+    while True:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            continue
+
+
+async def raises_async(event):
+    raise ValueError("went wrong")
+
+
+async def exits_async(event):
+    sys.exit(0)
+
+
+async def denies_async(event):
+    return well(event)
+
+
+async def returns_a_str_async(event):
+    return "deny"
+
+
+async def returns_a_coroutine(event):
+    return denies_async(event)
+
+
+async def leaves_a_generator(event):
+    async def numbers():
+        try:
+            yield 1
+        finally:
+            print("closed")
+
+    async for _ in numbers():
+        return well(event)
+
+
+ASYNC = {name: value for name, value in list(globals().items()) if callable(value)}

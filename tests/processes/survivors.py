@@ -1,0 +1,51 @@
+"""Finds processes that outlived what they belonged to, wherever they fled: by a word in their environment."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+
+COOKIE = "HOOKLATCH_TEST_COOKIE"
+PATIENCE = 2.0  # seconds in which all must be gone
+
+
+@contextmanager
+def nobody_survives() -> Generator[str]:
+    """Give processes that are started inside a word to be known by; assert that all are gone soon after the block."""
+    word = uuid.uuid4().hex
+    os.environ[COOKIE] = word
+    try:
+        yield word
+    finally:
+        del os.environ[COOKIE]
+        left = wait_until_gone(word)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+    assert not left, f"processes survived: {left}"
+
+
+def wait_until_gone(word: str) -> list[int]:
+    """Wait until nobody knows the word any more; give those that still do when patience has ended."""
+    deadline = time.monotonic() + PATIENCE
+    while (left := knowing(word)) and time.monotonic() < deadline:
+        select.select([], [], [], 0.01)
+    return left
+
+
+def knowing(word: str) -> list[int]:
+    """List the processes that have the word in the environment with which they, or their parents, were started."""
+    found: list[int] = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and int(name) != os.getpid():
+            try:
+                with open(f"/proc/{name}/environ", "rb") as file:
+                    if word.encode() in file.read():
+                        found.append(int(name))
+            except OSError:
+                continue
+    return found

@@ -1,0 +1,93 @@
+"""Many calls at once on callbacks that crash at random: each gets one answer, and nothing is left."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import trio
+
+from processes.pools import running_pool, until
+from processes.survivors import nobody_survives
+from support import callbacks, running_daemon
+
+GOOD = ("well", "prints", "starts_a_thread", "forks_a_child_that_lives_on")
+BAD = {
+    "raises": "crash",
+    "kills_itself": "crash",
+    "exits_with_0": "crash",
+    "closes_the_socket": "crash",
+    "forks_a_child_and_dies": "crash",
+    "returns_a_str": "protocol",
+    "writes_garbage_to_the_socket": "protocol",
+    "forges_another_call": "protocol",
+    "stops_itself": "timeout",
+}
+
+
+@pytest.mark.slow
+async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_path: Path) -> None:
+    """Slow: 200 calls, 20 at a time, some of which wait for their deadline."""
+    dice = random.Random(20260101)
+    plan = [dice.choice((*GOOD, *GOOD, *GOOD, *BAD)) for _ in range(200)]
+    causes: list[tuple[str, str]] = []
+    files = {
+        "hooks.toml": '[[source]]\npath = "misbehaving.py"\nworkers = 8\n',
+        "misbehaving.py": callbacks("misbehaving.py"),
+    }
+    with nobody_survives():
+        async with running_daemon(tmp_path, files) as daemon, daemon.administrator() as admin:
+
+            async def fire_some(hows: list[str]) -> None:
+                client = daemon.connect()
+                await client.call("hello", protocol=1)
+                for how in hows:
+                    payload = {"tool_name": "sync", "how": how}
+                    limit = 0.2 if how == "stops_itself" else 20.0
+                    daemon.hub.dispatcher.breakers.clear()  # it would answer in the workers' stead
+                    decision = await client.call("fire", event="pre_tool_use", payload=payload, timeout=limit)
+                    assert decision["verdict"] == "deny"
+                    causes.append((how, decision["cause"]))
+                await client.aclose()
+
+            async with trio.open_nursery() as nursery:
+                for start in range(20):
+                    nursery.start_soon(fire_some, plan[start::20])
+            (pool,) = daemon.hub.sources.pools.values()
+            await until(lambda: not pool.status().condemned)
+            status = await admin.call("status")
+            pool_status = pool.status()
+
+    for how, cause in causes:
+        assert cause == BAD.get(how, "policy"), (how, cause)
+    counts = Counter(cause for _, cause in causes)
+    assert counts.total() == 200
+    assert status["verdicts"] == {"deny": 200}
+    assert status["failures"] == {cause: number for cause, number in counts.items() if cause != "policy"}
+    assert pool_status.busy == pool_status.waiting == 0
+    assert pool_status.idle + pool_status.starting <= 8
+    deadly = set(BAD) - {"raises", "returns_a_str"}
+    assert pool_status.lost == sum(how in deadly for how in plan)
+
+
+@pytest.mark.slow
+async def test_calls_that_are_cancelled_at_random_lose_no_worker(tmp_path: Path) -> None:
+    """Slow: 300 calls, cancelled at a random moment, while workers die and are recycled."""
+    dice = random.Random(20260102)
+    async with running_pool(tmp_path, callbacks("workaday.py"), workers=4, calls=7) as workers:
+
+        async def call_and_leave() -> None:
+            with trio.move_on_after(dice.random() * 0.02):
+                await workers.call(dice.choice(["pid", "pid", "pid", "die"]), is_gate=dice.random() < 0.6)
+
+        for _ in range(15):
+            async with trio.open_nursery() as nursery:
+                for _ in range(20):
+                    nursery.start_soon(call_and_leave)
+        await until(lambda: not workers.pool.is_busy and not workers.pool.status().condemned)
+
+        assert await workers.said("pid")
+        assert workers.pool.status().idle <= 4
+        assert workers.pool._busy_notifications == 0

@@ -1,0 +1,191 @@
+"""The daemon's handle on its zygote: silence, death, refusal, and orders that nobody waits for any more."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from hooklatch.processes.zygote import ForkError, WorkerProcess, Zygote, ZygoteLostError, open_zygote
+from hooklatch_worker import linux, wire
+from processes.pools import until
+from processes.survivors import nobody_survives
+from support import nothing_left, stop_resource_tracker
+
+SOURCE, LIMITS = wire.Source("module", "colorsys"), wire.WorkerLimits()
+
+pytestmark = pytest.mark.slow  # each test starts a zygote: 0.15 s and more
+
+
+@asynccontextmanager
+async def running_zygote() -> AsyncGenerator[Zygote]:
+    with nobody_survives(), nothing_left():
+        try:
+            async with open_zygote() as zygote:
+                yield zygote
+        finally:
+            stop_resource_tracker()
+
+
+def end(worker: WorkerProcess) -> None:
+    worker.kill()
+    worker.close()
+
+
+def pid_of(zygote: Zygote) -> int:
+    assert zygote.pid is not None
+    return zygote.pid
+
+
+async def test_how_a_worker_ended_is_told() -> None:
+    async with running_zygote() as zygote:
+        worker = await zygote.fork(SOURCE, LIMITS)
+        os.kill(worker.pid, signal.SIGKILL)
+        with trio.fail_after(5):
+            await worker.exit_known.wait()
+
+        assert worker.exit_code == -signal.SIGKILL
+        assert worker.is_lost
+        assert not worker.is_orphaned
+        end(worker)
+
+
+async def test_an_order_that_is_cancelled_leaves_no_worker() -> None:
+    """The worker may come before, at, or after the moment at which nobody waits for it any more."""
+    async with running_zygote() as zygote:
+        for delay in range(60):
+            with trio.move_on_after(delay * 0.0001):
+                end(await zygote.fork(SOURCE, LIMITS))
+        end(await zygote.fork(SOURCE, LIMITS))
+
+        await until(lambda: not linux.children(pid_of(zygote)))
+
+
+async def test_a_silent_zygote_is_replaced_after_two_seconds() -> None:
+    """Slow: it is given 2 s to answer."""
+    async with running_zygote() as zygote:
+        first = pid_of(zygote)
+        os.kill(first, signal.SIGSTOP)
+        with pytest.raises(ZygoteLostError):
+            await zygote.fork(SOURCE, LIMITS)
+        end(await zygote.fork(SOURCE, LIMITS))
+
+        assert pid_of(zygote) != first
+
+
+async def test_all_that_waited_for_a_dead_zygote_are_told() -> None:
+    async with running_zygote() as zygote:
+        os.kill(pid_of(zygote), signal.SIGSTOP)
+        lost: list[ForkError] = []
+
+        async def order() -> None:
+            try:
+                await zygote.fork(SOURCE, LIMITS)
+            except ForkError as error:
+                lost.append(error)
+
+        async with trio.open_nursery() as nursery:
+            for _ in range(5):
+                nursery.start_soon(order)
+            await trio.testing.wait_all_tasks_blocked()
+            os.kill(pid_of(zygote), signal.SIGKILL)
+
+        assert len(lost) == 5
+
+
+async def test_its_workers_die_with_it() -> None:
+    async with running_zygote() as zygote:
+        worker = await zygote.fork(SOURCE, LIMITS)
+        os.kill(pid_of(zygote), signal.SIGKILL)
+        with trio.fail_after(5):
+            await trio.lowlevel.wait_readable(worker.pidfd)
+
+        await until(lambda: worker.is_orphaned)
+        worker.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+async def test_it_outlives_signals_that_are_meant_for_the_daemon(number: signal.Signals) -> None:
+    async with running_zygote() as zygote:
+        first = pid_of(zygote)
+        os.kill(first, number)
+        end(await zygote.fork(SOURCE, LIMITS))
+
+        assert pid_of(zygote) == first
+
+
+async def test_a_refused_fork_says_so_and_harms_nothing() -> None:
+    async with running_zygote() as zygote:
+        first = pid_of(zygote)
+        before = resource.prlimit(first, resource.RLIMIT_NOFILE)
+        resource.prlimit(first, resource.RLIMIT_NOFILE, (4, before[1]))
+        for _ in range(3):
+            with pytest.raises(ForkError, match="fork failed"):
+                await zygote.fork(SOURCE, LIMITS)
+        resource.prlimit(first, resource.RLIMIT_NOFILE, before)
+        end(await zygote.fork(SOURCE, LIMITS))
+
+        assert pid_of(zygote) == first
+
+
+async def test_a_daemon_without_descriptors_refuses_and_goes_on() -> None:
+    async with running_zygote() as zygote:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        top = max(int(name) for name in os.listdir("/proc/self/fd")) + 2
+        resource.setrlimit(resource.RLIMIT_NOFILE, (top, hard))
+        try:
+            filler = fill_descriptors(leave=2)
+            with pytest.raises(ForkError, match="no descriptor left"):
+                await zygote.fork(SOURCE, LIMITS)
+            for fd in filler:
+                os.close(fd)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        end(await zygote.fork(SOURCE, LIMITS))
+
+        await until(lambda: not linux.children(pid_of(zygote)))
+
+
+async def test_a_zygote_that_cannot_be_started_again_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    async with running_zygote() as zygote:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        os.kill(pid_of(zygote), signal.SIGKILL)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        try:
+            await until(lambda: "could not be started" in caplog.text)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+        end(await zygote.fork(SOURCE, LIMITS))
+
+
+def fill_descriptors(*, leave: int) -> list[int]:
+    taken: list[int] = []
+    try:
+        while True:
+            taken.append(os.dup(0))
+    except OSError:
+        for _ in range(leave):
+            os.close(taken.pop())
+    return taken
+
+
+async def test_more_than_1024_descriptors_are_no_obstacle() -> None:
+    taken = [os.dup(0) for _ in range(1100)]
+    try:
+        async with running_zygote() as zygote:
+            worker = await zygote.fork(SOURCE, LIMITS)
+
+            assert worker.pidfd > 1024
+            assert zygote.is_alive
+            assert not worker.is_lost
+            end(worker)
+    finally:
+        for fd in taken:
+            os.close(fd)
