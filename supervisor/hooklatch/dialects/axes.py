@@ -1,0 +1,45 @@
+"""Puts a dialect's axes in force.  Knows specs and order; can tighten or reorder an event, never open it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.catalogue import EventSpec
+from hooklatch.core.registry import Hook
+from hooklatch.dialects.dialect import Dialect, Feed
+
+__all__ = ["in_order", "is_due", "spec_for"]
+
+AXES = ("flow", "view", "combine", "ends_at")
+
+
+def spec_for(feed: Feed, spec: EventSpec) -> EventSpec:
+    """Give the spec with the feed's axes in place of its own; model, verdicts, outputs and patch keys stay.
+
+    Raises:
+        ValueError: the feed is of another event, or would run the hooks of a gate side by side.
+    """
+    if feed.event != spec.name:
+        raise ValueError(f"a feed of {feed.event} sets no axes of {spec.name}")
+    if feed.flow == "concurrent" and spec.model != "notify":
+        raise ValueError(f"the hooks of {spec.name} run in order; only a notify event can be concurrent")
+    changes: dict[str, Any] = {axis: getattr(feed, axis) for axis in AXES if getattr(feed, axis) is not None}
+    return msgspec.structs.replace(spec, **changes) if changes else spec
+
+
+def is_due(feed: Feed, verdicts: Sequence[str]) -> bool:
+    """Say whether a feed is fired, given the verdicts of the feeds before it."""
+    return feed.when == "always" or all(verdict in ("pass", "allow", "claim") for verdict in verdicts)
+
+
+def in_order(dialect: Dialect, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
+    """Put hooks into the order of that system; none is added and none is left out."""
+    if dialect.by_priority:
+        return tuple(sorted(hooks, key=lambda hook: -hook.priority))
+    if not dialect.layers:
+        return tuple(hooks)
+    ranks = {label: rank for rank, label in enumerate(dialect.layers)}
+    return tuple(sorted(hooks, key=lambda hook: ranks.get(hook.layer.label, len(ranks))))

@@ -1,0 +1,259 @@
+"""What a dialect is: another system's names, keys, axes and words, as data.
+
+    native event ──feeds──▶ canonical events        (a Feed: when, which keys, which axes)
+    native answer ◀─words, patch, outputs── decision (Answers, written in the dialect's style)
+
+The dispatch core knows none of this.  A dialect can make an event stricter or order it otherwise; it cannot change an
+event's model, take a refusal away, or map a gate to something that cannot refuse: `checked` sees to that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from hooklatch.core.catalogue import Catalogue, Combine, EventSpec, Flow, View
+
+__all__ = [
+    "OUTPUT_WORDS",
+    "REFUSALS",
+    "Answers",
+    "Dialect",
+    "Feed",
+    "InvalidDialectError",
+    "Matching",
+    "NativeEvent",
+    "Style",
+    "UnknownNativeEventError",
+    "checked",
+    "feed",
+    "nearest",
+]
+
+Matching: TypeAlias = Literal["none", "search", "full", "exact_or_search"]
+Style: TypeAlias = Literal["merged", "tagged", "exit", "results", "threaded"]
+REFUSALS = ("deny", "halt")  # what stops the action; an ask only may
+OUTPUT_WORDS = ("inject", "append", "resume")
+VERDICTS = ("allow", "deny", "ask", "halt", "claim")
+
+
+class InvalidDialectError(ValueError):
+    """A dialect that cannot be used; the reason says what to write instead."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"dialect {name!r}: {reason}")
+        self.name = name
+        self.reason = reason
+
+
+class UnknownNativeEventError(LookupError):
+    """A dialect has no event of that name."""
+
+    def __init__(self, dialect: str, name: str, hint: str | None) -> None:
+        super().__init__(dialect, name)
+        self.dialect = dialect
+        self.name = name
+        self.hint = hint
+
+    def __str__(self) -> str:
+        hint = f"; did you mean {self.hint!r}?" if self.hint else ""
+        return f"{self.dialect} has no event {self.name!r}{hint}"
+
+
+class Feed(msgspec.Struct, frozen=True, kw_only=True):
+    """One canonical event that a native one stands for.  Axes that are None stay as the catalogue has them.
+
+    Paths are keys joined by dots.  A native path of several keys is copied, its whole stays where it is.
+    """
+
+    event: str
+    when: Literal["always", "passed"] = "always"  # "passed": only after the feeds before it refused nothing
+    keys: dict[str, str] = {}  # native path -> canonical path
+    gathers: str | None = None  # the canonical field that takes every native key not named in `keys`
+    fills: dict[str, str] = {}  # canonical field -> canonical path that it is copied from where the host has none
+    defaults: dict[str, Any] = {}  # canonical field -> its value where the host has none
+    flow: Flow | None = None
+    view: View | None = None
+    combine: Combine | None = None
+    ends_at: frozenset[str] | None = None
+    verdicts: frozenset[str] = frozenset()  # of the canonical event, see `feed`
+    match: str | None = None  # of the canonical event
+
+    @property
+    def fails_closed(self) -> bool:
+        return "deny" in self.verdicts
+
+
+class Answers(msgspec.Struct, frozen=True, kw_only=True):
+    """What a native event's answer can say, and under which key."""
+
+    words: dict[str, str] = {}  # verdict -> native word
+    patch: dict[str, str] = {}  # canonical path -> native key
+    outputs: dict[str, str] = {}  # inject, append, resume -> native key
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.words or self.patch or self.outputs)
+
+
+class NativeEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of the other system.  The first feed's decision is the answer."""
+
+    feeds: tuple[Feed, ...]
+    answers: Answers = Answers()
+    model: str | None = None  # what the other system calls its execution model, if it has several
+    aliases: tuple[str, ...] = ()  # other spellings of the name, as in its configuration files
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that is particular to one system."""
+
+    name: str
+    style: Style
+    events: dict[str, NativeEvent]
+    matcher: Matching = "none"
+    matcher_elsewhere: Literal["refused", "ignored"] = "refused"  # on events that are about no tool
+    matcher_field: str | None = None  # a matcher is a map, and this key of it holds the pattern
+    event_key: str | None = None  # the payload key that repeats the event's name
+    registration: dict[str, str] = {}  # key of a native hook definition -> key of ours
+    unkept: dict[str, str] = {}  # keys of a native hook definition that are refused, and why
+    shell_payload: str | None = None  # the form in which its commands want their standard input
+    timeout_unit: Literal["s", "ms"] = "s"
+    structured: dict[str, str] = {}  # halt, inject, patch, append -> key of a second form of the answer
+    on_halt: dict[str, Any] = {}  # stands beside an answer that halts the run
+    layers: tuple[str, ...] = ()  # the order in which layers fire; empty: as they do anyway
+    by_priority: bool = False  # priority orders over all layers
+    plugins_without_list: Literal["all", "none"] = "all"  # which plugins fire where a session names none
+
+    def resolve(self, name: str) -> str:
+        """Give the event's own name for a name or an alias.
+
+        Raises:
+            UnknownNativeEventError: there is no such event.
+        """
+        if name in self.events:
+            return name
+        for own, event in self.events.items():
+            if name in event.aliases:
+                return own
+        raise UnknownNativeEventError(self.name, name, nearest(name, self.events))
+
+    def event(self, name: str) -> NativeEvent:
+        """Give the event of that name or alias.
+
+        Raises:
+            UnknownNativeEventError: there is no such event.
+        """
+        return self.events[self.resolve(name)]
+
+    def names_of(self, canonical: str) -> tuple[str, ...]:
+        """Give the native events that feed a canonical one."""
+        return tuple(name for name, event in self.events.items() if any(f.event == canonical for f in event.feeds))
+
+
+def feed(event: str, keys: dict[str, str] | None = None, **axes: Any) -> Feed:
+    """Make a feed of a standard event; the event's verdicts and match field come from the catalogue."""
+    spec = Catalogue.standard()[event]
+    return Feed(event=event, keys=keys or {}, verdicts=spec.verdicts, match=spec.match, **axes)
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """Give the known word that a misspelt one most likely meant."""
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
+
+
+def checked(dialect: Dialect, catalogue: Catalogue | None = None) -> Dialect:
+    """Give the dialect back if it is whole and loosens nothing.
+
+    Raises:
+        InvalidDialectError: what is wrong, and in which event.
+    """
+    catalogue = catalogue or Catalogue.standard()
+    if not dialect.name:
+        raise InvalidDialectError("", 'it has no name; write name = "mine"')
+    if not dialect.events:
+        raise InvalidDialectError(dialect.name, "it has no events")
+    seen: set[str] = set()
+    for name, event in dialect.events.items():
+        for spelling in (name, *event.aliases):
+            if spelling in seen:
+                raise InvalidDialectError(dialect.name, f"two of its events are called {spelling!r}")
+            seen.add(spelling)
+        problem = _problem_of_event(dialect, event, catalogue)
+        if problem is not None:
+            raise InvalidDialectError(dialect.name, f"event {name!r}: {problem}")
+    return dialect
+
+
+def _problem_of_event(dialect: Dialect, event: NativeEvent, catalogue: Catalogue) -> str | None:
+    if not event.feeds:
+        return "it feeds no event of the catalogue"
+    problem = _problem_of_words(event.answers.words)
+    if problem is not None:
+        return problem
+    for fed in event.feeds:
+        spec = catalogue.get(fed.event)
+        if spec is None:
+            near = nearest(fed.event, catalogue)
+            return f"there is no event {fed.event!r} to feed" + (f"; did you mean {near!r}?" if near else "")
+        problem = _problem_of_feed(fed, spec) or _problem_of_keys(fed)
+        if problem is not None:
+            return problem
+        if spec.fails_closed and not any(word in event.answers.words for word in REFUSALS):
+            return f"it feeds the gate {spec.name}, so its answers need a word for deny or halt"
+    if event.feeds[0].when != "always":
+        return "its first feed has nothing before it that could pass"
+    return _problem_of_answers(dialect, event.answers, [catalogue[fed.event] for fed in event.feeds])
+
+
+def _problem_of_feed(fed: Feed, spec: EventSpec) -> str | None:
+    if fed.verdicts != spec.verdicts or fed.match != spec.match:
+        return f"its feed of {spec.name} states other verdicts than the catalogue; make it with feed()"
+    if spec.model != "notify" and fed.flow == "concurrent":
+        return f"the hooks of {spec.name} run in order; only a notify event can be concurrent"
+    for word in fed.ends_at or ():
+        if word not in VERDICTS:
+            return f"ends_at names the unknown verdict {word!r}"
+    return None
+
+
+def _problem_of_keys(fed: Feed) -> str | None:
+    if any(not all(path.split(".")) for path in (*fed.keys, *fed.keys.values())):
+        return "a path of its key map has an empty part"
+    for table, what in ((list(fed.keys), "native"), (list(fed.keys.values()), "canonical")):
+        for path in table:
+            if table.count(path) > 1 or any(other.startswith(path + ".") for other in table if what == "canonical"):
+                return f"the {what} path {path!r} stands twice in its key map, or holds another one"
+    if fed.gathers is not None and fed.gathers in fed.keys.values():
+        return f"{fed.gathers!r} gathers the other keys, so no key can be mapped to it"
+    return None
+
+
+def _problem_of_words(words: dict[str, str]) -> str | None:
+    for word, native in words.items():
+        if word not in VERDICTS:
+            near = nearest(word, VERDICTS)
+            return f"unknown verdict {word!r}" + (f"; did you mean {near!r}?" if near else "")
+        if native in ("", "ok"):
+            return f"{word} cannot be said as {native!r}, which means that all is well"
+    return None
+
+
+def _problem_of_answers(dialect: Dialect, answers: Answers, specs: list[EventSpec]) -> str | None:
+    patchable = {key for spec in specs for key in spec.patch}
+    legal = {output for spec in specs for output in spec.outputs}
+    for path in answers.patch:
+        if path.partition(".")[0] not in patchable:
+            return f"hooks of {specs[0].name} cannot change {path!r} (they can change {', '.join(sorted(patchable))})"
+    for output in answers.outputs:
+        if output not in OUTPUT_WORDS:
+            return f"unknown output {output!r}; there are {', '.join(OUTPUT_WORDS)}"
+        if output not in legal:
+            return f"hooks of {specs[0].name} have no {output} to say"
+    written = [*answers.patch.values(), *answers.outputs.values()]
+    written += list(answers.words.values()) if dialect.style in ("merged", "tagged") else []
+    twice = next((key for key in written if written.count(key) > 1 and dialect.style != "exit"), None)
+    return f"the key {twice!r} of its answer would have two meanings" if twice else None

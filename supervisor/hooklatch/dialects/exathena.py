@@ -1,0 +1,107 @@
+"""The ExAthena dialect as data: regular expressions that search, and ok, deny, halt, inject, transform, augment."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from hooklatch.dialects.dialect import Answers, Dialect, Feed, NativeEvent, feed
+
+__all__ = ["EXATHENA"]
+
+SESSION = {"session_id": "session_id", "parent_session_id": "parent_session_id"}
+CALL = {"tool_name": "tool_name", "tool_use_id": "tool_use_id"}
+ARGUMENTS = {**CALL, "arguments": "tool_input"}
+SUBAGENT = {"subagent_id": "subagent_id", "agent": "agent_type", "isolation": "isolation"}
+HALT = {"halt": "halt"}
+REFUSE = {"deny": "deny", "halt": "halt"}
+INJECT = {"inject": "inject"}
+
+
+def listening(event: str, keys: dict[str, str], **outputs: str) -> NativeEvent:
+    """An event that cannot be refused: a halt is a wish to stop the run, where the catalogue knows one."""
+    heard = feed(event, keys, flow="sequential" if event != "pre_iteration" else None)
+    return NativeEvent(feeds=(heard,), answers=Answers(words=words_of(heard), outputs=outputs))
+
+
+def words_of(heard: Feed) -> dict[str, str]:
+    return HALT if "halt" in heard.verdicts else {}
+
+
+def gate(*feeds: Feed, words: dict[str, str], patch: dict[str, str] | None = None) -> NativeEvent:
+    """An event that can be refused; what the catalogue lets its hooks inject, they can inject there too."""
+    outputs = INJECT if feeds[0].event != "permission_request" else {}
+    return NativeEvent(feeds=feeds, answers=Answers(words=words, patch=patch or {}, outputs=outputs))
+
+
+EVENTS: Final[dict[str, Any]] = {
+    "SessionStart": listening("session_start", {**SESSION, "source": "source"}, **INJECT),
+    "SessionEnd": listening("session_end", {**SESSION, "finish_reason": "finish_reason", "result": "result"}),
+    "UserPromptSubmit": gate(
+        feed("user_prompt_submit", {**SESSION, "prompt": "prompt"}),
+        words=HALT,
+        patch={"prompt": "transform"},
+    ),
+    "PreIteration": listening(
+        "pre_iteration",
+        {
+            **SESSION,
+            "iteration": "iteration",
+            "unproductive_iterations": "unproductive_iterations",
+            "fingerprint": "fingerprint",
+        },
+        **INJECT,
+    ),
+    "ChatParams": gate(
+        feed(
+            "pre_model",
+            {**SESSION, "request": "request", "messages": "messages"},
+            fills={"model_id": "request.model"},
+        ),
+        feed(
+            "model_request",
+            {**SESSION, "request": "request", "messages": "messages"},
+            fills={"model_id": "request.model"},
+            flow="sequential",
+            when="passed",
+        ),
+        words=HALT,
+    ),
+    "PreToolUse": gate(feed("pre_tool_use", CALL, gathers="tool_input"), words=REFUSE),
+    "PostToolUse": listening(
+        "post_tool_use", {**ARGUMENTS, "result": "tool_response", "cwd": "cwd"}, append="augment", **INJECT
+    ),
+    "PostToolUseFailure": listening("post_tool_use_failure", {**ARGUMENTS, "reason": "error"}, **INJECT),
+    "PermissionRequest": gate(feed("permission_request", ARGUMENTS), words=REFUSE),
+    "PermissionDenied": listening("permission_denied", {**ARGUMENTS, "reason": "reason"}, **INJECT),
+    "ToolDenied": listening("permission_denied", {**ARGUMENTS, "denial": "denial"}, **INJECT),
+    "Stop": listening("stop", {**SESSION, "finish_reason": "finish_reason", "result": "result"}),
+    "StopFailure": listening("stop_failure", {**SESSION, "finish_reason": "finish_reason", "result": "result"}),
+    "SubagentStart": gate(
+        feed("subagent_start", {**SESSION, **SUBAGENT, "prompt": "prompt"}),
+        feed("subagent_started", {**SESSION, **SUBAGENT, "prompt": "prompt"}, flow="sequential", when="passed"),
+        words=HALT,
+    ),
+    "SubagentStop": listening(
+        "subagent_stop", {**SESSION, **SUBAGENT, "outcome": "outcome", "result": "result"}, **INJECT
+    ),
+    # A run compacts by itself there, so a matcher on the trigger has something to look at.
+    "PreCompact": gate(
+        feed("pre_compact", {"trigger": "trigger", "estimate": "estimate"}, defaults={"trigger": "auto"}),
+        words=HALT,
+    ),
+    "PreCompactStage": listening("compact_stage", {"stage": "stage", "estimate": "estimate"}, **INJECT),
+    "PostCompact": listening("post_compact", {"metadata": "metadata"}, **INJECT),
+    "Notification": listening(
+        "notification", {"message": "message", "notification_type": "notification_type"}, **INJECT
+    ),
+}
+
+EXATHENA: Final = Dialect(
+    name="exathena",
+    style="tagged",
+    matcher="search",
+    registration={"matcher": "match"},
+    structured={"halt": "halt", "inject": "injects", "patch": "transform", "append": "augments"},
+    on_halt={"finish_reason": "error_halted"},
+    events=EVENTS,
+)

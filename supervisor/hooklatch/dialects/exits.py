@@ -1,0 +1,118 @@
+"""Writes an answer as the exit of a command: code, streams, and an outcome for each hook with its text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from hooklatch.dialects.dialect import Dialect
+from hooklatch.dialects.settling import Said
+
+__all__ = ["BLOCK", "outcome_text", "text_of_message", "write_exit"]
+
+BLOCK: Final = 2
+WARN: Final = 1
+MAX_COMMAND = 60  # characters of a command that people are shown; the rest is an ellipsis
+CANNOT_START = frozenset({"load", "overload", "quarantined", "draining"})
+CODES: Final[dict[str, int | None]] = {"pass": 0, "block": BLOCK, "warn": WARN, "error": None}
+
+
+def write_exit(
+    dialect: Dialect,
+    name: str,
+    said: Said,
+    decisions: Sequence[Mapping[str, Any]],
+    _payload: Mapping[str, Any],
+) -> object:
+    """Write exit code, streams and outcomes; only exit 2 blocks, and it blocks whatever the event."""
+    outcomes = [
+        outcome_of(name, outcome, said)
+        for decision in decisions
+        for outcome in cast("list[dict[str, Any]]", decision.get("outcomes") or [])
+    ]
+    notes = [note for decision in decisions for note in cast("list[str]", decision.get("warnings") or [])]
+    is_noted = bool(notes) or any(outcome["decision"] != "pass" for outcome in outcomes)
+    stdout = "" if said.is_refusal else written_out(dialect, name, said)
+    verdict = "block" if said.is_refusal else "warn" if is_noted else "pass"
+    # Standard output counts after exit 0 alone, so a warning must not take it away.
+    code = BLOCK if said.is_refusal else WARN if is_noted and not stdout else 0
+    lines = [text for text in map(outcome_text, outcomes) if text]
+    if said.is_refusal and not any(outcome["decision"] == "block" for outcome in outcomes):
+        lines.append(f"hook [hooklatch/{name}]: block: {said.reason}")
+    return {
+        "event": name,
+        "blocked": said.is_refusal,
+        "decision": verdict,
+        "exitCode": code,
+        "message": "\n".join([*lines, *notes]),
+        "stdout": stdout,
+        "stderr": said.reason if said.is_refusal else "\n".join(notes),
+        "outcomes": outcomes,
+    }
+
+
+def written_out(dialect: Dialect, name: str, said: Said) -> str:
+    answers = dialect.events[name].answers
+    parts = [said.patch[key] for key in answers.patch.values() if key in said.patch]
+    if any(not text_of(part).strip() for part in parts):
+        said.warnings.append(f"a change to nothing was lost: {dialect.name} reads empty output on {name} as no change")
+    parts += [text_of_message(m) for m in said.outputs.get("inject", []) if "inject" in answers.outputs]
+    parts += [said.outputs[output] for output in ("append", "resume") if output in said.outputs]
+    return "\n".join(text for text in map(text_of, parts) if text)
+
+
+def text_of(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else msgspec.json.encode(value).decode()
+
+
+def text_of_message(message: Mapping[str, Any]) -> str:
+    """Give what a message says, without who says it."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return text_of(content)
+    blocks = cast("list[object]", content)
+    texts = [cast("dict[str, Any]", block).get("text") for block in blocks if isinstance(block, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str)) or text_of(blocks)
+
+
+def outcome_of(name: str, outcome: Mapping[str, Any], said: Said) -> dict[str, Any]:
+    verdict = verdict_of(outcome, said)
+    is_block = verdict == "block"
+    code = outcome.get("exit_code")
+    stderr = outcome.get("stderr") or ""
+    shown: dict[str, Any] = {
+        "hook": {"scope": outcome.get("layer"), "event": name, "command": outcome.get("hook")},
+        "decision": verdict,
+        "exitCode": BLOCK if is_block else CODES[verdict] if code is None else code,
+        "stdout": outcome.get("stdout") or "",
+        "stderr": said.reason if is_block else stderr or (outcome.get("message") or "" if verdict != "pass" else ""),
+        "durationMs": outcome.get("duration_ms", 0),
+    }
+    return {**shown, "truncated": True} if outcome.get("truncated") else shown
+
+
+def verdict_of(outcome: Mapping[str, Any], said: Said) -> str:
+    decider = said.decider
+    hook = decider.get("hook")
+    is_decider = hook is not None and outcome.get("hook") == hook and outcome.get("layer") == decider.get("layer")
+    if said.is_refusal and is_decider and not outcome.get("observed"):
+        return "block"
+    if outcome.get("outcome") == "answered":
+        return "warn" if outcome.get("verdict") in ("deny", "ask", "halt") else "pass"
+    return "error" if outcome.get("cause") in CANNOT_START else "warn"
+
+
+def outcome_text(outcome: Mapping[str, Any]) -> str:
+    """Give the line that people see of one hook; none where it passed."""
+    if outcome["decision"] == "pass":
+        return ""
+    hook = outcome["hook"]
+    command = str(hook["command"])
+    command = command if len(command) <= MAX_COMMAND else command[:MAX_COMMAND] + "…"
+    detail = str(outcome["stderr"] or outcome["stdout"]).strip()
+    cut = " (output truncated at 256KB)" if outcome.get("truncated") else ""
+    return (
+        f"hook [{hook['scope']}/{hook['event']}] {command}: {outcome['decision']}{': ' + detail if detail else ''}{cut}"
+    )

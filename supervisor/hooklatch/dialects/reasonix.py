@@ -1,0 +1,67 @@
+"""The Reasonix dialect as data: camelCase keys, anchored matchers, and an exit code as the answer."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hooklatch.dialects.dialect import Answers, Dialect, NativeEvent, feed
+
+__all__ = ["REASONIX"]
+
+COMMON = {"cwd": "cwd", "sessionId": "session_id"}
+CALL = {**COMMON, "toolName": "tool_name", "toolArgs": "tool_input", "toolCallId": "tool_use_id"}
+DONE = {**CALL, "toolResult": "tool_response", "durationMs": "duration_ms"}
+TEXT = {**COMMON, "lastAssistantText": "last_assistant_message", "turn": "turn"}
+BLOCK = {"deny": "block"}
+
+
+def gating(event: str, keys: dict[str, str], **outputs: str) -> NativeEvent:
+    """An event that a non-zero exit can block here, whether or not it could there."""
+    return NativeEvent(feeds=(feed(event, keys),), answers=Answers(words=BLOCK, outputs=outputs))
+
+
+def observing(event: str, keys: dict[str, str], **outputs: str) -> NativeEvent:
+    return NativeEvent(feeds=(feed(event, keys, flow="sequential"),), answers=Answers(outputs=outputs))
+
+
+REASONIX: Final = Dialect(
+    name="reasonix",
+    style="exit",
+    matcher="full",
+    matcher_elsewhere="ignored",
+    event_key="event",
+    registration={"match": "match", "command": "command"},
+    shell_payload="reasonix",
+    timeout_unit="ms",
+    layers=("builtin", "project", "plugin", "global", "parent", "session"),
+    events={
+        "PreToolUse": gating("pre_tool_use", CALL),
+        "PostToolUse": observing("post_tool_use", DONE),
+        "PostToolUseFailure": observing(
+            "post_tool_use_failure", {**CALL, "error": "error", "isInterrupt": "is_interrupt"}
+        ),
+        "PermissionRequest": gating("permission_request", {**CALL, "subject": "subject"}),
+        "UserPromptSubmit": gating("user_prompt_submit", {**COMMON, "prompt": "prompt", "turn": "turn"}),
+        "Stop": observing("stop", TEXT),
+        "StopFailure": observing("stop_failure", {**TEXT, "error": "error"}),
+        "PostLLMCall": NativeEvent(
+            feeds=(feed("post_model", {**COMMON, "reasoning": "reasoning", "turn": "turn"}),),
+            answers=Answers(patch={"reasoning": "stdout"}),
+        ),
+        "SessionStart": observing("session_start", {**COMMON, "source": "source"}, inject="stdout"),
+        "SessionEnd": observing("session_end", {**COMMON, "reason": "reason"}),
+        # Not there yet: what its author says is missing.  Keys as its other events spell them.
+        "PreSubagent": gating(
+            "subagent_start",
+            {**COMMON, "subagentId": "subagent_id", "agentType": "agent_type", "prompt": "prompt"},
+        ),
+        "SubagentStop": observing(
+            "subagent_stop",
+            {**COMMON, "subagentId": "subagent_id", "agentType": "agent_type", "lastAssistantText": "result"},
+        ),
+        "Notification": observing(
+            "notification", {**COMMON, "message": "message", "notificationType": "notification_type"}
+        ),
+        "PreCompact": gating("pre_compact", {**COMMON, "trigger": "trigger"}, inject="stdout"),
+    },
+)

@@ -1,0 +1,199 @@
+"""Reads hook definitions as a dialect writes them: its event names, its matchers, its groups, its models.
+
+Gives definitions of ours, which are then checked as any other.  Knows shapes; knows no registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from hooklatch.core.definitions import InvalidHookError
+from hooklatch.core.matchers import MatcherError, compile_matcher
+from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
+
+__all__ = ["read_matcher", "read_registration"]
+
+METACHARACTERS: Final = frozenset("\\^$.|?*+()[]{}")
+TARGETS = ("run", "served", "command", "argv")
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One function on one native event, with the matcher of its group."""
+
+    event: str
+    table: dict[str, Any]
+    matcher: object
+
+
+def read_matcher(dialect: Dialect, source: object) -> object:
+    """Give the canonical JSON of a matcher: a bare string is read the dialect's way, any other form is ours already.
+
+    Raises:
+        MatcherError: the dialect has no matchers, or the pattern is not one that can run.
+    """
+    if source is None:
+        return None
+    if dialect.matcher == "none":
+        raise MatcherError(f"{dialect.name} has no matchers; leave it out and look at the tool's name in the hook")
+    read = read_pattern(dialect, source) if isinstance(source, str) else source
+    compile_matcher(read)
+    return read
+
+
+def read_pattern(dialect: Dialect, pattern: str) -> object:
+    if dialect.matcher == "full":
+        return None if pattern in ("", "*") else {"regex": pattern}
+    if dialect.matcher == "exact_or_search" and METACHARACTERS.isdisjoint(pattern):
+        return pattern
+    return {"regex": pattern, "search": True}
+
+
+def read_registration(dialect: Dialect, native: object) -> list[dict[str, Any]]:
+    """Give definitions of ours for one native definition, or for a map of native events to lists of them.
+
+    A hook is registered for the first event that its native one feeds: that is the one whose answer is given there.
+
+    Raises:
+        InvalidHookError: it is no definition in that dialect, names no event of it, or claims another model.
+    """
+    definitions = [definition_of(dialect, entry) for entry in entries_of(dialect, native)]
+    ids = [definition.get("id") for definition in definitions]
+    for index, (definition, hook_id) in enumerate(zip(definitions, ids, strict=True)):
+        if hook_id is not None and ids.count(hook_id) > 1:
+            definition["id"] = f"{hook_id}@{definition['event']}"
+            if any(other["id"] == definition["id"] for other in definitions[:index] if "id" in other):
+                definition["id"] = f"{definition['id']}#{index}"
+    return definitions
+
+
+def entries_of(dialect: Dialect, native: object) -> Iterator[Entry]:
+    if not isinstance(native, Mapping):
+        raise InvalidHookError("", f"a hook of {dialect.name} is a table, not {native!r}")
+    table = dict(cast("Mapping[str, Any]", native))
+    if is_single(dialect, table):
+        events = table.get(renamed_key(dialect, "event", table))
+        for event in cast("list[object]", events) if isinstance(events, list) else [events]:
+            yield Entry(text_of(event, "event"), table, None)
+        return
+    inner = table["hooks"] if table.keys() == {"hooks"} else table
+    if not isinstance(inner, Mapping):
+        raise InvalidHookError("", f"hooks is a table of events, not {inner!r}")
+    for event, groups in cast("Mapping[str, Any]", inner).items():
+        if not isinstance(groups, list):
+            raise InvalidHookError("", f"{event} holds a list of hooks, not {groups!r}")
+        for group in cast("list[object]", groups):
+            yield from entries_of_group(dialect, event, group)
+
+
+def is_single(dialect: Dialect, table: dict[str, Any]) -> bool:
+    return renamed_key(dialect, "event", table) in table
+
+
+def renamed_key(dialect: Dialect, ours: str, table: Mapping[str, Any]) -> str:
+    """Give the key under which a native definition has what we call `ours`."""
+    theirs = (native for native, own in dialect.registration.items() if own == ours and native in table)
+    return next(theirs, ours)
+
+
+def entries_of_group(dialect: Dialect, event: str, group: object) -> Iterator[Entry]:
+    table = table_of(event, group)
+    if "hooks" in table:
+        hooks, key = table.pop("hooks"), renamed_key(dialect, "match", table)
+        matcher = table.pop(key, None)
+        if table or not isinstance(hooks, list):
+            raise InvalidHookError("", f"a group of {event} has a matcher and a list of hooks, and nothing else")
+        for hook in cast("list[object]", hooks):
+            yield Entry(event, table_of(event, hook), matcher)
+    else:
+        yield Entry(event, table, None)
+
+
+def table_of(event: str, hook: object) -> dict[str, Any]:
+    """Read a hook that is only named: "file.py:function" is run by a worker, any other name is served."""
+    if isinstance(hook, str) and hook:
+        return {"run": hook} if ":" in hook.strip(":") else {"id": hook, "served": True}
+    if isinstance(hook, Mapping):
+        return dict(cast("Mapping[str, Any]", hook))
+    raise InvalidHookError("", f"a hook of {event} is a name or a table, not {hook!r}")
+
+
+def definition_of(dialect: Dialect, entry: Entry) -> dict[str, Any]:
+    table, name = dict(entry.table), str(entry.table.get(renamed_key(dialect, "id", entry.table)) or "")
+    for key, reason in dialect.unkept.items():
+        if key in table:
+            raise InvalidHookError(name, f"{dialect.name}'s {key}: {reason}")
+    try:
+        event = dialect.resolve(entry.event)
+    except UnknownNativeEventError as error:
+        raise InvalidHookError(name, str(error)) from None
+    check_model(dialect, event, table, name)
+    definition = {dialect.registration.get(key, key): value for key, value in table.items()}
+    definition["event"] = dialect.events[event].feeds[0].event
+    matcher = matcher_of(dialect, event, definition.pop("match", None), entry.matcher, name)
+    if matcher is not None:
+        definition["match"] = matcher
+    if not any(key in definition for key in TARGETS):
+        definition["served"] = True
+    if definition.get("served") is True and not definition.get("id"):
+        raise InvalidHookError("", f"a hook on {event} has no id; name the function that the client serves")
+    if "timeout" in definition:
+        definition["timeout"] = seconds(dialect, definition["timeout"])
+    if "command" in definition:
+        definition.setdefault("id", f"{event}: {definition['command']}"[:200].replace("\n", " "))
+        if dialect.shell_payload is not None:
+            definition.setdefault("payload", dialect.shell_payload)
+    return definition
+
+
+def check_model(dialect: Dialect, event: str, table: dict[str, Any], name: str) -> None:
+    model = dialect.events[event].model
+    if model is None or "model" not in table:
+        return
+    stated = table.pop("model")
+    if stated != model:
+        raise InvalidHookError(name, f"{event} is a {model} point; a {stated} hook cannot stand there")
+
+
+def matcher_of(dialect: Dialect, event: str, own: object, of_group: object, name: str) -> object:
+    source: object = own if own is not None else of_group
+    if own is not None and of_group is not None:
+        raise InvalidHookError(name, "it has a matcher and its group has one; keep one of them")
+    source = pattern_in(dialect, source, name)
+    if source is None:
+        return None
+    if dialect.matcher != "none" and dialect.events[event].feeds[0].match != "tool_name":
+        if dialect.matcher_elsewhere == "ignored":
+            return None  # it then fires always, which is what that system does
+        raise InvalidHookError(name, f"{event} is about no tool, so a matcher has nothing to look at; remove it")
+    try:
+        return read_matcher(dialect, source)
+    except MatcherError as error:
+        raise InvalidHookError(name, f"match: {error}") from None
+
+
+def pattern_in(dialect: Dialect, source: object, name: str) -> object:
+    """Take the pattern out of a matcher that is a map; ours stay as they are."""
+    field = dialect.matcher_field
+    if field is None or not isinstance(source, Mapping):
+        return source
+    fields = cast("Mapping[str, object]", source)
+    if fields.keys() & {"regex", "glob"}:
+        return fields
+    if fields.keys() - {field}:
+        raise InvalidHookError(name, f"a matcher of {dialect.name} has only {field!r}")
+    return fields.get(field)
+
+
+def seconds(dialect: Dialect, timeout: object) -> object:
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or dialect.timeout_unit == "s":
+        return timeout  # what is no number is refused with the rest of the definition
+    return timeout / 1000
+
+
+def text_of(value: object, what: str) -> str:
+    if isinstance(value, str):
+        return value
+    raise InvalidHookError("", f"{what} is a string, not {value!r}")

@@ -1,0 +1,157 @@
+"""Dialects are found by name, and one of a user's own is checked before it is used."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from dialects.judges import of_ethos
+from dialects.samples import dialects, label
+from hooklatch.core.catalogue import Catalogue
+from hooklatch.dialects import find as finding
+from hooklatch.dialects.dialect import Dialect, InvalidDialectError, checked
+from hooklatch.dialects.find import find, from_table, load_entry_points, names
+from hooklatch.dialects.rendering import render
+from hooklatch.dialects.translation import to_canonical
+
+MINE: dict[str, Any] = {
+    "name": "mine",
+    "style": "merged",
+    "matcher": "full",
+    "events": {
+        "beforeTool": {
+            "feeds": [{"event": "pre_tool_use", "keys": {"tool": "tool_name", "input": "tool_input"}}],
+            "answers": {"words": {"deny": "refused"}, "patch": {"tool_input": "input"}},
+        },
+        "done": "stop",
+    },
+}
+
+
+def mine(event: str, **changes: Any) -> dict[str, Any]:
+    return {**MINE, "events": {event: changes}}
+
+
+def test_there_are_five() -> None:
+    assert names() == ("ethos", "exathena", "reasonix", "radium", "beam")
+    assert find("claude") is None
+
+
+def test_a_dialect_of_a_table_works_as_ours_do() -> None:
+    dialect = from_table(MINE)
+
+    (fed,) = to_canonical(dialect, "beforeTool", {"tool": "Bash", "input": {}})
+    rendered = render(dialect, "beforeTool", {"event": "pre_tool_use", "verdict": "ask", "reason": "sure?"})
+
+    assert (fed.event, fed.payload) == ("pre_tool_use", {"tool_name": "Bash", "tool_input": {}})
+    assert rendered.value == {"refused": "sure?"}
+    assert find("mine", {"mine": dialect}) is dialect
+    assert names({"mine": dialect})[-1] == "mine"
+
+
+@pytest.mark.parametrize("dialect", dialects(), ids=label)
+def test_our_own_can_be_written_as_tables(dialect: Dialect) -> None:
+    table = msgspec.to_builtins(msgspec.structs.replace(dialect, name="copy"))
+    for event in table["events"].values():
+        for feed in event["feeds"]:
+            del feed["verdicts"], feed["match"]
+
+    assert from_table(table) == msgspec.structs.replace(dialect, name="copy")
+
+
+def test_a_custom_event_can_be_fed() -> None:
+    catalogue = Catalogue.standard().with_custom([{"name": "deploy_requested", "model": "gate", "verdicts": ["deny"]}])
+    table = mine("deploy", feeds=["deploy_requested"], answers={"words": {"deny": "error"}})
+
+    dialect = from_table(table, catalogue)
+    rendered = render(dialect, "deploy", {"event": "deploy_requested", "verdict": "deny", "reason": ""})
+
+    assert of_ethos("deploy", rendered.value)[0].word == "stops"
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({**MINE, "name": ""}, "it has no name"),
+    ({**MINE, "name": "beam"}, "there is a dialect of that name"),
+    ({**MINE, "stile": "merged"}, "no key 'stile'; did you mean 'style'"),
+    ({**MINE, "style": "merge"}, "invalid enum value 'merge'"),
+    ({**MINE, "matcher": "glob"}, "invalid enum value 'glob'"),
+    ({**MINE, "events": {}}, "it has no events"),
+    ({**MINE, "events": []}, "events is a table"),
+    (mine("t", feed=["stop"]), "no key 'feed'; did you mean 'feeds'"),
+    (mine("t", feeds="stop"), "are a list"),
+    (mine("t", feeds=[]), "it feeds no event"),
+    (mine("t", feeds=["stopp"]), "did you mean 'stop'"),
+    (mine("t", feeds=[{"event": "stop", "flows": "sequential"}]), "no key 'flows'; did you mean 'flow'"),
+    (mine("t", feeds=[{"event": "stop", "flow": "parallel"}]), "invalid enum value 'parallel'"),
+    (mine("t", feeds=[{"event": "stop", "ends_at": ["stop"]}]), "the unknown verdict 'stop'"),
+    (mine("t", feeds=[{"event": "stop", "when": "passed"}]), "nothing before it"),
+    (mine("t", feeds=[{"event": "stop", "verdicts": []}]), "no key 'verdicts'"),
+    (mine("t", feeds=[{"event": "stop", "model": "gate"}]), "no key 'model'"),
+    (mine("t", feeds=[{"event": "stop", "keys": {"a": "x", "b": "x"}}]), "stands twice"),
+    (mine("t", feeds=[{"event": "stop", "keys": {"a": "x", "b": "x.y"}}]), "holds another one"),
+    (mine("t", feeds=[{"event": "stop", "keys": {"a": "x..y"}}]), "an empty part"),
+    (mine("t", feeds=[{"event": "pre_tool_use", "keys": {"a": "x"}, "gathers": "x"}]), "gathers the other keys"),
+    (mine("t", feeds=["pre_tool_use"]), "need a word for deny or halt"),
+    (mine("t", feeds=["pre_tool_use"], answers={"words": {"ask": "ask"}}), "need a word for deny or halt"),
+    (mine("t", feeds=["stop", "pre_tool_use"]), "need a word for deny or halt"),
+    (
+        mine("t", feeds=[{"event": "pre_tool_use", "flow": "concurrent"}], answers={"words": {"deny": "e"}}),
+        "only a notify event can be concurrent",
+    ),
+    (mine("t", feeds=["pre_tool_use"], answers={"words": {"deny": "ok"}}), "means that all is well"),
+    (mine("t", feeds=["pre_tool_use"], answers={"words": {"denny": "e"}}), "did you mean 'deny'"),
+    (mine("t", feeds=["pre_tool_use"], answers={"words": {"deny": "e"}, "patch": {"tool_name": "n"}}), "cannot change"),
+    (
+        mine("t", feeds=["pre_tool_use"], answers={"words": {"deny": "e"}, "patch": {"tool_input": "e"}}),
+        "would have two meanings",
+    ),
+    (mine("t", feeds=["stop"], answers={"outputs": {"injekt": "i"}}), "unknown output 'injekt'"),
+    (mine("t", feeds=["stop"], answers={"outputs": {"inject": "i"}}), "have no inject"),
+    (
+        {**MINE, "events": {"a": {"feeds": ["stop"], "aliases": ["b"]}, "b": "stop"}},
+        "two of its events are called 'b'",
+    ),
+]
+
+
+@pytest.mark.parametrize(("table", "text"), REFUSED, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_table_that_cannot_stand_is_refused(table: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidDialectError, match=text.replace("(", r"\(")):
+        from_table(table)
+
+
+@pytest.mark.parametrize("dialect", dialects(), ids=label)
+def test_a_gate_cannot_be_passed_off_as_something_else(dialect: Dialect) -> None:
+    name, event = next((n, e) for n, e in dialect.events.items() if e.feeds[0].fails_closed)
+    forged = msgspec.structs.replace(event.feeds[0], verdicts=frozenset({"halt"}))
+    events = {**dialect.events, name: msgspec.structs.replace(event, feeds=(forged,))}
+
+    with pytest.raises(InvalidDialectError, match="states other verdicts"):
+        checked(msgspec.structs.replace(dialect, events=events))
+
+
+def point(name: str, value: object) -> object:
+    def load() -> object:
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    return SimpleNamespace(name=name, value=f"acme:{name}", load=load)
+
+
+def test_entry_points_that_cannot_be_used_are_told_and_the_rest_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = [
+        point("good", MINE),
+        point("object", from_table({**MINE, "name": "other"})),
+        point("twice", MINE),
+        point("broken", ImportError("no module")),
+        point("number", 7),
+        point("ours", find("beam")),
+    ]
+    monkeypatch.setattr(finding, "entry_points", lambda group: points if group == "hooklatch.dialects" else [])
+
+    found, problems = load_entry_points()
+
+    assert list(found) == ["mine", "other"]
+    assert [problem.split("'")[1] for problem in problems] == ["twice", "broken", "number", "ours"]

@@ -1,0 +1,194 @@
+"""Hooks are registered in each system's own form: names, matchers, groups, models."""
+
+from typing import Any
+
+import pytest
+
+from dialects.samples import label
+from hooklatch.core.definitions import InvalidHookError, read_definition
+from hooklatch.core.matchers import MatcherError, compile_matcher
+from hooklatch.dialects.beam import BEAM
+from hooklatch.dialects.dialect import Dialect
+from hooklatch.dialects.ethos import ETHOS
+from hooklatch.dialects.exathena import EXATHENA
+from hooklatch.dialects.radium import RADIUM
+from hooklatch.dialects.reasonix import REASONIX
+from hooklatch.dialects.registration import read_matcher, read_registration
+
+MATCHERS: list[tuple[Dialect, object, object]] = [
+    (EXATHENA, None, None),
+    (EXATHENA, "Write|Edit", {"regex": "Write|Edit", "search": True}),
+    (EXATHENA, "", {"regex": "", "search": True}),
+    (EXATHENA, {"glob": "mcp__*"}, {"glob": "mcp__*"}),
+    (REASONIX, "", None),
+    (REASONIX, "*", None),
+    (REASONIX, "edit_file|write_file", {"regex": "edit_file|write_file"}),
+    (BEAM, "Bash", "Bash"),
+    (BEAM, "^(Write|Edit)$", {"regex": "^(Write|Edit)$", "search": True}),
+    (BEAM, "Read.*", {"regex": "Read.*", "search": True}),
+]
+
+
+@pytest.mark.parametrize(("dialect", "source", "expected"), MATCHERS, ids=label)
+def test_a_bare_string_is_read_the_way_of_its_system(dialect: Dialect, source: object, expected: object) -> None:
+    assert read_matcher(dialect, source) == expected
+
+
+TOOLS = [
+    (REASONIX, "edit_file|write_file", "edit_file", True),
+    (REASONIX, "edit_file|write_file", "read_file", False),
+    (REASONIX, "file", "edit_file", False),
+    (REASONIX, ".*file", "edit_file", True),
+    (EXATHENA, "write|edit", "multi_edit", True),
+    (EXATHENA, "^(Edit|Write)$", "Read", False),
+    (BEAM, "Bash", "BashOutput", False),
+    (BEAM, "^Read.*", "ReadFile", True),
+    (BEAM, "^Read.*", "Write", False),
+]
+
+
+@pytest.mark.parametrize(("dialect", "source", "tool", "expected"), TOOLS, ids=label)
+def test_a_matcher_fires_on_the_tools_it_fires_on_there(
+    dialect: Dialect, source: str, tool: str, expected: bool
+) -> None:
+    assert compile_matcher(read_matcher(dialect, source)).matches(tool) is expected
+
+
+@pytest.mark.parametrize("dialect", [ETHOS, RADIUM], ids=label)
+def test_a_matcher_is_refused_where_there_are_none(dialect: Dialect) -> None:
+    with pytest.raises(MatcherError, match="has no matchers"):
+        read_matcher(dialect, "Bash")
+
+
+@pytest.mark.parametrize("dialect", [EXATHENA, REASONIX, BEAM], ids=label)
+def test_a_broken_pattern_is_refused_at_registration(dialect: Dialect) -> None:
+    with pytest.raises(MatcherError, match="RE2"):
+        read_matcher(dialect, "[unclosed")
+
+
+WRITE = {"regex": "Write|Edit", "search": True}
+REGISTERED: list[tuple[Dialect, object, list[dict[str, Any]]]] = [
+    (
+        ETHOS,
+        {"name": "before_tool_call", "model": "modifying", "handler": "guard", "pluginId": "acme"},
+        [{"id": "guard", "event": "pre_tool_use", "plugin": "acme", "served": True}],
+    ),
+    (ETHOS, {"event": "agent_done", "id": "log", "model": "void"}, [{"id": "log", "event": "stop", "served": True}]),
+    (
+        EXATHENA,
+        {"PreToolUse": [{"matcher": "Write|Edit", "hooks": ["guard", "guards.py:other"]}], "Stop": ["log"]},
+        [
+            {"id": "guard", "event": "pre_tool_use", "match": WRITE, "served": True},
+            {"run": "guards.py:other", "event": "pre_tool_use", "match": WRITE},
+            {"id": "log", "event": "stop", "served": True},
+        ],
+    ),
+    (
+        EXATHENA,
+        {"PreToolUse": [{"hooks": ["guard"]}], "PermissionRequest": ["guard"]},
+        [
+            {"id": "guard@pre_tool_use", "event": "pre_tool_use", "served": True},
+            {"id": "guard@permission_request", "event": "permission_request", "served": True},
+        ],
+    ),
+    (
+        REASONIX,
+        {"hooks": {"PreToolUse": [{"match": "shell", "command": "exit 2", "timeout": 500, "description": "no"}]}},
+        [
+            {
+                "id": "PreToolUse: exit 2",
+                "event": "pre_tool_use",
+                "match": {"regex": "shell"},
+                "command": "exit 2",
+                "payload": "reasonix",
+                "timeout": 0.5,
+                "description": "no",
+            }
+        ],
+    ),
+    (
+        REASONIX,
+        {"event": "UserPromptSubmit", "id": "a", "match": "never"},
+        [{"id": "a", "event": "user_prompt_submit", "served": True}],
+    ),
+    (
+        RADIUM,
+        {"name": "my-hook", "type": "before_model", "priority": 100, "enabled": True, "config": {"level": "info"}},
+        [
+            {
+                "id": "my-hook",
+                "event": "pre_model",
+                "priority": 100,
+                "enabled": True,
+                "config": {"level": "info"},
+                "served": True,
+            }
+        ],
+    ),
+    (
+        RADIUM,
+        {"name": "late", "type": "AfterTool", "run": "h.py:f"},
+        [{"id": "late", "event": "tool_result", "run": "h.py:f"}],
+    ),
+    (
+        BEAM,
+        {"event": "pre_tool_use", "callback": "guard", "matcher": {"tool_name": "^(Write|Edit)$"}},
+        [
+            {
+                "id": "guard",
+                "event": "pre_tool_use",
+                "match": {"regex": "^(Write|Edit)$", "search": True},
+                "served": True,
+            }
+        ],
+    ),
+    (
+        BEAM,
+        {"event": ["stop", "session_end"], "id": "log"},
+        [
+            {"id": "log@stop", "event": "stop", "served": True},
+            {"id": "log@session_end", "event": "session_end", "served": True},
+        ],
+    ),
+]
+
+
+@pytest.mark.parametrize(("dialect", "native", "expected"), REGISTERED, ids=label)
+def test_a_native_definition_becomes_ours(dialect: Dialect, native: object, expected: list[dict[str, Any]]) -> None:
+    assert read_registration(dialect, native) == expected
+
+
+def test_what_is_read_is_a_definition() -> None:
+    definitions = read_registration(EXATHENA, {"PreToolUse": [{"matcher": "Write", "hooks": ["guard"]}]})
+
+    (hook,) = read_definition(definitions[0])
+
+    assert (hook.id, hook.event, hook.matcher.matches("MultiWrite")) == ("guard", "pre_tool_use", True)
+
+
+REFUSED: list[tuple[Dialect, object, str]] = [
+    (ETHOS, {"name": "before_tool_call", "model": "void", "handler": "g"}, "is a modifying point; a void hook"),
+    (ETHOS, {"name": "agent_done", "model": "modifying", "handler": "g"}, "is a void point"),
+    (ETHOS, {"name": "inbound_claim", "model": "modifying", "handler": "g"}, "is a claiming point"),
+    (ETHOS, {"name": "before_tool_cal", "handler": "g"}, "did you mean 'before_tool_call'"),
+    (ETHOS, {"name": "before_tool_call", "handler": "g", "match": "Bash"}, "has no matchers"),
+    (ETHOS, {"name": "agent_done", "handler": "g", "failurePolicy": "fail-closed"}, "the point decides it"),
+    (ETHOS, {"name": "agent_done"}, "has no id"),
+    (EXATHENA, {"Stop": [{"matcher": "x", "hooks": ["log"]}]}, "is about no tool"),
+    (EXATHENA, {"PreToolUse": [{"matcher": "[", "hooks": ["g"]}]}, "RE2"),
+    (EXATHENA, {"PreToolUse": "guard"}, "a list of hooks"),
+    (EXATHENA, {"PreToolUse": [7]}, "a name or a table"),
+    (EXATHENA, {"pre_tool_use": ["g"]}, "has no event 'pre_tool_use'"),
+    (REASONIX, {"event": "PreToolUse", "id": "g", "match": "[unclosed"}, "RE2"),
+    (RADIUM, {"name": "h", "type": "before_tool", "script": "x.sh"}, "Radium never runs it"),
+    (BEAM, {"event": "user_prompt_submit", "callback": "g", "matcher": {"tool_name": "Bash"}}, "is about no tool"),
+    (BEAM, {"event": "pre_tool_use", "callback": "g", "matcher": {"tool": "Bash"}}, "has only 'tool_name'"),
+    (BEAM, {"event": 7, "callback": "g"}, "event is a string"),
+    (BEAM, "pre_tool_use", "is a table"),
+]
+
+
+@pytest.mark.parametrize(("dialect", "native", "text"), REFUSED, ids=label)
+def test_a_definition_that_cannot_stand_is_refused(dialect: Dialect, native: object, text: str) -> None:
+    with pytest.raises(InvalidHookError, match=text):
+        read_registration(dialect, native)
