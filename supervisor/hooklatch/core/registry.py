@@ -66,9 +66,14 @@ class PythonTarget(msgspec.Struct, frozen=True):
 
 
 class ServedTarget(msgspec.Struct, frozen=True):
-    """A function in the client that registered it; `owner` is that connection's number."""
+    """A function in the client that registered it; `owner` is that connection's number.
+
+    One that was registered in a dialect is asked in its words: the name of the dialect, and of the native event.
+    """
 
     owner: int
+    dialect: str = ""
+    native: str = ""
 
     def describe(self) -> str:
         return "served by its client"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -29,7 +29,7 @@ from hooklatch.service.registries import Registries
 from hooklatch.service.sessions import Session
 from hooklatch.service.statistics import Statistics
 
-__all__ = ["Dispatcher", "EnvelopeParams", "FireParams", "Server"]
+__all__ = ["Dispatcher", "EnvelopeParams", "FireParams", "Plan", "Server"]
 
 logger = logging.getLogger("hooklatch.dispatcher")
 REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # what a refusal's own event repeats of the refused one
@@ -78,12 +78,22 @@ class Envelope(msgspec.Struct, frozen=True):
     context: dict[str, Any]
 
 
+class Plan(msgspec.Struct, frozen=True):
+    """How another system runs an event: its axes in the spec, and its order of hooks."""
+
+    spec: EventSpec
+    arrange: Callable[[Sequence[Hook]], Sequence[Hook]]
+
+
 class Server(Protocol):
     """A connection whose client serves hooks."""
 
     async def call_hook(
         self, hook_id: str, call_id: str, event: str, payload: bytes, envelope: Envelope, deadline: float
     ) -> CallOutcome: ...
+
+
+NativeCall = Callable[[Server, Hook, bytes, Envelope, float], Awaitable[CallOutcome]]
 
 
 class Generation:
@@ -153,6 +163,7 @@ class Dispatcher:
         self._on_decision = on_decision
         self.servers: dict[int, Server] = {}
         self.breakers = Breakers()
+        self.call_native: NativeCall | None = None
         self.is_draining = False
         self._boot = secrets.token_hex(4)
         self._count = 0
@@ -216,13 +227,20 @@ class Dispatcher:
         finally:
             self._background_count -= 1
 
-    async def fire(self, params: FireParams, session: Session | None, decision_id: str | None = None) -> Decision:
+    async def fire(
+        self,
+        params: FireParams,
+        session: Session | None,
+        decision_id: str | None = None,
+        *,
+        plan: Plan | None = None,
+    ) -> Decision:
         """Decide one event.  Cancelling abandons a gate; anything else is finished in any case.
 
         Raises:
             RpcError: the event is unknown or the params cannot be used.
         """
-        spec = self.spec(params.event)
+        spec = plan.spec if plan is not None else self.spec(params.event)
         if params.timeout is not None and not params.timeout > 0:
             raise RpcError(ErrorCode.INVALID_PARAMS, "timeout is a number of seconds over 0")
         decision_id = decision_id or self.next_id()
@@ -233,7 +251,7 @@ class Dispatcher:
         generation = self._generations[-1]
         generation.count += 1
         try:
-            decision = await self._decide(spec, params, session, view, decision_id)
+            decision = await self._decide(spec, params, session, view, decision_id, plan)
         except trio.Cancelled:
             self._statistics.causes["abandoned"] += 1
             logger.info("abandoned event=%s decision=%s", spec.name, decision_id)
@@ -247,14 +265,23 @@ class Dispatcher:
         return decision
 
     async def _decide(
-        self, spec: EventSpec, params: FireParams, session: Session | None, view: Snapshot, decision_id: str
+        self,
+        spec: EventSpec,
+        params: FireParams,
+        session: Session | None,
+        view: Snapshot,
+        decision_id: str,
+        plan: Plan | None,
     ) -> Decision:
         started = trio.current_time()
+        candidates = view.for_event(spec)
+        if plan is not None:
+            candidates = tuple(plan.arrange(candidates))
         payload = Payload(bytes(params.payload))
         fault = self._fault(spec, params, session, view, payload)
         hooks: tuple[Hook, ...] = ()
         if fault is None:
-            selection = select(spec, view.for_event(spec), payload)
+            selection = select(spec, candidates, payload)
             hooks = selection.hooks
             if selection.is_blind and spec.fails_closed:
                 fault = ("payload", f"its field {spec.match!r} is missing or no string, and hooks match on it")
@@ -267,7 +294,7 @@ class Dispatcher:
             hooks,
             payload,
             params.context or {},
-            lambda final: select(spec, view.for_event(spec), final),
+            lambda final: select(spec, candidates, final),
         )
         call = Calls(self, spec, params, session, started + budget(spec, hooks, params.timeout), decision_id)
         if spec.fails_closed:
@@ -361,6 +388,8 @@ class Dispatcher:
                 server = self.servers.get(owner)
                 if server is None:
                     return CallOutcome("crash", message="the client that served it is gone")
+                if hook.target.native and self.call_native is not None:
+                    return await self.call_native(server, hook, call.payload.data, envelope, deadline)
                 call_id = f"{envelope.call_id or ''}"
                 return await server.call_hook(hook.id, call_id, hook.event, call.payload.data, envelope, deadline)
 

@@ -17,6 +17,7 @@ from hooklatch.service.configuration import place_of
 from hooklatch.service.connection import Connection
 from hooklatch.service.dispatcher import Dispatcher
 from hooklatch.service.files import Files, Reloaded
+from hooklatch.service.native import Native
 from hooklatch.service.registries import Announcement, Registries
 from hooklatch.service.sessions import Session, Sessions
 from hooklatch.service.sources import Sources, UnitError
@@ -79,6 +80,8 @@ class Hub:
         self.state = state
         self.places = places
         self.faults: list[str] = []
+        self.native = Native(dispatcher)
+        dispatcher.call_native = self.native.call
 
     def join(self, connection: Connection, session: Session) -> None:
         connection.session = session

@@ -11,18 +11,17 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.catalogue import EventSpec
-from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_definition
+from hooklatch.core.definitions import read_definition
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, Request, RpcError, convert
-from hooklatch.core.registry import Hook, Layer, PythonTarget, ServedTarget, budget
-from hooklatch.service.assembly import hook_of
-from hooklatch.service.configuration import place_of
+from hooklatch.core.registry import budget
+from hooklatch.dialects.dialect import Dialect
 from hooklatch.service.connection import Connection
 from hooklatch.service.dispatcher import FireParams
 from hooklatch.service.hub import Hub
+from hooklatch.service.registration import Registrar
 from hooklatch.service.reports import Reports
 from hooklatch.service.sessions import Session
-from hooklatch.service.sources import UnitError
 from hooklatch.version import VERSION
 
 __all__ = ["Methods"]
@@ -90,6 +89,7 @@ class Methods:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._reports = Reports(hub)
+        self._registrar = Registrar(hub)
         self._methods: dict[str, Callable[[Connection, msgspec.Raw], Awaitable[object]]] = {
             "hello": self._hello,
             "session.update": self._update,
@@ -132,6 +132,9 @@ class Methods:
 
     async def _fire(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FireParams)
+        session = connection.session
+        if session is not None and session.dialect is not None:
+            return await self._hub.native.fire(self._hub.native.find(session.dialect), params, session)
         if not params.wait:
             return self._hub.dispatcher.fire_later(params, connection.session)
         return await self._hub.dispatcher.fire(params, connection.session)
@@ -142,16 +145,13 @@ class Methods:
             raise RpcError(
                 ErrorCode.INVALID_PARAMS, f"this daemon speaks protocol {PROTOCOL}, not {params.protocol}; update one"
             )
-        if params.dialect is not None:
-            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown dialect {params.dialect!r}; fire canonical events")
+        dialect = self._hub.native.find(params.dialect) if params.dialect is not None else None
         if connection.has_greeted:
             raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has said hello already")
-        for event in [*params.emits, *(params.session.require_handlers if params.session else ())]:
-            self._hub.dispatcher.spec(event)
         connection.client = f"{params.client.name} {params.client.version}".strip()
         session = None
         if params.session is not None or not connection.is_admin:
-            session = await self._open(connection, params.session or SessionParams(), frozenset(params.emits))
+            session = await self._open(connection, params.session or SessionParams(), params.emits, dialect)
         connection.has_greeted = True
         view = self._hub.registries.view_of(session)
         return {
@@ -165,8 +165,12 @@ class Methods:
             "budgets": {spec.name: budget(spec, view.for_event(spec)) for spec in self._specs()},
         }
 
-    async def _open(self, connection: Connection, params: SessionParams, emits: frozenset[str]) -> Session:
+    async def _open(
+        self, connection: Connection, params: SessionParams, emits: list[str], dialect: Dialect | None
+    ) -> Session:
         hub = self._hub
+        emitted = frozenset(hub.native.canonical_name(dialect, event) for event in emits)
+        required = frozenset(hub.native.canonical_name(dialect, event) for event in params.require_handlers)
         parent = None
         if params.parent_session_id is not None:
             parent = hub.sessions.get(params.parent_session_id)
@@ -177,14 +181,14 @@ class Methods:
                 )
         session, is_new = hub.sessions.open(params.id, params.resume_token, hub.registries.view)
         if is_new:
-            session.host, session.emits = params.host, emits
-            session.require_handlers = frozenset(params.require_handlers)
+            session.host, session.emits, session.require_handlers = params.host, emitted, required
+            session.dialect = dialect.name if dialect is not None else None
         session.cwd = params.cwd or session.cwd
         session.client = connection.client
         try:
             if is_new and parent is not None:
                 hub.registries.adopt(session, parent)
-            hooks = await self._hooks_of(params.hooks, connection, session, Layer.SESSION)
+            hooks = await self._registrar.hooks_of(params.hooks, connection, session)
         except BaseException:  # also where the client left while a source of its was loaded
             if is_new:
                 hub.sessions.discard(session)
@@ -201,74 +205,14 @@ class Methods:
     async def _register(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, RegisterParams)
         if self._is_global(connection, params.scope):
-            hooks = await self._hooks_of(params.hooks, connection, None, Layer.GLOBAL)
+            hooks = await self._registrar.hooks_of(params.hooks, connection, None)
             self._hub.registries.register_global(hooks)
             self._hub.store_definitions(single_tables(params.hooks))
             return {"ids": [hook.id for hook in hooks], "revision": self._hub.registries.view.revision}
         session = self._own_session(connection)
-        hooks = await self._hooks_of(params.hooks, connection, session, Layer.SESSION)
+        hooks = await self._registrar.hooks_of(params.hooks, connection, session)
         self._hub.registries.register_own(session, hooks)
         return {"ids": [hook.id for hook in hooks], "revision": session.view.revision}
-
-    async def _hooks_of(
-        self, tables: list[dict[str, Any]], connection: Connection, session: Session | None, layer: Layer
-    ) -> list[Hook]:
-        """Check definitions and load their sources: all of them, or none is registered."""
-        try:
-            definitions = [definition for table in tables for definition in read_definition(table)]
-        except InvalidHookError as error:
-            raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-        ids = [definition.id for definition in definitions]
-        for hook_id in ids:
-            if ids.count(hook_id) > 1:
-                raise RpcError(ErrorCode.INVALID_PARAMS, f"the id {hook_id!r} stands twice in one call")
-        if session is not None and len(session.own.keys() | set(ids)) > MAX_HOOKS:
-            raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
-        for definition in definitions:
-            await self._load(definition, session)
-        # No checkpoint from here on: a reload meanwhile has put other builds in force than those that were loaded.
-        return [self._hook_of(definition, connection, session, layer) for definition in definitions]
-
-    def _hook_of(
-        self, definition: HookDefinition, connection: Connection, session: Session | None, layer: Layer
-    ) -> Hook:
-        spec = self._hub.dispatcher.spec(definition.event)
-        if spec.match is None and not definition.matcher.matches_all:
-            raise RpcError(
-                ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {spec.name} has no field to match on; remove match"
-            )
-        if definition.served:
-            if layer is Layer.GLOBAL:
-                raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
-            return hook_of(definition, layer, ServedTarget(connection.number), spec=spec)
-        return hook_of(definition, layer, self._target_of(definition, session), spec=spec)
-
-    async def _load(self, definition: HookDefinition, session: Session | None) -> None:
-        if definition.served:
-            return
-        self._hub.dispatcher.spec(definition.event)  # the cheap check first
-        folder = session.cwd if session is not None else None
-        source, _ = place_of(definition, folder or "")
-        if source.kind == "file" and not source.location.startswith("/"):
-            raise RpcError(
-                ErrorCode.INVALID_PARAMS,
-                f"hook {definition.id!r}: {definition.run!r} is relative and there is no absolute cwd;"
-                " give the whole path",
-            )
-        try:
-            await self._hub.files.ensure(source)
-        except UnitError as error:
-            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {error}") from None
-
-    def _target_of(self, definition: HookDefinition, session: Session | None) -> PythonTarget:
-        folder = session.cwd if session is not None else None
-        source, function = place_of(definition, folder or "")
-        unit = self._hub.sources.units.get(source.location)
-        if unit is None or function not in unit.loaded.functions:
-            raise RpcError(
-                ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {source.location} has no function {function!r}"
-            )
-        return PythonTarget(unit.source, unit.build, function)
 
     async def _unregister(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, IdParams)

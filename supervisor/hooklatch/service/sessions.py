@@ -29,6 +29,7 @@ class Session:
         self.inherited: tuple[Hook, ...] = ()
         self.parent: Session | None = None
         self.children: list[Session] = []
+        self.dialect: str | None = None
         self.cwd: str | None = None
         self.host: str | None = None
         self.client: str | None = None

@@ -1,0 +1,153 @@
+"""Dialect sessions: another system's events go in, its own answers come out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import Client, Daemon, RpcFailure, running_daemon
+
+GUARD = """
+from hooklatch_worker import amend, append, ask, deny, hook
+
+@hook("pre_tool_use")
+def guard(event):
+    command = event.tool_input["command"]
+    if command == "rm":
+        return deny("no rm")
+    if command == "sudo":
+        return ask("sure?")
+    if command == "crash":
+        raise RuntimeError("broken")
+    if command == "curl":
+        return amend(tool_input={"command": "curl -m 9"})
+
+@hook("post_tool_use")
+def remind(event):
+    return append("formatted?")
+"""
+FILES = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARD}
+FIRES = {
+    "ethos": ("before_tool_call", lambda command: {"toolName": "bash", "args": {"command": command}}),
+    "exathena": ("PreToolUse", lambda command: {"tool_name": "bash", "command": command}),
+    "reasonix": ("PreToolUse", lambda command: {"toolName": "bash", "toolArgs": {"command": command}}),
+    "radium": ("BeforeTool", lambda command: {"tool_name": "bash", "arguments": {"command": command}}),
+    "beam": ("pre_tool_use", lambda command: {"tool_name": "bash", "tool_input": {"command": command}}),
+}
+
+
+async def speak(daemon: Daemon, dialect: str, **session: Any) -> Client:
+    client = daemon.connect()
+    await client.call("hello", protocol=1, dialect=dialect, session=session)
+    return client
+
+
+@pytest.mark.parametrize("dialect", FIRES)
+async def test_one_hook_serves_every_dialect(tmp_path: Path, dialect: str) -> None:
+    event, payload = FIRES[dialect]
+
+    async with running_daemon(tmp_path, FILES) as daemon:
+        client = await speak(daemon, dialect)
+        decisions = {
+            command: await client.call("fire", event=event, payload=payload(command))
+            for command in ("ls", "rm", "sudo", "crash", "curl")
+        }
+        await client.aclose()
+
+    assert [decisions[command]["verdict"] for command in decisions] == ["pass", "deny", "ask", "deny", "pass"]
+    assert decisions["curl"]["patch"] == {"tool_input": {"command": "curl -m 9"}}
+    rendered = {command: json.dumps(decision["rendered"]) for command, decision in decisions.items()}
+    assert "no rm" in rendered["rm"]
+    assert "curl -m 9" in rendered["curl"] or decisions["curl"]["warnings"]
+    assert "hook crashed (fail-safe deny)" in rendered["crash"]
+
+
+async def test_a_native_event_that_feeds_several_gives_the_others_beside_the_first(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, FILES) as daemon:
+        client = await speak(daemon, "radium")
+        payload = {"tool_name": "bash", "arguments": {"command": "ls"}, "result": "out"}
+        decision = await client.call("fire", event="AfterTool", payload=payload)
+        await client.aclose()
+
+    assert decision["event"] == "tool_result"
+    assert [followed["event"] for followed in decision["followed_by"]] == ["post_tool_use"]
+    assert decision["followed_by"][0]["append"] == "formatted?"
+
+
+async def test_a_served_hook_is_asked_and_answers_in_its_own_words(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path) as daemon:
+        client = await speak(daemon, "ethos")
+        definition = {"id": "mine", "event": "before_tool_call", "model": "modifying"}
+        await client.call("register", hooks=[definition])
+        payload = {"toolName": "bash", "args": {"command": "rm"}}
+        number = await client.send("fire", event="before_tool_call", payload=payload)
+        asked = await client.read()
+        assert asked is not None
+        await client.send_line({"jsonrpc": "2.0", "id": asked["id"], "result": {"error": "not this"}})
+        decision = await client.answer_to(number)
+        await client.aclose()
+
+    assert asked["params"]["event"] == "before_tool_call"
+    assert asked["params"]["payload"]["args"] == {"command": "rm"}
+    assert (decision["verdict"], decision["reason"]) == ("deny", "not this")
+    assert decision["rendered"]["error"] == "not this"
+
+
+async def test_garbage_in_a_served_hook_of_a_dialect_denies(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path) as daemon:
+        client = await speak(daemon, "beam")
+        await client.call("register", hooks=[{"id": "mine", "event": "pre_tool_use"}])
+        number = await client.send("fire", event="pre_tool_use", payload={"tool_name": "bash", "tool_input": {}})
+        asked = await client.read()
+        assert asked is not None
+        await client.send_line({"jsonrpc": "2.0", "id": asked["id"], "result": "whatever"})
+        decision = await client.answer_to(number)
+        await client.aclose()
+
+    assert (decision["verdict"], decision["cause"]) == ("deny", "protocol")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "definition", "complaint"),
+    [
+        ("ethos", {"id": "x", "event": "before_tool_call", "model": "void"}, "a void hook cannot stand there"),
+        ("ethos", {"id": "x", "event": "before_tool_call", "match": "Bash"}, "no matchers"),
+        ("exathena", {"id": "x", "event": "PreToolUze"}, "did you mean 'PreToolUse'"),
+        ("beam", {"id": "x", "event": "pre_tool_use", "match": "[unclosed"}, "not a pattern"),
+    ],
+)
+async def test_a_registration_that_is_wrong_in_its_dialect_is_refused(
+    tmp_path: Path, dialect: str, definition: dict[str, Any], complaint: str
+) -> None:
+    async with running_daemon(tmp_path) as daemon:
+        client = await speak(daemon, dialect)
+        with pytest.raises(RpcFailure, match=complaint):
+            await client.call("register", hooks=[definition])
+        await client.aclose()
+
+
+async def test_an_unknown_dialect_or_native_event_names_those_that_there_are(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path) as daemon:
+        client = daemon.connect()
+        with pytest.raises(RpcFailure, match="unknown dialect 'klingon'; there are ethos"):
+            await client.call("hello", protocol=1, dialect="klingon")
+        await client.call("hello", protocol=1, dialect="reasonix", session={"require_handlers": ["PreToolUse"]})
+        with pytest.raises(RpcFailure, match="reasonix has no event"):
+            await client.call("fire", event="pre_tool_use", payload={})
+        denied = await client.call("fire", event="PreToolUse", payload={"toolName": "bash", "toolArgs": {}})
+        await client.aclose()
+
+    assert (denied["verdict"], denied["cause"]) == ("deny", "load")
+
+
+async def test_a_payload_that_says_one_thing_in_two_ways_is_refused(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path) as daemon:
+        client = await speak(daemon, "ethos")
+        payload = {"toolName": "bash", "tool_name": "rm", "args": {}}
+        decision = await client.call("fire", event="before_tool_call", payload=payload)
+        await client.aclose()
+
+    assert (decision["verdict"], decision["cause"]) == ("deny", "payload")
+    assert decision["rendered"]["error"]
