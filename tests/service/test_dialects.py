@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from support import Client, Daemon, RpcFailure, running_daemon
 
 GUARD = """
@@ -140,6 +141,36 @@ async def test_an_unknown_dialect_or_native_event_names_those_that_there_are(tmp
         await client.aclose()
 
     assert (denied["verdict"], denied["cause"]) == ("deny", "load")
+
+
+async def test_a_dialect_of_the_configuration_is_spoken_like_ours(tmp_path: Path) -> None:
+    table = """
+[[dialect]]
+name = "mine"
+style = "merged"
+[dialect.events.before_shell]
+answers = { words = { deny = "refused" }, patch = { tool_input = "args" } }
+feeds = [{ event = "pre_tool_use", keys = { tool = "tool_name", args = "tool_input" } }]
+"""
+
+    async with running_daemon(tmp_path, {**FILES, "hooks.toml": FILES["hooks.toml"] + table}) as daemon:
+        diagnostics = [str(found) for found in daemon.hub.files.diagnostics]
+        assert diagnostics == []
+        client = await speak(daemon, "mine")
+        decision = await client.call("fire", event="before_shell", payload={"tool": "bash", "args": {"command": "rm"}})
+        await client.aclose()
+
+    assert (decision["verdict"], decision["rendered"]) == ("deny", {"refused": "no rm"})
+
+
+async def test_a_dialect_that_cannot_be_used_is_told_with_its_line(tmp_path: Path) -> None:
+    table = '[[dialect]]\nname = "mine"\n[dialect.events]\nbefore = "pre_tool_uze"\n'
+
+    async with running_daemon(tmp_path, {"hooks.toml": table}) as daemon:
+        diagnostic = daemon.hub.files.diagnostics[0]
+
+    assert diagnostic.line == 1
+    assert "pre_tool_use" in diagnostic.message
 
 
 async def test_a_payload_that_says_one_thing_in_two_ways_is_refused(tmp_path: Path) -> None:

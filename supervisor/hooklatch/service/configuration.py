@@ -19,9 +19,11 @@ from hooklatch.core.shell import SHELL_FUNCTION, SHELL_SOURCE
 from hooklatch.processes.pool import PoolLimits
 from hooklatch_worker.wire import Source, WorkerLimits
 
-__all__ = ["ConfigError", "Diagnostic", "FileConfig", "SourceEntry", "place_of", "read_config", "source_of"]
+__all__ = ["LINE", "ConfigError", "Diagnostic", "FileConfig", "SourceEntry", "place_of", "read_config", "source_of"]
 
 T = TypeVar("T")
+TABLES = ("source", "hook", "event", "dialect", "workers")
+LINE = "__line__"  # where a table that is checked later begins
 WORKER_KEYS = {"workers": int, "calls": int, "age": float, "memory_mib": int, "open_files": int, "file_mib": int}
 MIN_WORKERS, MAX_WORKERS = 2, 64
 
@@ -61,6 +63,7 @@ class FileConfig(msgspec.Struct, frozen=True):
     sources: list[SourceEntry] = []
     hooks: list[HookDefinition] = []
     events: list[dict[str, Any]] = []
+    dialects: list[dict[str, Any]] = []
     limits: PoolLimits | None = None
 
 
@@ -114,12 +117,17 @@ class Reader:
         self._folder = os.path.dirname(path)
 
     def read(self, document: Mapping[str, Any]) -> FileConfig:
-        self._at(0, lambda: refuse_unknown_keys(document, ("source", "hook", "event", "workers"), "the file"), document)
+        self._at(
+            0,
+            lambda: refuse_unknown_keys(document, ("source", "hook", "event", "dialect", "workers"), "the file"),
+            document,
+        )
         return FileConfig(
             path=self._path,
             sources=[self._source(i, entry) for i, entry in enumerate(self._tables(document, "source"))],
             hooks=[hook for i, entry in enumerate(self._tables(document, "hook")) for hook in self._hook(i, entry)],
             events=[self._event(i, entry) for i, entry in enumerate(self._tables(document, "event"))],
+            dialects=[self._dialect(i, entry) for i, entry in enumerate(self._tables(document, "dialect"))],
             limits=self._limits(document["workers"]) if "workers" in document else None,
         )
 
@@ -167,6 +175,12 @@ class Reader:
         event = dict(cast("Mapping[str, Any]", entry))
         self._at(line, lambda: Catalogue.standard().with_custom([event]), event)
         return event
+
+    def _dialect(self, index: int, entry: object) -> dict[str, Any]:
+        line = self._header("dialect", index)
+        if not isinstance(entry, Mapping):
+            raise self._error(line, 'a dialect needs name = "a-name"')
+        return {**cast("Mapping[str, Any]", entry), LINE: line}
 
     def _limits(self, table: object) -> PoolLimits:
         line = self._find(r"\[\s*workers\s*\]")

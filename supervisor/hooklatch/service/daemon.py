@@ -26,6 +26,7 @@ import trio
 
 from hooklatch import paths
 from hooklatch.core.catalogue import Catalogue
+from hooklatch.dialects.find import load_entry_points
 from hooklatch.processes.memory import watch_memory
 from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.zygote import open_zygote
@@ -120,6 +121,8 @@ async def serve(options: Options) -> AsyncGenerator[tuple[Hub, Ready]]:
             for part in (sources, dispatcher, sessions):
                 await nursery.start(part.run)
             await load_everything(hub)
+            hub.native.installed, unusable = load_entry_points()
+            hub.faults += unusable
             ticker = Ticker()
             nursery.start_soon(ticker.run)
             nursery.start_soon(watch_memory, lambda: list(pools.values()))

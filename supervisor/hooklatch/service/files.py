@@ -19,9 +19,19 @@ import trio
 
 from hooklatch.core.catalogue import Catalogue, InvalidEventError
 from hooklatch.core.registry import Difference, Hook, Origin, PythonTarget
+from hooklatch.dialects.dialect import Dialect, InvalidDialectError
+from hooklatch.dialects.find import from_table
 from hooklatch.processes.pool import PoolLimits
 from hooklatch.service.assembly import Assembly, DeclaredFile, manifest_of, with_way_out
-from hooklatch.service.configuration import ConfigError, Diagnostic, FileConfig, SourceEntry, place_of, read_config
+from hooklatch.service.configuration import (
+    LINE,
+    ConfigError,
+    Diagnostic,
+    FileConfig,
+    SourceEntry,
+    place_of,
+    read_config,
+)
 from hooklatch.service.registries import Registries
 from hooklatch.service.safety import UnsafeFileError, read_safely
 from hooklatch.service.sources import Sources, Stamp, Unit, UnitError, stamp
@@ -53,6 +63,7 @@ class Files:
         self.config_path = os.path.abspath(config_path)
         self.folder = os.path.join(os.path.dirname(self.config_path), "hooks.d")
         self.diagnostics: list[Diagnostic] = []
+        self.dialects: dict[str, Dialect] = {}
         self.hint = trio.Event()
         self._sources = sources
         self._registries = registries
@@ -123,6 +134,7 @@ class Files:
         good = {file.path: file.config for file in declared if file.config is not None}
         self._take_limits(good.get(self.config_path))
         catalogue = self._catalogue(good.values(), diagnostics)
+        self.dialects = self._dialects(good.values(), catalogue, diagnostics)
         fresh = await self._build(good.values(), catalogue, diagnostics, is_explicit=is_explicit)
         # From here to the end there is no checkpoint: every fire sees all of it or nothing.
         taken = {hook.id: Origin("a client of the admin socket") for hook in self._registries.api_hooks}
@@ -186,6 +198,18 @@ class Files:
             except InvalidEventError as error:
                 diagnostics.append(Diagnostic(path, 0, str(error)))
         return catalogue
+
+    def _dialects(
+        self, configs: Iterable[FileConfig], catalogue: Catalogue, diagnostics: list[Diagnostic]
+    ) -> dict[str, Dialect]:
+        found: dict[str, Dialect] = {}
+        for path, table in [(config.path, table) for config in configs for table in config.dialects]:
+            try:
+                dialect = from_table({key: value for key, value in table.items() if key != LINE}, catalogue)
+                found[dialect.name] = dialect
+            except InvalidDialectError as error:
+                diagnostics.append(Diagnostic(path, table[LINE], str(error)))
+        return found
 
     def _checked(self, file: DeclaredFile, catalogue: Catalogue, diagnostics: list[Diagnostic]) -> DeclaredFile:
         """Refuse a file that names an event which nobody defines: what it guards is not known."""

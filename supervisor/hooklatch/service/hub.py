@@ -80,7 +80,7 @@ class Hub:
         self.state = state
         self.places = places
         self.faults: list[str] = []
-        self.native = Native(dispatcher)
+        self.native = Native(dispatcher, lambda: files.dialects)
         dispatcher.call_native = self.native.call
 
     def join(self, connection: Connection, session: Session) -> None:

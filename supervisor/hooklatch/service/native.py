@@ -6,7 +6,7 @@ canonical call of a served hook ─▶ native keys ─▶ the client's native an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -41,9 +41,15 @@ class NativeHook(msgspec.Struct, frozen=True):
 class Native:
     """Fires native events of a session's dialect."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: Dispatcher, configured: Callable[[], dict[str, Dialect]]) -> None:
         self._dispatcher = dispatcher
-        self.custom: dict[str, Dialect] = {}
+        self.installed: dict[str, Dialect] = {}
+        self._configured = configured
+
+    @property
+    def custom(self) -> dict[str, Dialect]:
+        """The dialects that are not ours: those of the configuration, then those of installed packages."""
+        return {**self.installed, **self._configured()}
 
     def find(self, name: str) -> Dialect:
         """Find a dialect.
