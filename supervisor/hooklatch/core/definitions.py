@@ -23,7 +23,7 @@ MAX_ID = 200  # characters
 FORBIDDEN = frozenset("\n\r\0")  # in ids: they would break a line of the log or of a table
 KEYS = (
     "id", "event", "match", "run", "served", "priority", "timeout", "description",
-    "enabled", "observe", "optional", "config", *SHELL_KEYS,
+    "enabled", "observe", "optional", "config", "plugin", *SHELL_KEYS,
 )  # fmt: skip
 
 
@@ -55,6 +55,7 @@ class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
     runtime: str = "trio"
     line: int = 0
     problem: str | None = None
+    plugin: str | None = None
 
 
 def refuse_unknown_keys(table: Iterable[str], known: Iterable[str], what: str) -> None:
@@ -122,6 +123,7 @@ def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefi
             optional=flag_of(raw, "optional", hook_id),
             config=config_of(raw.get("config"), hook_id),
             problem=problem,
+            plugin=text_of(raw, "plugin", hook_id, default=None),
         )
         for event in events
     ]

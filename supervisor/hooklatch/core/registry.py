@@ -6,7 +6,7 @@ A snapshot is immutable.  A change makes a new one with a higher revision; a cha
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
 
 import msgspec
@@ -29,6 +29,8 @@ __all__ = [
     "Snapshot",
     "budget",
     "difference",
+    "has",
+    "plugin_switch",
     "select",
     "switched",
 ]
@@ -49,7 +51,10 @@ class Layer(IntEnum):
 
     @property
     def label(self) -> str:
-        return self.name.lower()
+        return LABELS[self]
+
+
+LABELS = {layer: layer.name.lower() for layer in Layer}
 
 
 class PythonTarget(msgspec.Struct, frozen=True):
@@ -106,6 +111,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     config: bytes = b""
     origin: Origin | None = None
     problem: str | None = None
+    plugin: str | None = None
 
     @property
     def name(self) -> str:
@@ -122,6 +128,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         parts = [
             self.id, self.event, self.layer.value, self.matcher.source, place, self.timeout, self.priority,
             self.enabled, self.observe, self.optional, self.config.decode(), self.problem,
+            self.plugin,
         ]  # fmt: skip
         return hashlib.sha256(msgspec.json.encode(parts)).digest()
 
@@ -214,10 +221,23 @@ def difference(old: Snapshot, new: Snapshot) -> Difference:
 
 
 def switched(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
-    """Apply what was enabled or disabled, by `layer/id`, to definitions; an enabled hook keeps its own `enabled`."""
+    """Apply what was enabled or disabled to definitions: by `layer/id`, else by the name of a whole plugin."""
     return [
-        msgspec.structs.replace(hook, enabled=switches[hook.name])
-        if switches.get(hook.name, hook.enabled) != hook.enabled
-        else hook
+        msgspec.structs.replace(hook, enabled=not hook.enabled) if is_switched(hook, switches) else hook
         for hook in hooks
     ]
+
+
+def is_switched(hook: Hook, switches: Mapping[str, bool]) -> bool:
+    whole = switches.get(plugin_switch(hook.plugin), hook.enabled) if hook.plugin is not None else hook.enabled
+    return switches.get(hook.name, whole) != hook.enabled
+
+
+def plugin_switch(plugin: str) -> str:
+    """Give the name under which a whole plugin is switched; no hook has it, for theirs hold the plugin's and a dot."""
+    return f"{Layer.PLUGIN.label}/{plugin}"
+
+
+def has(plugins: Collection[str] | None, plugin: str) -> bool:
+    """Say whether a plugin is among those that are allowed; None stands for all of them."""
+    return plugins is None or plugin in plugins

@@ -17,7 +17,6 @@ then its fires are abandoned.
 from __future__ import annotations
 
 import logging
-import math
 import select
 import socket
 import struct
@@ -56,7 +55,7 @@ MAX_BUFFERED = 2**20  # bytes that wait for a client before its next request is 
 MAX_ANNOUNCED = 2**18  # bytes that wait before announcements turn into one resync
 MAX_UNREAD = 64 * 2**20  # bytes that wait for a client before hooks that it serves are no longer called
 MAX_RUBBISH = 5  # unreadable lines in a row
-TICK = 0.003  # seconds that a fire may keep the reader before another task reads on
+TICK = 0.003  # seconds; a fire that has kept the reader for one to two of them has another task read on
 
 
 class Handler(Protocol):
@@ -75,11 +74,12 @@ class Ticker:
     """Notices fires that keep a reader too long.  It sleeps while there are none."""
 
     def __init__(self) -> None:
-        self._kept: dict[Connection, float] = {}
+        self._kept: dict[Connection, int] = {}
+        self._ticks = 0
         self._wake = trio.Event()
 
     def keep(self, connection: Connection) -> None:
-        self._kept[connection] = trio.current_time() + TICK
+        self._kept[connection] = self._ticks
         if not self._wake.is_set():
             self._wake.set()
 
@@ -96,8 +96,8 @@ class Ticker:
             await self._wake.wait()
             while self._kept:
                 await trio.sleep(TICK)
-                now = trio.current_time()
-                for connection in [one for one, until in self._kept.items() if until <= now]:
+                self._ticks += 1
+                for connection in [one for one, since in self._kept.items() if self._ticks - since > 1]:
                     del self._kept[connection]
                     connection.read_on()
             self._wake = trio.Event()
@@ -196,6 +196,8 @@ class Connection:
             await self._flush_and_close()
 
     async def _receive_more(self) -> bool:
+        if self.has_greeted and self._lines.is_empty:
+            return await self._receive()  # no deadline: an idle client may be silent for ever
         is_in_time, data = False, False
         with trio.move_on_at(self._receive_deadline()):
             data = await self._receive()
@@ -212,7 +214,7 @@ class Connection:
     def _receive_deadline(self) -> float:
         if not self.has_greeted:
             return self._hello_deadline
-        return math.inf if self._lines.is_empty else trio.current_time() + FRAME_TIMEOUT
+        return trio.current_time() + FRAME_TIMEOUT
 
     async def _receive(self) -> bool:
         while True:

@@ -8,7 +8,7 @@ import os
 import trio
 import watchfiles
 
-from hooklatch.service.files import STAT_INTERVAL, Files
+from hooklatch.service.files import SETTLE, STAT_INTERVAL, Files
 
 __all__ = ["give_hints"]
 
@@ -23,8 +23,10 @@ async def give_hints(files: Files) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch, folders, files, stop)
             try:
-                while folders_of(files) == folders:  # noqa: ASYNC110  (the file system sends no event for this)
-                    await trio.sleep(STAT_INTERVAL)
+                while folders_of(files) == folders:
+                    with trio.move_on_after(STAT_INTERVAL):
+                        await files.hint.wait()  # what has just appeared may be a folder to watch
+                        await trio.sleep(SETTLE)
             finally:
                 stop.set()
             nursery.cancel_scope.cancel()

@@ -90,6 +90,7 @@ class Reports:
             "hooks": len(hooks),
             "fired": count.fired,
             "last_fired": count.last_fired,
+            "timings": count.timings,
         }
 
     def explain(self, session: Session | None, spec: EventSpec, payload: Payload) -> dict[str, Any]:

@@ -36,6 +36,13 @@ class Session:
         self.require_handlers: frozenset[str] = frozenset()
         self.emits: frozenset[str] = frozenset()
         self.connections: set[int] = set()
+        # Which plugins' hooks it sees (None: all): by the host's list, by its personality's, and, of gates, the parent's.
+        self.personality: str | None = None
+        self.plugins: frozenset[str] | None = None
+        self.personality_plugins: frozenset[str] | None = None
+        self.gate_plugins: frozenset[str] | None = frozenset()
+        self.project: str | None = None  # its working directory, without links
+        self.gate_projects: frozenset[str] = frozenset()  # those of the sessions above it
         self.switches: dict[str, bool] = {}  # of its own hooks, by layer/id, apart from their definitions
         self.left_count = 0
         self.created_at = time.time()

@@ -16,22 +16,26 @@ SAMPLES = 512  # latest durations of a hook that its percentiles are taken from
 
 
 class HookTimings(msgspec.Struct, frozen=True):
-    """How one hook did: calls, milliseconds of the latest ones, failures by cause."""
+    """How one hook, or all fires of one event, did: how many, failures by cause, milliseconds of the latest ones."""
 
-    count: int
-    p50_ms: float | None
-    p99_ms: float | None
-    failures: dict[str, int]
+    count: int = 0
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    min_ms: float | None = None
+    mean_ms: float | None = None
+    max_ms: float | None = None
+    failures: dict[str, int] = {}
 
 
 class EventCount(msgspec.Struct, frozen=True):
-    """How often an event was fired, and when last, in seconds since 1970."""
+    """How often an event was fired, when last (seconds since 1970), and how long its decisions took."""
 
     fired: int
     last_fired: float | None
+    timings: HookTimings
 
 
-class HookRecord:
+class Record:
     __slots__ = ("count", "durations", "failures")
 
     def __init__(self) -> None:
@@ -39,12 +43,31 @@ class HookRecord:
         self.durations: deque[float] = deque(maxlen=SAMPLES)
         self.failures: Counter[str] = Counter()
 
+    def add(self, cause: Cause | None, duration_ms: float) -> None:
+        self.count += 1
+        self.durations.append(duration_ms)
+        if cause is not None and cause != "policy":
+            self.failures[cause] += 1
+
+    def timings(self) -> HookTimings:
+        ordered = sorted(self.durations)
+        return HookTimings(
+            self.count,
+            at(ordered, 0.5),
+            at(ordered, 0.99),
+            round(ordered[0], 3),
+            round(sum(ordered) / len(ordered), 3),
+            round(ordered[-1], 3),
+            dict(self.failures),
+        )
+
 
 class Statistics:
     """What `status`, `hooks` and `events` show; kept since the daemon's start."""
 
     def __init__(self) -> None:
-        self._hooks: dict[str, HookRecord] = {}
+        self._hooks: dict[str, Record] = {}
+        self._events: dict[str, Record] = {}
         self._fired: Counter[str] = Counter()
         self._last_fired: dict[str, float] = {}
         self.verdicts: Counter[str] = Counter()
@@ -58,28 +81,25 @@ class Statistics:
     def called(self, hook: str, cause: Cause, duration_ms: float) -> None:
         record = self._hooks.get(hook)
         if record is None:
-            record = self._hooks[hook] = HookRecord()
+            record = self._hooks[hook] = Record()
             if len(self._hooks) > MAX_HOOKS:
                 del self._hooks[next(iter(self._hooks))]
-        record.count += 1
-        record.durations.append(duration_ms)
-        if cause != "policy":
-            record.failures[cause] += 1
+        record.add(cause, duration_ms)
 
     def decided(self, decision: Decision) -> None:
+        self._events.setdefault(decision.event, Record()).add(decision.cause, decision.duration_ms)
         self.verdicts[decision.verdict] += 1
         if decision.cause is not None and decision.cause != "policy":
             self.causes[decision.cause] += 1
 
     def timings(self, hook: str) -> HookTimings:
         record = self._hooks.get(hook)
-        if record is None:
-            return HookTimings(0, None, None, {})
-        ordered = sorted(record.durations)
-        return HookTimings(record.count, at(ordered, 0.5), at(ordered, 0.99), dict(record.failures))
+        return record.timings() if record is not None else HookTimings()
 
     def event(self, name: str) -> EventCount:
-        return EventCount(self._fired[name], self._last_fired.get(name))
+        record = self._events.get(name)
+        timings = record.timings() if record is not None else HookTimings()
+        return EventCount(self._fired[name], self._last_fired.get(name), timings)
 
     @property
     def total_fired(self) -> int:
