@@ -32,7 +32,10 @@ BELOW = {
     **{name: set[str]() for name in GROUND},
 }
 SHELLS = {"trio", "socket", "asyncio", "threading", "multiprocessing", "subprocess", "time", "psutil", "os", "select"}
-SANS_IO = ["core", "decisions", "fires", "liveness", "announcements", "answers", "served"]
+SANS_IO = [
+    "core", "exchange", "decisions", "fires", "liveness", "announcements", "answers", "served", "breaker", "tool_calls",
+    "tool_runs", "standing",
+]  # fmt: skip
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -86,11 +89,35 @@ def test_the_client_for_threads_loads_no_trio() -> None:
     assert not loaded_by("from hooklatch import connect_sync") & HEAVY
 
 
-def test_the_client_for_trio_loads_nothing_of_the_daemon() -> None:
-    loaded = loaded_by("from hooklatch import connect")
+RUN = """
+from hooklatch import connect
+async def main():
+    async with connect('/nobody/agent.sock') as s: await s.fire('stop')
+{library}.run(main{call})
+"""
 
-    assert "trio" in loaded
-    assert not loaded & {"psutil", "re2", "watchfiles"}
+
+def loaded_by_a_session(library: str, call: str) -> set[str]:
+    lines = RUN.format(library=library, call=call)
+    return loaded_by(f"import {library}; exec({lines!r}, globals())")
+
+
+def test_the_client_for_both_libraries_loads_neither() -> None:
+    assert not loaded_by("from hooklatch import connect") & {*HEAVY, "asyncio"}
+
+
+def test_a_session_under_trio_loads_nothing_of_the_daemon() -> None:
+    loaded = loaded_by_a_session("trio", "")
+
+    assert "hooklatch.client.trio_runtime" in loaded
+    assert not loaded & {"asyncio", "psutil", "re2", "watchfiles"}
+
+
+def test_a_session_under_asyncio_loads_no_trio() -> None:
+    loaded = loaded_by_a_session("asyncio", "()")
+
+    assert "hooklatch.client.asyncio_runtime" in loaded
+    assert not loaded & HEAVY
 
 
 @pytest.mark.parametrize("name", hooklatch.__all__)

@@ -7,9 +7,10 @@ Each name is loaded when it is first used, so that an author's file loads neithe
 TYPE_CHECKING = False  # type checkers take it for true; importing typing would be most of what this file costs
 if TYPE_CHECKING:
     from hooklatch.client.announcements import Announcement
+    from hooklatch.client.async_client import Session, connect, session
     from hooklatch.client.decisions import Accepted, Decision
     from hooklatch.client.sync_client import SyncSession, connect_sync
-    from hooklatch.client.trio_client import Session, connect, session
+    from hooklatch.client.tool_runs import PermissionQuestion, ToolRun
     from hooklatch.errors import (
         DaemonUnreachableError,
         HooklatchError,
@@ -63,8 +64,10 @@ __all__ = [
     "Accepted",
     "Announcement",
     "Decision",
+    "PermissionQuestion",
     "Session",
     "SyncSession",
+    "ToolRun",
     "HooklatchError",
     "DaemonUnreachableError",
     "InvalidPayloadError",
@@ -75,14 +78,16 @@ __all__ = [
 ]
 
 HOSTS = {
-    "connect": "hooklatch.client.trio_client",
-    "session": "hooklatch.client.trio_client",
-    "Session": "hooklatch.client.trio_client",
+    "connect": "hooklatch.client.async_client",
+    "session": "hooklatch.client.async_client",
+    "Session": "hooklatch.client.async_client",
     "connect_sync": "hooklatch.client.sync_client",
     "SyncSession": "hooklatch.client.sync_client",
     "Announcement": "hooklatch.client.announcements",
     "Accepted": "hooklatch.client.decisions",
     "Decision": "hooklatch.client.decisions",
+    "PermissionQuestion": "hooklatch.client.tool_runs",
+    "ToolRun": "hooklatch.client.tool_runs",
 }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from client.scripted import Peer, decision
@@ -11,6 +13,16 @@ from hooklatch.client.liveness import Liveness
 
 IMPATIENT = Liveness(interval=0.02, misses=6, connect=0.2)
 CALL = {"hook": "guard", "call_id": "c1", "event": "pre_tool_use", "payload": {"tool_name": "Bash"}, "envelope": {}}
+
+
+def under_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make a plain test of an async one, since those are run under trio."""
+
+    @functools.wraps(test)
+    def plain(*arguments: Any, **fixtures: Any) -> None:
+        asyncio.run(test(*arguments, **fixtures))
+
+    return plain
 
 
 def decide(**answer: Any) -> Callable[[Peer], None]:
@@ -90,3 +102,20 @@ class Recorder:
     def note(self, value: Any) -> None:
         self.seen.append(value)
         self.done.set()
+
+
+def each_fire(*answers: dict[str, Any], seen: list[Any] | None = None) -> Callable[[Peer], None]:
+    """Welcome the session and answer its fires with these decisions in turn, whatever the events; note their params."""
+
+    def script(peer: Peer) -> None:
+        peer.welcome()
+        for answer in answers:
+            fire = peer.read_until("fire")
+            if seen is not None:
+                seen.append(fire["params"])
+            event = fire["params"]["event"]
+            waits = fire["params"].get("wait", True)
+            peer.answer(fire, decision(event, **{"revision": 7, **answer}) if waits else {"accepted": True})
+        peer.read()
+
+    return script

@@ -139,7 +139,7 @@ def read_event(call: Call) -> events.Event:
     try:
         payload = decode(call.payload)
         envelope = decode(call.envelope)
-        config = decode(call.config) if call.config else None
+        config: dict[str, Any] | None = decode(call.config) if call.config else None
         merged = decode(call.merged) if call.merged else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise verdicts.GarbageError(f"the payload could not be read: {error}") from None

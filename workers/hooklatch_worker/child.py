@@ -24,6 +24,7 @@ from hooklatch_worker.loader import SourceError, Unit, load
 __all__ = ["live"]
 
 SOCKET_FD = 3
+EMITTER = "hooklatch_worker.lsp"  # the one source that has telemetry to hand over
 CALLS = msgspec.msgpack.Decoder(wire.Call)
 CODES = msgspec.msgpack.Decoder(wire.Code)
 
@@ -118,7 +119,27 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         call = CALLS.decode(body)
         if call.generation != generation:
             return 1
+        if request.source.location == EMITTER:
+            let_emit(connection, call)
         connection.sendall(wire.frame(caller.run(call)))
+
+
+def let_emit(connection: socket.socket, call: wire.Call) -> None:
+    """Have the built-in hook's telemetry go out before the answer of the call that it belongs to."""
+    from hooklatch_worker import lsp
+
+    left = [wire.MAX_EMITTED]
+
+    def emit(event_type: str, data: dict[str, object]) -> None:
+        try:
+            body = msgspec.json.encode(data)
+        except ValueError:  # a path that is no UTF-8
+            return
+        if left[0] and len(body) <= wire.MAX_EMITTED_BYTES:
+            left[0] -= 1
+            connection.sendall(wire.frame(wire.Emitted(call.generation, call.call_id, event_type, body)))
+
+    lsp.emit = emit
 
 
 def describe(generation: int, unit: Unit) -> bytes:

@@ -16,11 +16,14 @@ from hooklatch_worker.markers import Marker
 
 __all__ = [
     "MAX_CAPTURE",
+    "MAX_EMITTED",
+    "MAX_EMITTED_BYTES",
     "MAX_FRAME",
     "Answered",
     "Call",
     "Code",
     "Declared",
+    "Emitted",
     "Exited",
     "Failed",
     "Fork",
@@ -43,6 +46,8 @@ __all__ = [
 
 MAX_FRAME = 24 * 2**20  # a payload of 8 MiB, its merged copy, and an envelope beside it
 MAX_CAPTURE = 64 * 2**10  # bytes of a call's standard output (and error) that its outcome shows: the last ones
+MAX_EMITTED = 16  # pieces of telemetry in one call
+MAX_EMITTED_BYTES = 64 * 2**10  # of one of them
 HEADER = struct.Struct("!I")
 
 
@@ -174,7 +179,16 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
     exit_code: int | None = None
 
 
-FromWorker = Loaded | LoadFailed | Answered | Failed
+class Emitted(msgspec.Struct, frozen=True, tag="emitted"):
+    """Worker to daemon, before the answer: telemetry of a built-in hook.  `data` is a JSON object."""
+
+    generation: int
+    call_id: int
+    event_type: str
+    data: bytes
+
+
+FromWorker = Emitted | Loaded | LoadFailed | Answered | Failed
 FromZygote = Ready | Forked | ForkFailed | Exited
 
 ENCODER = msgspec.msgpack.Encoder()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from hooklatch.core.protocol import DECODE_ERRORS
 from hooklatch.errors import UnreadableAnswerError
 
-__all__ = ["Changed", "Registered", "read_answer"]
+__all__ = ["Changed", "Registered", "is_handled", "read_answer"]
 
 T = TypeVar("T")
 
@@ -37,3 +37,8 @@ def read_answer(result: msgspec.Raw, shape: type[T], what: str) -> T:
         return msgspec.json.decode(result, type=shape)
     except DECODE_ERRORS as error:
         raise UnreadableAnswerError(f"the answer is no {what}: {error}") from None
+
+
+def is_handled(listed: dict[str, Any]) -> bool:
+    """Whether a hook of those that `hooks` has listed would be asked, or would refuse since it cannot be."""
+    return any(hook.get("state") != "disabled" for hook in listed.get("hooks", ()))

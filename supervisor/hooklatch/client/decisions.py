@@ -19,7 +19,16 @@ from hooklatch.core.catalogue import Catalogue
 from hooklatch.core.messages import RETRYABLE, Cause, DecisionVerdict
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RefusedError, UnreadableAnswerError
 
-__all__ = ["Accepted", "Decision", "Outcome", "decide_locally", "local_decision", "read_decision", "read_fired"]
+__all__ = [
+    "Accepted",
+    "Decision",
+    "Outcome",
+    "decide_locally",
+    "local_decision",
+    "read_decision",
+    "read_fired",
+    "refuse_locally",
+]
 
 MESSAGES: dict[Cause, str] = {
     "no_daemon": "the hook daemon did not decide (fail-safe deny)",
@@ -51,7 +60,9 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The one answer to a fire. `duration_ms` is in milliseconds; `patch` maps payload keys to whole new values.
 
     `cause` is "policy" where a hook decided, else the failure for which it is a refusal; `revision` is None where
-    the client decided by itself.
+    the client decided by itself. In a session with a dialect `rendered` is the answer in that dialect's own words, and
+    `followed_by` holds the decisions on the other events that the native one stood for. A decision that the client made
+    has nothing rendered: what is not `allowed` is to be taken as that system's refusal.
     """
 
     decision_id: str
@@ -73,6 +84,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float = 0.0
     outcomes: list[Outcome] = []
     warnings: list[str] = []
+    rendered: Any = None
+    followed_by: list[Decision] = []
 
     @property
     def allowed(self) -> bool:
@@ -86,6 +99,16 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     def needs_asking(self) -> bool:
         """The person at the host has to approve it."""
         return self.verdict == "ask"
+
+    @property
+    def is_refusal(self) -> bool:
+        """It must not go on, whoever approves."""
+        return self.verdict in ("deny", "halt")
+
+    @property
+    def is_local(self) -> bool:
+        """The client decided by itself, for want of a daemon's answer or of a person's approval."""
+        return self.revision is None
 
     @property
     def explanation(self) -> str:
@@ -128,25 +151,27 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
 
 
-def read_decision(result: msgspec.Raw, event: str) -> Decision:
-    """Read the answer to a fire of `event`.
+def read_decision(result: msgspec.Raw, event: str, *, is_native: bool = False) -> Decision:
+    """Read the answer to a fire of `event`; a native one is decided on under the name that it has in the catalogue.
 
     Raises:
         UnreadableAnswerError: it is no decision, or one on another event.
     """
     decision = read_answer(result, Decision, "decision")
-    if decision.event != event:
+    if decision.event != event and not is_native:
         raise UnreadableAnswerError(f"the answer decides on {decision.event!r}, not on {event!r}")
     return decision
 
 
-def read_fired(result: msgspec.Raw, event: str, *, wait: bool) -> Decision | Accepted:
+def read_fired(result: msgspec.Raw, event: str, *, wait: bool, is_native: bool = False) -> Decision | Accepted:
     """Read the answer to a fire that waits for a decision, or to one that does not.
 
     Raises:
         UnreadableAnswerError: it is neither.
     """
-    return read_decision(result, event) if wait else read_answer(result, Accepted, "acceptance")
+    if not wait:
+        return read_answer(result, Accepted, "acceptance")
+    return read_decision(result, event, is_native=is_native)
 
 
 def decide_locally(event: str, error: HooklatchError, *, wait: bool) -> Decision | Accepted:
@@ -163,7 +188,7 @@ def local_decision(event: str, cause: Cause, message: str) -> Decision:
     is_closed = spec is None or spec.fails_closed
     text = f"{MESSAGES.get(cause, cause)}: {message}"
     return Decision(
-        decision_id=f"local-{os.urandom(8).hex()}",
+        decision_id=local_id(),
         event=event,
         verdict="deny" if is_closed else "pass",
         cause=cause if is_closed else None,
@@ -171,3 +196,20 @@ def local_decision(event: str, cause: Cause, message: str) -> Decision:
         retryable=is_closed and cause in RETRYABLE,
         warnings=[] if is_closed else [f"{cause}: {message}"],
     )
+
+
+def refuse_locally(event: str, cause: Cause, reason: str, because_of: Decision) -> Decision:
+    """Refuse what hooks left open: nobody approved it, or their answers never agreed on one input."""
+    return Decision(
+        decision_id=local_id(),
+        event=event,
+        verdict="deny",
+        cause=cause,
+        reason=reason,
+        layer=because_of.layer,
+        hook=because_of.hook,
+    )
+
+
+def local_id() -> str:
+    return f"local-{os.urandom(8).hex()}"

@@ -14,8 +14,9 @@ import msgspec
 
 from hooklatch.client.announcements import Announcement
 from hooklatch.client.answers import read_answer
+from hooklatch.client.breaker import DenialBreaker
 from hooklatch.client.liveness import Liveness
-from hooklatch.client.served import ServedFunction
+from hooklatch.client.served import ServedFunction, is_async
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_IN_FLIGHT, PROTOCOL
 from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
@@ -29,10 +30,12 @@ __all__ = [
     "Scope",
     "Welcome",
     "checked_scope",
+    "refuse_async",
     "target_of",
 ]
 
 RESERVED: Final = 4  # of the requests that may be in flight: a ping must never wait behind fires
+GATE: Final = "pre_tool_use"
 Scope: TypeAlias = Literal["session", "global"]
 
 
@@ -69,7 +72,12 @@ class Options(TypedDict, total=False):
     host: the kind of agent, e.g. "my-agent".
     parent_session_id: the session that started this one; its gates hold here too.
     resume_token: the other half of an id that is in use by another process of the same run.
+    personality: the name of a table in the configuration that says which plugins fire.
+    plugins: the plugins whose hooks fire; none of them where it is empty, all where it is left out.
+    dialect: fire, register and answer in another system's names and words, e.g. "ethos".
     require_handlers: events whose fire is a deny where no hook listens.
+    ungated: why this host needs no gate on its tools; logged once, instead of a `require_handlers`.
+    denial_breaker: so many refusals of pre_tool_use in a row make `run_tool` ask for a halt.
     emits: the events that this host ever fires, so that hooks on others can be reported.
     hooks: registered with the session, all or none: definitions, or (event, function, options).
     liveness: how patient the client is with a silent daemon.
@@ -82,7 +90,12 @@ class Options(TypedDict, total=False):
     host: str | None
     parent_session_id: str | None
     resume_token: str | None
+    personality: str | None
+    plugins: Sequence[str] | None
+    dialect: str | None
     require_handlers: Sequence[str]
+    ungated: str | None
+    denial_breaker: int | None
     emits: Sequence[str]
     hooks: Sequence[HookItem]
     liveness: Liveness
@@ -129,15 +142,31 @@ class Memory:
         self.revision: int | None = None
         self.welcome = Welcome(PROTOCOL)
         self.topics: set[str] = set()
+        self.breaker = DenialBreaker(options.get("denial_breaker"))
+        self._ungated = checked_ungated(options)
         self._definitions: list[Definition] = []
         self._is_copy = False
-        self._options = options
+        self._options = options.copy()
         self._cwd = os.path.abspath(options.get("cwd") or os.getcwd())
         self.keep(self.define(options.get("hooks", ())))
 
     @property
     def liveness(self) -> Liveness:
         return self._options.get("liveness", Liveness())
+
+    @property
+    def dialect(self) -> str | None:
+        """The dialect that the session speaks; None for the catalogue's own names."""
+        return self._options.get("dialect")
+
+    def emits(self, event: str) -> bool:
+        """Whether the host said that it fires that event itself."""
+        return event in self._options.get("emits", ())
+
+    def take_ungated(self) -> str | None:
+        """Give why the host needs no gate, once."""
+        reason, self._ungated = self._ungated, None
+        return reason
 
     @property
     def definitions(self) -> Sequence[Definition]:
@@ -160,14 +189,21 @@ class Memory:
             "parent_session_id": options.get("parent_session_id"),
             "cwd": self._cwd,
             "host": options.get("host"),
+            "personality": options.get("personality"),
             "require_handlers": list(options.get("require_handlers", ())),
+            "ungated": options.get("ungated"),
             "hooks": [definition.wire for definition in self._definitions],
         }
+        named = {key: value for key, value in session.items() if value not in (None, [])}
         params: dict[str, object] = {
             "protocol": PROTOCOL,
             "client": {"name": options.get("name", "hooklatch-python"), "version": version},
-            "session": {key: value for key, value in session.items() if value not in (None, [])},
+            "session": named,
         }
+        if (plugins := options.get("plugins")) is not None:
+            params["session"] = {**named, "plugins": list(plugins)}  # an empty list allows none
+        if self.dialect is not None:
+            params["dialect"] = self.dialect
         if emits := options.get("emits"):
             params["emits"] = list(emits)
         return params
@@ -197,10 +233,21 @@ class Memory:
         """How many requests may wait at a time, so that a ping still gets through."""
         return max(1, self.welcome.limits.in_flight - RESERVED)
 
-    def moved(self, cwd: str | os.PathLike[str]) -> str:
-        """Take a new working directory; give its absolute path."""
-        self._cwd = os.path.abspath(cwd)
-        return self._cwd
+    def changed(
+        self,
+        cwd: str | os.PathLike[str] | None = None,
+        personality: str | None = None,
+        plugins: Sequence[str] | None = None,
+    ) -> dict[str, object]:
+        """Take what a session may change while it lives; give the params of `session.update`."""
+        params: dict[str, object] = {}
+        if cwd is not None:
+            params["cwd"] = self._cwd = os.path.abspath(cwd)
+        if personality is not None:
+            params["personality"] = self._options["personality"] = personality
+        if plugins is not None:
+            params["plugins"] = self._options["plugins"] = list(plugins)
+        return params
 
     def define(self, items: Iterable[HookItem]) -> list[Definition]:
         """Read hooks as users write them, each with an id of its own.
@@ -255,7 +302,7 @@ class Memory:
         options = self._options.copy()
         options["hooks"], options["cwd"] = (), self._cwd
         copy = Memory(self.session_id, options)
-        copy._is_copy = True
+        copy._is_copy, copy._ungated = True, None  # said by the parent
         copy.resume_token, copy.revision, copy.topics = self.resume_token, self.revision, set(self.topics)
         return copy
 
@@ -284,6 +331,28 @@ def checked_scope(scope: Scope, definitions: Sequence[Definition]) -> Sequence[D
     if any(definition.function is not None for definition in definitions):
         raise ValueError('a served hook goes with its session; write run="file.py:name" for a global one')
     return ()
+
+
+def refuse_async(definitions: Sequence[Definition]) -> None:
+    """Refuse hooks that threads cannot run.
+
+    Raises:
+        TypeError: one is an async function.
+    """
+    for definition in definitions:
+        if definition.function is not None and is_async(definition.function):
+            raise TypeError(f"{definition.id} is async, and nothing here runs it; serve it under hooklatch.connect()")
+
+
+def checked_ungated(options: Options) -> str | None:
+    reason = options.get("ungated")
+    if reason is None:
+        return None
+    if not reason.strip():
+        raise ValueError("ungated is empty; say why this host needs no gate")
+    if GATE in options.get("require_handlers", ()):
+        raise ValueError(f"require_handlers names {GATE}, and ungated says that it needs no hook; choose one")
+    return reason
 
 
 def define(item: HookItem, taken: set[str | None]) -> Definition:

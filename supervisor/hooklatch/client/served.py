@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from hooklatch.client.core import CallRequested
+from hooklatch.client.core import CallRequested, encode_plain
+from hooklatch.errors import InvalidPayloadError
 from hooklatch_worker import events
 from hooklatch_worker.verdicts import GarbageError, Verdict, encode
 
@@ -28,13 +29,22 @@ def served_event(call: CallRequested, config: dict[str, Any] | None) -> events.E
     return events.build(call.event, call.payload, call.envelope, config, call.merged, call.reinvoked)
 
 
-def encode_answer(answer: object) -> bytes:
-    """Give what a served function returned as JSON; garbage stays garbage, so that the daemon counts it as such."""
+def encode_answer(answer: object, *, is_native: bool = False) -> bytes:
+    """Give what a served function returned as JSON; garbage stays garbage, so that the daemon counts it as such.
+
+    A native answer, in the words of the session's dialect, goes as it is: the daemon reads it.
+    """
     try:
+        if is_native and is_in_other_words(answer):
+            return bytes(encode_plain(answer, "the answer"))
         return encode(answer)
-    except GarbageError as error:
+    except (GarbageError, InvalidPayloadError) as error:
         # An error would read as a crash. No verdict has this key, and it says in the daemon's record what was wrong.
         return msgspec.json.encode({"garbage": str(error)})
+
+
+def is_in_other_words(answer: object) -> bool:
+    return not isinstance(answer, Verdict | None)
 
 
 def describe(error: BaseException) -> str:

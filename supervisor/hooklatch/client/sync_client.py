@@ -5,20 +5,33 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack, overload
 from weakref import WeakSet
 
 from hooklatch.client.announcements import Announcement, Inbox
-from hooklatch.client.answers import Changed, Registered, read_answer
-from hooklatch.client.decisions import Accepted, Decision, decide_locally, read_fired
-from hooklatch.client.fires import fire_params
-from hooklatch.client.memory import Definition, HookItem, HookOptions, Memory, Options, Scope, checked_scope, target_of
+from hooklatch.client.answers import Changed, Registered, is_handled, read_answer
+from hooklatch.client.decisions import Accepted, Decision
+from hooklatch.client.fires import Firing
+from hooklatch.client.memory import (
+    HookItem,
+    HookOptions,
+    Memory,
+    Options,
+    Scope,
+    checked_scope,
+    refuse_async,
+    target_of,
+)
 from hooklatch.client.served import ServedFunction, is_async
 from hooklatch.client.sockets import candidates
+from hooklatch.client.standing import Facts, Standing
 from hooklatch.client.sync_keeper import Keeper
 from hooklatch.client.sync_link import in_thread
+from hooklatch.client.tool_calls import AskHost, CallTool, FireEvent, Raised, Returned, ToolCall, ToolOptions
+from hooklatch.client.tool_runs import PermissionQuestion, ToolRun
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
 __all__ = ["Announcements", "Registration", "SyncSession", "connect_sync"]
@@ -81,7 +94,7 @@ class Announcements:
         return announcement
 
 
-class SyncSession:
+class SyncSession(Facts):
     """One live agent run. Made by `connect_sync`; use it in `with`, or call `close`.
 
     Any number of threads may use it at once. What it registered goes with it. A forked process that uses it joins the
@@ -126,35 +139,8 @@ class SyncSession:
     def _memory(self) -> Memory:
         return self._keeper.memory
 
-    @property
-    def session_id(self) -> str | None:
-        """The session's id; None until a daemon has given one."""
-        return self._memory.session_id
-
-    @property
-    def resume_token(self) -> str | None:
-        """What another process of the same run needs beside the id to join the session."""
-        return self._memory.resume_token
-
-    @property
-    def revision(self) -> int | None:
-        """The registry's revision that was last heard of."""
-        return self._memory.revision
-
-    @property
-    def budgets(self) -> Mapping[str, float]:
-        """How many seconds a fire of each event may take, as the daemon said when the session was opened."""
-        return self._memory.welcome.budgets
-
-    @property
-    def is_connected(self) -> bool:
-        """A daemon has welcomed the session and has not been lost since."""
-        return self._keeper.link is not None and self._keeper.link.failure is None
-
-    @property
-    def is_closed(self) -> bool:
-        """It was closed."""
-        return self._keeper.is_closed
+    def _standing(self) -> Standing:
+        return self._keeper
 
     @overload
     def fire(
@@ -166,25 +152,14 @@ class SyncSession:
         call_id: str | None = None,
         timeout: float | None = None,
         context: Mapping[str, Any] | None = None,
+        plugins: Sequence[str] | None = None,
         envelope: Mapping[str, Any] | None = None,
         payload: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> Decision: ...
     @overload
     def fire(self, event: str, /, *, wait: Literal[False], **fields: Any) -> Accepted: ...
-    def fire(
-        self,
-        event: str,
-        /,
-        *,
-        wait: bool = True,
-        call_id: str | None = None,
-        timeout: float | None = None,
-        context: Mapping[str, Any] | None = None,
-        envelope: Mapping[str, Any] | None = None,
-        payload: Mapping[str, Any] | None = None,
-        **fields: Any,
-    ) -> Decision | Accepted:
+    def fire(self, event: str, /, *, wait: bool = True, **fields: Any) -> Decision | Accepted:
         """Fire an event and give the decision; with `wait=False` only whether the daemon took it.
 
         The payload's fields go by name, and in `payload` where a name is one of this method's own. `envelope` has
@@ -196,21 +171,61 @@ class SyncSession:
             ValueError: the payload is not plain finite JSON (InvalidPayloadError), or an argument makes no sense.
             SessionClosedError: the session is over.
         """
-        params = fire_params(
-            event,
-            fields,
-            payload=payload,
-            envelope=envelope,
-            context=context,
-            call_id=call_id,
-            timeout=timeout,
-            wait=wait,
-            limit=self._memory.welcome.limits.payload_bytes,
-        )
+        return self._fire(event, fields, wait)
+
+    def run_tool(
+        self,
+        name: str,
+        tool_input: Mapping[str, Any],
+        function: Callable[[dict[str, Any]], object],
+        /,
+        *,
+        permission: Callable[[PermissionQuestion], object] | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> ToolRun:
+        """Do the whole dance of one tool call: pre_tool_use, permission, the call, post_tool_use or its failure.
+
+        The tool and `permission` are called in this thread. All else is as in `hooklatch.Session.run_tool`.
+
+        Raises:
+            TypeError: the tool or the dialog is async.
+            ValueError: the input is not plain finite JSON (InvalidPayloadError), or the session speaks a dialect.
+            SessionClosedError: the session is over.
+        """
+        if is_async(function) or (permission is not None and is_async(permission)):
+            raise TypeError("an async function needs a session of hooklatch.connect(); nothing here runs it")
+        call = ToolCall(self._memory, name, tool_input, options, has_dialog=permission is not None)
+        answer: object = None
+        while not isinstance(step := call.next(answer), ToolRun):
+            match step:
+                case FireEvent(event, arguments, wait):
+                    answer = self._fire(event, arguments, wait)
+                case AskHost(question):
+                    answer = permission(question) if permission else None
+                case CallTool(actual_input):
+                    answer = self._call_tool(call, function, actual_input)
+        return step
+
+    def _call_tool(
+        self, call: ToolCall, function: Callable[[dict[str, Any]], object], tool_input: dict[str, Any]
+    ) -> Returned | Raised:
+        started = time.perf_counter()
         try:
-            return read_fired(self._keeper.request("fire", params), event, wait=wait)
+            result = function(tool_input)
+        except Exception as error:
+            return Raised(error, (time.perf_counter() - started) * 1000)
+        except BaseException as error:
+            if not self.is_closed:
+                self._fire(*call.interruption(error))
+            raise
+        return Returned(result, (time.perf_counter() - started) * 1000)
+
+    def _fire(self, event: str, arguments: Mapping[str, Any], wait: bool) -> Decision | Accepted:
+        firing = Firing(self._memory, event, arguments, wait=wait)
+        try:
+            return firing.answered(self._keeper.request("fire", firing.params))
         except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:
-            return decide_locally(event, error, wait=wait)
+            return firing.unanswered(error)
 
     def register(
         self,
@@ -282,6 +297,10 @@ class SyncSession:
         """The hooks that this session sees, in the order in which they fire."""
         return self.request("hooks", **filters)
 
+    def has_handlers(self, event: str) -> bool:
+        """Whether a hook that is not disabled listens to the event, by its name in the catalogue. Nothing is run."""
+        return is_handled(self.hooks(event=event))
+
     def events(self) -> Any:
         """The catalogue: what can be fired, and what hooks of it may answer."""
         return self.request("events")
@@ -298,9 +317,18 @@ class SyncSession:
         """Return if the daemon answers. Raises as `request` does."""
         self._keeper.request("ping", {})
 
-    def update(self, *, cwd: str | os.PathLike[str]) -> int:
-        """Move the session to another working directory; give the revision of what it sees there."""
-        params = {"cwd": self._memory.moved(cwd)}
+    def update(
+        self,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        personality: str | None = None,
+        plugins: Sequence[str] | None = None,
+    ) -> int:
+        """Move the session to another working directory, or let other plugins fire; give the revision of what it sees.
+
+        What is left out stays as it is.
+        """
+        params = self._memory.changed(cwd, personality, plugins)
         return read_answer(self._keeper.request("session.update", params), Changed, "revision").revision
 
     def subscribe(self, *topics: str) -> int:
@@ -360,12 +388,6 @@ class SyncSession:
         if scope == "session":
             self._memory.switch(hook_id, is_enabled=method == "enable")
         return revision
-
-
-def refuse_async(definitions: Sequence[Definition]) -> None:
-    for definition in definitions:
-        if definition.function is not None and is_async(definition.function):
-            raise TypeError(f"{definition.id} is async, and nothing here runs it; serve it under hooklatch.connect()")
 
 
 def abandon_all() -> None:

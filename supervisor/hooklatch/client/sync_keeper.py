@@ -7,39 +7,31 @@ Knows nothing of what is asked over the link. While there is none, every request
 
 from __future__ import annotations
 
-import logging
 import random
 import threading
 from collections.abc import Mapping, Sequence
-from weakref import WeakSet
 
 import msgspec
 
-from hooklatch.client.announcements import Announcement, Inbox
 from hooklatch.client.answers import Changed, read_answer
 from hooklatch.client.core import CallRequested
 from hooklatch.client.liveness import backoff
 from hooklatch.client.memory import Memory
-from hooklatch.client.served import describe, encode_answer, served_event
+from hooklatch.client.standing import Standing
 from hooklatch.client.sync_link import Link, open_connection
-from hooklatch.errors import DaemonUnreachableError, RequestFailedError, SessionClosedError, UnreadableAnswerError
+from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 from hooklatch.version import VERSION
 
 __all__ = ["Keeper"]
 
-log = logging.getLogger("hooklatch.client")
 
-
-class Keeper:
+class Keeper(Standing):
     """The connections of one session in one process, one at a time."""
 
     def __init__(self, paths: Sequence[str], memory: Memory) -> None:
-        self.memory = memory
-        self.inboxes: WeakSet[Inbox] = WeakSet()
+        super().__init__(paths, memory, "no attempt to connect was made yet")
         self.link: Link | None = None
         self._newest: Link | None = None  # the same, or one that is not welcomed yet
-        self._paths = paths
-        self._problem = "no attempt to connect was made yet"
         self._closing = threading.Event()
         self._tried = threading.Event()  # the first attempt is over
         self._refusal: Exception | None = None
@@ -47,8 +39,8 @@ class Keeper:
         self._thread: threading.Thread | None = None
 
     @property
-    def is_closed(self) -> bool:
-        return self._closing.is_set()
+    def is_connected(self) -> bool:
+        return self.link is not None and self.link.failure is None
 
     def start(self) -> None:
         """Make the first attempt, unless it was made; go on without a daemon unless one is required.
@@ -59,6 +51,7 @@ class Keeper:
         """
         with self._starting:
             if self._thread is None:
+                self.opening()
                 self._thread = threading.Thread(target=self._stay_connected, name="hooklatch", daemon=True)
                 self._thread.start()
         self._tried.wait()
@@ -67,11 +60,10 @@ class Keeper:
 
     def close(self) -> None:
         """Stop for good; listeners end, and so does the thread."""
-        self._closing.set()
+        self._stop()
         if (link := self._newest) is not None:
             link.end(DaemonUnreachableError("the session was closed"))
-        for inbox in list(self.inboxes):
-            inbox.wake()
+        self.wake_listeners()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -94,19 +86,16 @@ class Keeper:
             DaemonUnreachableError: there is no link.
             SessionClosedError: there will be none.
         """
-        if self.is_closed:
-            raise SessionClosedError("the session is closed; open another one")
+        self.check_open()
         if not self._tried.is_set():
             self.start()
         if (link := self.link) is None:
-            raise DaemonUnreachableError(self._problem)
+            raise DaemonUnreachableError(self.problem)
         return link.request(method, params)
 
-    def announce(self, announcement: Announcement) -> None:
-        if announcement.current is not None:
-            self.memory.revision = announcement.current
-        for inbox in list(self.inboxes):
-            inbox.put(announcement)
+    def _stop(self) -> None:
+        self.is_closed = True
+        self._closing.set()
 
     def _stay_connected(self) -> None:
         attempts = 0
@@ -116,14 +105,14 @@ class Keeper:
             except (DaemonUnreachableError, UnreadableAnswerError, RequestFailedError) as error:
                 if not self._tried.is_set() and self.memory.must_raise(error):
                     self._refusal = error
-                    self._closing.set()
-                self._note(error)
+                    self._stop()
+                self.note(error)
             else:
                 attempts = 0
                 self._tried.set()
                 link.run()
                 self.link = None
-                self._note(link.failure)
+                self.note(link.failure)
             finally:
                 self._tried.set()
             self._closing.wait(backoff(attempts, random.random()))
@@ -142,10 +131,7 @@ class Keeper:
             link.end(DaemonUnreachableError(str(error)))
             link.close()
             raise
-        self._problem = ""
-        log.info("connected: session=%s revision=%s", self.memory.session_id, revision)
-        if missed := self.memory.heard_of(revision):
-            self.announce(missed)
+        self.connected(revision)
         return link
 
     def _introduce(self, link: Link) -> int | None:
@@ -157,19 +143,9 @@ class Keeper:
         result = link.request("subscribe", {"topics": sorted(self.memory.topics)})
         return read_answer(result, Changed, "revision").revision
 
-    def _note(self, error: Exception | None) -> None:
-        problem = str(error)
-        if problem != self._problem:
-            self._problem = problem
-            if not self.is_closed:
-                log.warning("no daemon: session=%s %s", self.memory.session_id, problem)
-
     def _serve(self, call: CallRequested) -> bytes | str:
-        definition = self.memory.served(call.hook)
-        if definition is None or definition.function is None:
-            return f"this client serves no hook {call.hook!r}"
         try:
-            return encode_answer(definition.function(served_event(call, definition.config)))
+            function, event = self.served(call)
+            return self.encoded(function(event))
         except (Exception, SystemExit) as error:
-            log.warning("a served hook failed: session=%s hook=%s", self.memory.session_id, call.hook, exc_info=True)
-            return describe(error)
+            return self.failed(call, error)

@@ -17,20 +17,11 @@ from typing import Final, assert_never
 import msgspec
 
 from hooklatch.client.announcements import Announcement
-from hooklatch.client.core import (
-    Announced,
-    CallRequested,
-    ClientConnection,
-    ConnectionLost,
-    ErrorReceived,
-    Happening,
-    ProtocolFault,
-    ReplyDue,
-    ResultReceived,
-)
-from hooklatch.client.liveness import Liveness, Pulse, crowd_delay
+from hooklatch.client.core import Announced, CallRequested, ReplyDue
+from hooklatch.client.exchange import Errand, Exchange, Waiter
+from hooklatch.client.liveness import Liveness, crowd_delay
 from hooklatch.client.sockets import attempt
-from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
+from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
 __all__ = ["Link", "in_thread", "open_connection"]
 
@@ -62,17 +53,6 @@ def connect_patiently(path: str, budget: float, closing: threading.Event) -> soc
     return connection
 
 
-class Waiter:
-    """One request that waits for its answer."""
-
-    __slots__ = ("done", "error", "result")
-
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.result = msgspec.Raw(b"null")
-        self.error: HooklatchError | None = None
-
-
 class Link:
     """A connection in use. The thread that makes it has to `run` it, which closes the socket."""
 
@@ -84,28 +64,26 @@ class Link:
         serve: Callable[[CallRequested], bytes | str],
         announce: Callable[[Announcement], None],
     ) -> None:
-        self.failure: HooklatchError | None = None
         self.slots = threading.Semaphore(1)
         self._socket = connection
         self._reader = threading.get_ident()
-        self._state = threading.Lock()  # of the four below
-        self._core = ClientConnection()
-        self._pulse = Pulse(liveness)
-        self._waiters: dict[int, Waiter] = {}
+        self._state = threading.Lock()  # of the exchange
+        self._exchange = Exchange(liveness, self._hang_up)
         self._sending = threading.Lock()  # for a whole line, and for closing
         self._serve = serve
         self._announce = announce
 
+    @property
+    def failure(self) -> HooklatchError | None:
+        """Why it has ended, if it has."""
+        return self._exchange.failure
+
     def end(self, failure: HooklatchError) -> None:
         """Give the connection up: every waiting request fails now, and `run` returns."""
         with self._state:
-            if self.failure is not None:
-                return
-            self.failure = failure
-            waiters = list(self._waiters.values())
-        for waiter in waiters:
-            waiter.error = failure
-            waiter.done.set()
+            self._exchange.end(failure)
+
+    def _hang_up(self) -> None:
         with suppress(OSError):  # the daemon hung up first
             self._socket.shutdown(socket.SHUT_RDWR)  # wakes the reader, and only the reader closes
 
@@ -137,40 +115,30 @@ class Link:
             DaemonUnreachableError: the connection is lost, or the daemon is silent.
         """
         with self.slots:
-            number, line, waiter = self._begin(method, params)
-            pause = self._read_once if threading.get_ident() == self._reader else waiter.done.wait
+            answered = threading.Event()
+            waiter, line = self._begin(method, params, answered)
+            pause = self._read_once if threading.get_ident() == self._reader else answered.wait
             try:
                 self._send(line)
-                while not waiter.done.is_set():
+                while not answered.is_set():
                     pause(self._patience())
                     self._check()
             finally:
                 with self._state:
-                    self._waiters.pop(number, None)
-                    self._pulse.finish()
-        if waiter.error is not None:
-            raise waiter.error
-        return waiter.result
+                    self._exchange.finish(waiter)
+        return waiter.read()
 
-    def _begin(self, method: str, params: Mapping[str, object]) -> tuple[int, bytes, Waiter]:
+    def _begin(self, method: str, params: Mapping[str, object], answered: threading.Event) -> tuple[Waiter, bytes]:
         with self._state:
-            if self.failure is not None:
-                raise self.failure
-            number, line = self._core.request(method, params)
-            self._waiters[number] = waiter = Waiter()
-            self._pulse.begin(time.monotonic())
-        return number, line, waiter
+            return self._exchange.begin(method, params, wake=answered.set, now=time.monotonic())
 
     def _patience(self) -> float:
         with self._state:
-            return max(0.0, self._pulse.due - time.monotonic())
+            return max(0.0, self._exchange.due - time.monotonic())
 
     def _check(self) -> None:
         with self._state:
-            finding = self._pulse.check(time.monotonic())
-            line = self._core.request("ping", {})[1] if finding == "ping" else b""
-        if finding == "dead":
-            self.end(DaemonUnreachableError("the daemon is connected but silent, even to pings"))
+            line = self._exchange.check(time.monotonic())
         if line and self._sending.acquire(blocking=False):  # else somebody sends, and watches the pulse
             try:
                 self._send_all(line)
@@ -179,7 +147,7 @@ class Link:
 
     def _heard(self) -> None:
         with self._state:
-            self._pulse.heard(time.monotonic())
+            self._exchange.heard(time.monotonic())
 
     def _read_once(self, timeout: float | None) -> None:
         try:
@@ -191,39 +159,24 @@ class Link:
         except OSError as error:
             self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
             return
-        self._heard()
         with self._state:
-            happenings = self._core.receive_data(data) if data else self._core.receive_eof()
-        for happening in happenings:
-            self._take(happening)
+            errands = self._exchange.receive(data, time.monotonic())
+        for errand in errands:
+            self._see_to(errand)
 
-    def _take(self, happening: Happening) -> None:
-        match happening:
-            case ResultReceived(number, result):
-                if waiter := self._waiters.pop(number, None):
-                    waiter.result = result
-                    waiter.done.set()
-            case ErrorReceived(number, code, name, message):
-                if waiter := self._waiters.pop(number, None):
-                    waiter.error = RequestFailedError(code, name, message)
-                    waiter.done.set()
+    def _see_to(self, errand: Errand) -> None:
+        match errand:
             case CallRequested():
-                in_thread(self._answer, happening)
+                in_thread(self._answer, errand)
             case ReplyDue(data):
                 in_thread(self._send, data)
             case Announced(announcement):
                 self._announce(announcement)
-            case ProtocolFault(message):
-                self.end(UnreadableAnswerError(f"the daemon sent what cannot be understood: {message}"))
-            case ConnectionLost(message):
-                self.end(DaemonUnreachableError(message))
             case _:
-                assert_never(happening)
+                assert_never(errand)
 
     def _answer(self, call: CallRequested) -> None:
-        answer = self._serve(call)
-        line = self._core.fail(call, answer) if isinstance(answer, str) else self._core.answer(call, answer)
-        self._send(line)
+        self._send(self._exchange.reply(call, self._serve(call)))
 
     def _send(self, line: bytes) -> None:
         while not self._sending.acquire(timeout=1.0):

@@ -12,6 +12,8 @@ bucket), and calls come in by `call()`, in the caller's own task.
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections import deque
 
 import msgspec
@@ -31,6 +33,7 @@ RETRY_WAIT = 1.0  # seconds after a worker could not be started
 LOST_IN_A_ROW = 5  # workers that died idle or loading, one after the other, before we wait between starts
 ZYGOTES = 3  # that may die over one start before it counts as failed
 RECYCLED = "recycled"
+EMITTER = wire.Source("module", "hooklatch_worker.lsp")  # our own; a user's code has no telemetry to hand over
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
@@ -75,6 +78,10 @@ class Waiter:
         self.failure: CallOutcome | None = None
 
 
+def timed(outcome: CallOutcome, started: float) -> CallOutcome:
+    return msgspec.structs.replace(outcome, duration_ms=round((time.perf_counter() - started) * 1000, 3))
+
+
 class Pool:
     """Runs the callbacks of one build of one source."""
 
@@ -86,6 +93,8 @@ class Pool:
         self._zygote = zygote
         self._nursery: trio.Nursery | None = None
         self._idle: list[Worker] = []
+        self._running: dict[Worker, float] = {}  # the deadline of each call that is under way
+        self._alarm = trio.CancelScope()
         self._busy: set[Worker] = set()
         self._condemned: set[Worker] = set()
         self._starting = 0
@@ -111,7 +120,7 @@ class Pool:
                 nursery.start_soon(self._keep, worker)
                 self._release(worker)
                 task_status.started(loaded)
-                await trio.sleep_forever()
+                await self._watch_deadlines()
             finally:
                 self._is_closed = True
                 self._fail_waiting(CallOutcome("overload", message="its source is being closed"))
@@ -122,42 +131,51 @@ class Pool:
 
         Cancelling it lets the callback go on until its deadline, with nobody to hear the answer.
         """
-        started = trio.current_time()
-        worker: Worker | None = None
-        reply: Reply | None = None
+        started = time.perf_counter()
+        worker = self._take(is_gate=invocation.is_gate)
+        if worker is None:
+            found = await self._wait_until(deadline, is_gate=invocation.is_gate)
+            if isinstance(found, CallOutcome):
+                return Reply(timed(found, started))
+            worker = found
+        self._fill()
+        self._running[worker] = deadline
+        if deadline < self._alarm.deadline:
+            self._alarm.deadline = deadline
         try:
-            with trio.move_on_at(deadline):
-                worker = self._take(is_gate=invocation.is_gate)
-                if worker is None:
-                    found = await self._wait(is_gate=invocation.is_gate)
-                    if isinstance(found, Worker):
-                        worker = found
-                    else:
-                        reply = Reply(found)
-                if worker is not None:
-                    self._fill()
-                    reply = await self._run(worker, invocation, deadline)
+            reply = await worker.call(invocation, deadline - trio.current_time())
         except trio.Cancelled:
             self._abandon(worker, is_gate=invocation.is_gate, deadline=deadline)
             raise
-        if reply is None:
-            reply = self._timed_out(worker, invocation, trio.current_time() - started)
-        duration_ms = (trio.current_time() - started) * 1000
-        reply.outcome = msgspec.structs.replace(reply.outcome, duration_ms=round(duration_ms, 3))
-        return reply
-
-    async def _run(self, worker: Worker, invocation: Invocation, deadline: float) -> Reply:
-        reply = await worker.call(invocation, deadline - trio.current_time())
+        finally:
+            del self._running[worker]
+        if worker.is_expired:
+            waited = time.perf_counter() - started
+            reply = Reply(worker.lost_outcome("timeout", f"no answer within {waited:.1f} s"), is_lost=True)
         self._give_back(worker, is_gate=invocation.is_gate, is_fit=not reply.is_lost)
+        reply.outcome = timed(reply.outcome, started)
         return reply
 
-    def _timed_out(self, worker: Worker | None, invocation: Invocation, waited: float) -> Reply:
-        if worker is None:
-            return Reply(CallOutcome("timeout", message=f"no worker became free within {waited:.1f} s"))
-        outcome = worker.lost_outcome("timeout", f"no answer within {waited:.1f} s")
-        worker.kill("its call's deadline passed")
-        self._give_back(worker, is_gate=invocation.is_gate, is_fit=False)
-        return Reply(outcome, is_lost=True)
+    async def _wait_until(self, deadline: float, *, is_gate: bool) -> Worker | CallOutcome:
+        started = trio.current_time()
+        with trio.move_on_at(deadline):
+            return await self._wait(is_gate=is_gate)
+        waited = trio.current_time() - started
+        return CallOutcome("timeout", message=f"no worker became free within {waited:.1f} s")
+
+    async def _watch_deadlines(self) -> None:
+        """End each call whose deadline passes.  One alarm serves all: a scope for each call would cost every fire."""
+        while True:
+            self._alarm = trio.CancelScope(deadline=self._next_deadline())
+            with self._alarm:
+                await trio.sleep_forever()
+            now = trio.current_time()
+            for worker, deadline in self._running.items():
+                if deadline <= now and not worker.is_expired:
+                    worker.expire()
+
+    def _next_deadline(self) -> float:
+        return min((at for worker, at in self._running.items() if not worker.is_expired), default=math.inf)
 
     def _abandon(self, worker: Worker | None, *, is_gate: bool, deadline: float) -> None:
         if worker is None or worker not in self._busy:
@@ -309,7 +327,7 @@ class Pool:
         return await self._fork_once()
 
     async def _fork_once(self) -> tuple[Worker, wire.Loaded]:
-        worker = Worker(await self._zygote.fork(self.source, self.limits.worker))
+        worker = Worker(await self._zygote.fork(self.source, self.limits.worker), may_emit=self.source == EMITTER)
         limit = self.limits.load_timeout
         try:
             with trio.fail_after(limit):

@@ -57,19 +57,21 @@ class Reply:
     `is_orphaned` tells a death that was the zygote's, not the callback's doing.
     """
 
-    __slots__ = ("is_lost", "is_orphaned", "outcome")
+    __slots__ = ("emitted", "is_lost", "is_orphaned", "outcome")
 
     def __init__(self, outcome: CallOutcome, *, is_lost: bool = False, is_orphaned: bool = False) -> None:
         self.outcome = outcome
         self.is_lost = is_lost
         self.is_orphaned = is_orphaned
+        self.emitted: list[wire.Emitted] = []
 
 
 class Worker:
     """A live worker process."""
 
-    def __init__(self, process: WorkerProcess) -> None:
+    def __init__(self, process: WorkerProcess, *, may_emit: bool = False) -> None:
         self.process = process
+        self._may_emit = may_emit
         self.generation = process.generation
         self.pid = process.pid
         self.calls = 0
@@ -82,6 +84,7 @@ class Worker:
         self._reader = wire.FrameReader()
         self._last_call = 0
         self._is_cut_short = False
+        self.is_expired = False
 
     @property
     def is_doomed(self) -> bool:
@@ -127,27 +130,38 @@ class Worker:
             self._is_cut_short = True
             await self._send(data)
             self._is_cut_short = False
-            body = await self._receive()
+            return await self._answer(number)
         except EOFError:
             return await self._crashed()
         except wire.FrameError as error:
             return self._garbage(str(error))
-        return self._read(body, number)
 
     async def settle(self) -> bool:
         """Read the answer of a call that nobody waits for any more; say whether the worker is fit for another."""
         if self._is_cut_short:
             return False  # it waits for the rest of a call that will never come
         try:
-            return not self._read(await self._receive(), self._last_call).is_lost
+            return not (await self._answer(self._last_call)).is_lost
         except (EOFError, wire.FrameError):
             return False
 
-    def _read(self, body: bytes, number: int) -> Reply:
-        try:
-            message = wire.decode_from_worker(body)
-        except wire.FrameError as error:
-            return self._garbage(str(error))
+    async def _answer(self, number: int) -> Reply:
+        """Read the answer of a call, and before it the telemetry of one that may have any."""
+        emitted: list[wire.Emitted] = []
+        while True:
+            message = wire.decode_from_worker(await self._receive())
+            if not isinstance(message, wire.Emitted):
+                reply = self._read(message, number)
+                reply.emitted = emitted
+                return reply
+            is_ours = (message.generation, message.call_id) == (self.generation, number)
+            if not (self._may_emit and is_ours and len(emitted) < wire.MAX_EMITTED):
+                return self._garbage("telemetry that nobody asked for")
+            if len(message.data) > wire.MAX_EMITTED_BYTES:
+                return self._garbage(f"telemetry of {len(message.data)} bytes")
+            emitted.append(message)
+
+    def _read(self, message: wire.FromWorker, number: int) -> Reply:
         if not self._reader.is_empty:
             return self._garbage("more than one answer to a call")
         match message:
@@ -165,6 +179,8 @@ class Worker:
         return Reply(self.lost_outcome("protocol", message), is_lost=True)
 
     async def _crashed(self) -> Reply:
+        if self.is_expired:
+            return Reply(CallOutcome("timeout"), is_lost=True)
         text = self.kill_reason or await self._how_it_died() or "the worker died"
         self.kill("its socket ended")
         is_orphaned = self.process.is_orphaned
@@ -198,6 +214,15 @@ class Worker:
     def bury(self) -> None:
         """Make it known dead, and wake the task that waits for its answer, if there is one."""
         self.is_dead = True
+        self._hang_up()
+
+    def expire(self) -> None:
+        """End its call: the deadline has passed."""
+        self.is_expired = True
+        self.kill("its call's deadline passed")
+        self._hang_up()
+
+    def _hang_up(self) -> None:
         try:
             self.process.socket.shutdown(socket.SHUT_RDWR)
         except OSError:

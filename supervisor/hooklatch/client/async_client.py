@@ -1,24 +1,30 @@
-"""The client under trio.  Puts what users ask into requests, and answers into what they get; see `trio_keeper`."""
+"""The client under trio and under asyncio.  Puts what users ask into requests, and answers into what they get.
+
+Imports neither library: the one that runs when the session is opened is used; see `async_keeper` and `runtime`.
+"""
 
 from __future__ import annotations
 
 import inspect
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-import trio
-
 from hooklatch.client.announcements import Announcement, Inbox
-from hooklatch.client.answers import Changed, Registered, read_answer
-from hooklatch.client.decisions import Accepted, Decision, decide_locally, read_fired
-from hooklatch.client.fires import fire_params
+from hooklatch.client.answers import Changed, Registered, is_handled, read_answer
+from hooklatch.client.async_keeper import Keeper
+from hooklatch.client.decisions import Accepted, Decision
+from hooklatch.client.fires import Firing
 from hooklatch.client.memory import HookItem, HookOptions, Memory, Options, Scope, checked_scope, target_of
+from hooklatch.client.runtime import Runtime, enter_runtime
 from hooklatch.client.served import ServedFunction
 from hooklatch.client.sockets import candidates
-from hooklatch.client.trio_keeper import Keeper
+from hooklatch.client.standing import Facts, Standing
+from hooklatch.client.tool_calls import AskHost, CallTool, FireEvent, Raised, Returned, ToolCall, ToolOptions
+from hooklatch.client.tool_runs import PermissionQuestion, ToolRun
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
 __all__ = ["Announcements", "Registration", "Session", "connect", "session"]
@@ -30,7 +36,9 @@ Callback = TypeVar("Callback", bound=Callable[[Announcement], object])
 def connect(
     path: str | os.PathLike[str] | None = None, *, session_id: str | None = None, **options: Unpack[Options]
 ) -> Session:
-    """Open a session with the daemon: `async with connect() as s`. A `path` names its socket, and no other is tried.
+    """Open a session with the daemon: `async with connect() as s`, under trio or under asyncio.
+
+    A `path` names the daemon's socket, and no other is tried.
 
     Without a daemon the session opens too, its gates deny with cause `no_daemon`, and it connects when there is one.
 
@@ -65,7 +73,8 @@ class Announcements:
 
     def __init__(self, owner: Session) -> None:
         self._owner = owner
-        self._news = trio.Event()
+        self._runtime = owner.runtime
+        self._news = self._runtime.event()
         self.inbox = Inbox(self._wake)
 
     def __aiter__(self) -> Announcements:
@@ -77,75 +86,50 @@ class Announcements:
             if self._owner.is_closed:
                 raise StopAsyncIteration
             await self._news.wait()
-            self._news = trio.Event()
+            self._news = self._runtime.event()
         return announcement
 
     def _wake(self) -> None:
         self._news.set()
 
 
-class Session:
+class Session(Facts):
     """One live agent run. Made by `connect` or `session`; use it in `async with`.
 
-    Any number of tasks may use it at once. What it registered goes with it.
+    Any number of tasks of one trio run, or of one asyncio loop, may use it at once. What it registered goes with it.
     """
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper = keeper
         self._memory = keeper.memory
-        self._manager = trio.open_nursery()
-        self._nursery: trio.Nursery
 
     async def __aenter__(self) -> Session:
-        self._nursery = await self._manager.__aenter__()
+        self._keeper.check_open()
+        runtime = await enter_runtime()
         try:
-            await self._keeper.start(self._nursery)
+            await self._keeper.start(runtime)
         except BaseException:
-            await self._close()
+            await self._close(runtime)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._close()
+        if not self.is_closed:
+            await self._close(self.runtime)
 
-    async def _close(self) -> None:
-        # The nursery learns nothing of the body's own exception, which it would wrap in a group.
+    async def _close(self, runtime: Runtime) -> None:
         self._keeper.close()
-        self._nursery.cancel_scope.shield = True
-        self._nursery.cancel_scope.cancel()
-        await self._manager.__aexit__(None, None, None)
+        await runtime.aclose()
+
+    def _standing(self) -> Standing:
+        return self._keeper
 
     @property
-    def session_id(self) -> str | None:
-        """The session's id; None until a daemon has given one."""
-        return self._memory.session_id
-
-    @property
-    def resume_token(self) -> str | None:
-        """What another process of the same run needs beside the id to join the session."""
-        return self._memory.resume_token
-
-    @property
-    def revision(self) -> int | None:
-        """The registry's revision that was last heard of."""
-        return self._memory.revision
-
-    @property
-    def budgets(self) -> Mapping[str, float]:
-        """How many seconds a fire of each event may take, as the daemon said when the session was opened."""
-        return self._memory.welcome.budgets
-
-    @property
-    def is_connected(self) -> bool:
-        """A daemon has welcomed the session and has not been lost since."""
-        return self._keeper.link is not None and self._keeper.link.failure is None
-
-    @property
-    def is_closed(self) -> bool:
-        """The `async with` block is over."""
-        return self._keeper.is_closed
+    def runtime(self) -> Runtime:
+        """Where the session's tasks run; for its own parts."""
+        return self._keeper.runtime
 
     @overload
     async def fire(
@@ -157,25 +141,14 @@ class Session:
         call_id: str | None = None,
         timeout: float | None = None,
         context: Mapping[str, Any] | None = None,
+        plugins: Sequence[str] | None = None,
         envelope: Mapping[str, Any] | None = None,
         payload: Mapping[str, Any] | None = None,
         **fields: Any,
     ) -> Decision: ...
     @overload
     async def fire(self, event: str, /, *, wait: Literal[False], **fields: Any) -> Accepted: ...
-    async def fire(
-        self,
-        event: str,
-        /,
-        *,
-        wait: bool = True,
-        call_id: str | None = None,
-        timeout: float | None = None,
-        context: Mapping[str, Any] | None = None,
-        envelope: Mapping[str, Any] | None = None,
-        payload: Mapping[str, Any] | None = None,
-        **fields: Any,
-    ) -> Decision | Accepted:
+    async def fire(self, event: str, /, *, wait: bool = True, **fields: Any) -> Decision | Accepted:
         """Fire an event and give the decision; with `wait=False` only whether the daemon took it.
 
         The payload's fields go by name, and in `payload` where a name is one of this method's own. `envelope` has
@@ -187,21 +160,62 @@ class Session:
             ValueError: the payload is not plain finite JSON (InvalidPayloadError), or an argument makes no sense.
             SessionClosedError: the session is over.
         """
-        params = fire_params(
-            event,
-            fields,
-            payload=payload,
-            envelope=envelope,
-            context=context,
-            call_id=call_id,
-            timeout=timeout,
-            wait=wait,
-            limit=self._memory.welcome.limits.payload_bytes,
-        )
+        return await self._fire(event, fields, wait)
+
+    async def run_tool(
+        self,
+        name: str,
+        tool_input: Mapping[str, Any],
+        function: Callable[[dict[str, Any]], object],
+        /,
+        *,
+        permission: Callable[[PermissionQuestion], object] | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> ToolRun:
+        """Do the whole dance of one tool call: pre_tool_use, permission, the call, post_tool_use or its failure.
+
+        The tool is called with its input as one dict, as hooks may have changed it; an async one in this task, another
+        one in a thread, which a cancelled call leaves behind. A refused one never runs. What it raises becomes
+        `ToolRun.error`. `permission` is the host's own dialog, def or async def: it is asked where a hook asks, and
+        (but for `only_on_ask`) wherever none has allowed the call; True lets it run, a text says why not, all else
+        refuses too. Without it, an ask that no permission hook allows is a refusal.
+
+        Raises:
+            ValueError: the input is not plain finite JSON (InvalidPayloadError), or the session speaks a dialect.
+            SessionClosedError: the session is over.
+        """
+        call = ToolCall(self._memory, name, tool_input, options, has_dialog=permission is not None)
+        answer: object = None
+        while not isinstance(step := call.next(answer), ToolRun):
+            match step:
+                case FireEvent(event, arguments, wait):
+                    answer = await self._fire(event, arguments, wait)
+                case AskHost(question):
+                    answer = await self.runtime.call(permission, question) if permission else None
+                case CallTool(actual_input):
+                    answer = await self._call_tool(call, function, actual_input)
+        return step
+
+    async def _call_tool(
+        self, call: ToolCall, function: Callable[[dict[str, Any]], object], tool_input: dict[str, Any]
+    ) -> Returned | Raised:
+        started = time.perf_counter()
         try:
-            return read_fired(await self._keeper.request("fire", params), event, wait=wait)
+            result = await self.runtime.call(function, tool_input)
+        except Exception as error:
+            return Raised(error, (time.perf_counter() - started) * 1000)
+        except BaseException as error:
+            if not self.is_closed:  # this task may wait for nothing any more, so another one tells the hooks
+                self.runtime.start_soon(self._fire, *call.interruption(error))
+            raise
+        return Returned(result, (time.perf_counter() - started) * 1000)
+
+    async def _fire(self, event: str, arguments: Mapping[str, Any], wait: bool) -> Decision | Accepted:
+        firing = Firing(self._memory, event, arguments, wait=wait)
+        try:
+            return firing.answered(await self._keeper.request("fire", firing.params))
         except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:
-            return decide_locally(event, error, wait=wait)
+            return firing.unanswered(error)
 
     async def register(
         self,
@@ -272,6 +286,10 @@ class Session:
         """The hooks that this session sees, in the order in which they fire."""
         return await self.request("hooks", **filters)
 
+    async def has_handlers(self, event: str) -> bool:
+        """Whether a hook that is not disabled listens to the event, by its name in the catalogue. Nothing is run."""
+        return is_handled(await self.hooks(event=event))
+
     async def events(self) -> Any:
         """The catalogue: what can be fired, and what hooks of it may answer."""
         return await self.request("events")
@@ -288,9 +306,18 @@ class Session:
         """Return if the daemon answers. Raises as `request` does."""
         await self._keeper.request("ping", {})
 
-    async def update(self, *, cwd: str | os.PathLike[str]) -> int:
-        """Move the session to another working directory; give the revision of what it sees there."""
-        params = {"cwd": self._memory.moved(cwd)}
+    async def update(
+        self,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        personality: str | None = None,
+        plugins: Sequence[str] | None = None,
+    ) -> int:
+        """Move the session to another working directory, or let other plugins fire; give the revision of what it sees.
+
+        What is left out stays as it is.
+        """
+        params = self._memory.changed(cwd, personality, plugins)
         return read_answer(await self._keeper.request("session.update", params), Changed, "revision").revision
 
     async def subscribe(self, *topics: str) -> int:
@@ -320,7 +347,7 @@ class Session:
 
         Subscribes soon; `await s.subscribe()` waits until it is so. What a callback raises is logged.
         """
-        self._nursery.start_soon(self._call_back, self.announcements(), callback)
+        self.runtime.start_soon(self._call_back, self.announcements(), callback)
         return callback
 
     async def ensure_subscribed(self) -> None:
