@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
+
 from hooklatch.service.daemon import Options, serve
 from hooklatch.service.hub import Hub
 from hooklatch_worker import linux

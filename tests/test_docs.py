@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from hooklatch.core.protocol import ErrorCode, read_message
 from hooklatch.service.configuration import read_config
 from support import running_daemon
@@ -95,7 +96,7 @@ def test_readme_is_short() -> None:
 
 async def test_the_example_hooks_load(tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples" / "hooks", tmp_path, dirs_exist_ok=True)
-    for path in tmp_path.iterdir():
+    for path in tmp_path.iterdir():  # noqa: ASYNC240  (a test's own folder)
         path.chmod(0o600)
 
     async with running_daemon(tmp_path) as daemon:

@@ -4,7 +4,12 @@ from importlib.metadata import PackageNotFoundError, version
 
 __all__ = ["VERSION"]
 
-try:
-    VERSION = version("hooklatch")
-except PackageNotFoundError:  # a bare checkout on the path
-    VERSION = "0+unknown"
+
+def installed() -> str:
+    try:
+        return version("hooklatch")
+    except PackageNotFoundError:  # a bare checkout on the path
+        return "0+unknown"
+
+
+VERSION = installed()

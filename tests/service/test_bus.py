@@ -10,9 +10,13 @@ from typing import Any
 
 import pytest
 import trio
+
 from support import Client, Daemon, RpcFailure, running_daemon
 
 GUARDS = """
+import os
+import time
+
 from hooklatch_worker import deny
 
 def no(event):
@@ -20,7 +24,8 @@ def no(event):
 
 def wait(event):
     open(event.config["started"], "w").close()
-    open(event.config["go"]).read()
+    while not os.path.exists(event.config["go"]):
+        time.sleep(0.005)
 """
 
 QUICK = """
@@ -208,7 +213,6 @@ async def test_revisions_begin_with_the_time_and_grow_for_each_viewer(daemon: Da
 
 async def test_a_chain_under_way_goes_on_with_the_hooks_it_began_with(daemon: Daemon) -> None:
     started, go = daemon.folder / "started", daemon.folder / "go"
-    os.mkfifo(go)
     first = run(daemon, "first", "wait", config={"started": str(started), "go": str(go)})
     async with daemon.session(hooks=[first, run(daemon, "second")]) as client:
         fire = await client.send("fire", event="pre_tool_use", payload={"tool_name": "Bash"})
@@ -218,7 +222,7 @@ async def test_a_chain_under_way_goes_on_with_the_hooks_it_began_with(daemon: Da
         for hook_id in ("first", "second"):
             await client.call("unregister", id=hook_id)
         later = await client.fire_tool("Bash")
-        await trio.to_thread.run_sync(lambda: go.write_text(""))
+        go.write_text("")
 
         decision = await client.answer_to(fire)
 
@@ -228,7 +232,6 @@ async def test_a_chain_under_way_goes_on_with_the_hooks_it_began_with(daemon: Da
 
 async def test_a_chain_under_way_ends_on_the_build_it_began_with(daemon: Daemon) -> None:
     started, go = daemon.folder / "started", daemon.folder / "go"
-    os.mkfifo(go)
     first = run(daemon, "first", "wait", config={"started": str(started), "go": str(go)})
     async with daemon.session(hooks=[first, run(daemon, "second")]) as client, daemon.administrator() as admin:
         fire = await client.send("fire", event="pre_tool_use", payload={"tool_name": "Bash"})
@@ -239,7 +242,7 @@ async def test_a_chain_under_way_ends_on_the_build_it_began_with(daemon: Daemon)
         await admin.call("reload")
         while_under_way = len(daemon.hub.sources.pools)
         later = await client.fire_tool("Bash")
-        await trio.to_thread.run_sync(lambda: go.write_text(""))
+        go.write_text("")
 
         decision = await client.answer_to(fire)
         with trio.fail_after(10):

@@ -18,10 +18,10 @@ CONFIG = '[[source]]\npath = "guards.py"\n'
 
 
 async def test_a_guard_of_a_file_denies_what_it_was_written_to_deny(tmp_path: Path) -> None:
-    async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARD}) as daemon:
-        async with daemon.session() as client:
-            denied = await client.fire_tool("Bash", command="rm -rf /")
-            passed = await client.fire_tool("Bash", command="ls")
+    files = {"hooks.toml": CONFIG, "guards.py": GUARD}
+    async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
+        denied = await client.fire_tool("Bash", command="rm -rf /")
+        passed = await client.fire_tool("Bash", command="ls")
 
     assert (denied["verdict"], denied["cause"], denied["reason"]) == ("deny", "policy", "no rm here")
     assert (denied["layer"], denied["hook"]) == ("global", "guards:no_rm")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -11,9 +10,13 @@ from typing import Any
 
 import pytest
 import trio
+
 from support import Daemon, RpcFailure, running_daemon
 
 GUARDS = """
+import os
+import time
+
 from hooklatch_worker import deny, hook
 
 @hook("pre_tool_use", match="Bash")
@@ -23,7 +26,8 @@ def no(event):
 @hook("pre_tool_use", match="Slow")
 def slow(event):
     open(event.tool_input["started"], "w").close()
-    open(event.tool_input["go"]).read()
+    while not os.path.exists(event.tool_input["go"]):
+        time.sleep(0.005)
 """
 
 
@@ -84,13 +88,12 @@ async def test_a_quick_request_after_a_slow_one_shot_does_not_end_it(daemon: Dae
 
 async def test_a_one_shot_whose_input_has_ended_is_answered_when_it_is_decided(daemon: Daemon) -> None:
     started, go = daemon.folder / "started", daemon.folder / "go"
-    os.mkfifo(go)
     client = daemon.connect()
     await client.send_raw(fire(1, "Slow", started=str(started), go=str(go)))
     await client.stream.send_eof()
     await until(started.exists)
 
-    await trio.to_thread.run_sync(lambda: go.write_text(""))
+    go.write_text("")
 
     answer = await client.read()
     assert answer is not None
@@ -102,7 +105,6 @@ async def test_a_one_shot_whose_input_has_ended_is_answered_when_it_is_decided(d
 @pytest.mark.parametrize("end", [b"\n", b""])
 async def test_a_client_that_is_gone_abandons_its_one_shot(daemon: Daemon, end: bytes) -> None:
     started, go = daemon.folder / "started", daemon.folder / "go"
-    os.mkfifo(go)
     client = daemon.connect()
     await client.send_raw(fire(1, "Slow", started=str(started), go=str(go)) + end)
     if not end:
@@ -113,7 +115,7 @@ async def test_a_client_that_is_gone_abandons_its_one_shot(daemon: Daemon, end: 
 
     await until(lambda: not daemon.hub.bus.connections)
     assert daemon.hub.statistics.causes["abandoned"] == 1
-    await trio.to_thread.run_sync(lambda: go.write_text(""))
+    go.write_text("")
 
 
 async def test_a_shell_can_fire(daemon: Daemon) -> None:

@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 import trio
-from hooklatch.service.sessions import LINGER, Sessions
-from support import Client, Daemon, RpcFailure, running_daemon
 
-from hooklatch.core.protocol import RpcError
-from hooklatch.core.registry import Snapshot
+from support import Client, Daemon, RpcFailure, running_daemon
 
 GUARDS = """
 from hooklatch_worker import deny, hook
@@ -27,6 +24,13 @@ def other(event):
 @hook("notification")
 def noted(event):
     return None
+"""
+SLOW = """
+import os, time
+open({started!r}, "w").close()
+while not os.path.exists({gate!r}):
+    time.sleep(0.005)
+def f(event): pass
 """
 CONFIG = '[[hook]]\nid = "of-file"\nevent = "stop"\nrun = "guards.py:noted"\n'
 
@@ -295,14 +299,14 @@ async def test_a_client_that_leaves_while_its_hello_loads_a_source_leaves_a_sess
 ) -> None:
     """The source imports until the test lets it."""
     gate = daemon.folder / "gate"
-    daemon.write("slow.py", f"import os\nos.mkfifo({str(gate)!r})\nopen({str(gate)!r}).read()\ndef f(event): pass\n")
+    daemon.write("slow.py", SLOW.format(started=f"{daemon.folder}/started", gate=str(gate)))
     client = daemon.connect()
     hooks = [{"event": "stop", "run": str(daemon.folder / "slow.py") + ":f"}]
     await client.send("hello", protocol=1, session={"id": "gone", "hooks": hooks})
-    await until(gate.exists)
+    await until((daemon.folder / "started").exists)
 
     await client.aclose()
-    await trio.to_thread.run_sync(lambda: gate.write_text("go"))
+    gate.write_text("go")
 
     await until(lambda: not daemon.hub.bus.connections)
     session = daemon.hub.sessions.get("gone")
@@ -357,37 +361,6 @@ async def test_the_hooks_of_a_client_go_with_its_session(daemon: Daemon) -> None
 
     async with daemon.session(id="s") as client:
         assert "session/a" not in await listed(client)
-
-
-async def test_a_session_ends_a_minute_after_its_last_connection(autojump_clock: trio.testing.MockClock) -> None:
-    sessions = Sessions()
-    async with trio.open_nursery() as nursery:
-        await nursery.start(sessions.run)
-        session, _ = sessions.open("s", None, Snapshot(1, ()))
-        session.connections.add(1)
-        sessions.left(session, 1)
-        await trio.sleep(LINGER / 2)
-        sessions.open("s", session.resume_token, Snapshot(1, ()))
-        session.connections.add(2)
-        await trio.sleep(LINGER / 4)
-        sessions.left(session, 2)
-
-        await trio.sleep(LINGER - 1)
-        is_live_before = sessions.get("s") is session
-        await trio.sleep(2)
-
-        assert (is_live_before, sessions.get("s")) == (True, None)
-        nursery.cancel_scope.cancel()
-
-
-def test_there_are_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooklatch.service.sessions.MAX_SESSIONS", 2)
-    sessions = Sessions()
-    for name in ("a", "b"):
-        sessions.open(name, None, Snapshot(1, ()))
-
-    with pytest.raises(RpcError, match="2 sessions"):
-        sessions.open("c", None, Snapshot(1, ()))
 
 
 # -- children --------------------------------------------------------------------------------------------------

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+
 from hooklatch_worker import allow, amend, append, ask, deny, events, warn
-from hooklatch_worker.composition import chain, composite, when
+from hooklatch_worker.composition import Function, chain, composite, when
 from hooklatch_worker.verdicts import GarbageError, Verdict
 
 
@@ -13,7 +16,7 @@ def event(command: str = "ls") -> events.Event:
     return events.build("pre_tool_use", payload, {"cwd": "/work"}, None, None, False)
 
 
-def say(answer: object):
+def say(answer: object) -> Function:
     return lambda event: answer
 
 
@@ -68,8 +71,8 @@ def test_a_conditional_hook_has_no_opinion_where_the_condition_does_not_hold(com
 
 
 @pytest.mark.parametrize("combine", [chain, composite])
-def test_a_guard_made_of_guards_fails_as_each_of_them_would(combine) -> None:
-    def broken(event):
+def test_a_guard_made_of_guards_fails_as_each_of_them_would(combine: Callable[..., Function]) -> None:
+    def broken(event: events.Event) -> None:
         raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):

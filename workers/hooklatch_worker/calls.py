@@ -116,7 +116,8 @@ class Caller:
         result = shell.take_result() if shell is not None else None
         if result is None:
             return stdout, stderr, truncated, None
-        return result.stdout[-MAX_CAPTURE:], result.stderr[-MAX_CAPTURE:], result.truncated, result.exit_code
+        is_cut = result.truncated or max(len(result.stdout), len(result.stderr)) > MAX_CAPTURE
+        return result.stdout[-MAX_CAPTURE:], result.stderr[-MAX_CAPTURE:], is_cut, result.exit_code
 
     def _invoke(self, call: Call) -> object:
         function = self._functions.get(call.function)

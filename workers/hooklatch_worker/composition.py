@@ -10,13 +10,13 @@ An exception anywhere is an exception of the whole, so a guard made of guards fa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from hooklatch_worker import events
 from hooklatch_worker.event import Event
 from hooklatch_worker.verdicts import GarbageError, Verdict, Word
 
-__all__ = ["chain", "composite", "when"]
+__all__ = ["Function", "chain", "composite", "when"]
 
 Answer: TypeAlias = Verdict[Any] | None
 Function: TypeAlias = Callable[[Any], object]  # what it returns is checked when it does
@@ -66,10 +66,14 @@ def when(condition: Callable[[Any], bool], function: Function) -> Function:
 
 def checked(function: Function, event: Event) -> Answer:
     answer = function(event)
-    if answer is None or isinstance(answer, Verdict):
+    if answer is None or is_verdict(answer):
         return answer
     name = getattr(function, "__name__", "a function")
     raise GarbageError(f"{name} returned a {type(answer).__name__!r}, expected a verdict or None")
+
+
+def is_verdict(value: object) -> TypeGuard[Verdict[Any]]:
+    return isinstance(value, Verdict)
 
 
 def amended(event: Event, patch: dict[str, object]) -> Event:

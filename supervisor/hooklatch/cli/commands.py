@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import traceback
 
-from hooklatch.cli import firing, hooks, reporting, serving, starting, terminal, watching
+from hooklatch.cli import firing, hooks, importing, reporting, serving, starting, terminal, testing, watching
 from hooklatch.cli.exits import CommandError, Exit
 from hooklatch.cli.parser import Commands
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 
 __all__ = ["all_commands", "run"]
 
-GROUPS = (serving, firing, hooks, reporting, watching, starting)
+GROUPS = (serving, firing, hooks, reporting, watching, starting, importing, testing)
 CODES = {
     "load_failed": Exit.BAD_DATA,
     "not_found": Exit.NO_INPUT,

@@ -33,14 +33,14 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.OK: "done",
-    Exit.FINDINGS: "something is wrong, and printed: health is red, or a file was not taken",
+    Exit.FINDINGS: "something is wrong, and printed: health is red, a file or a hook was not taken, a case failed",
     Exit.REFUSED: "deny or halt; for hook: refused, and every misuse",
     Exit.ASKS: "ask: somebody has to approve it",
     Exit.FAILED: "refused because something failed (any cause but policy)",
     Exit.USAGE: "misuse: an unknown option or event, a bad value",
-    Exit.BAD_DATA: "the data is unusable: a payload that is no JSON object, a file of hooks that does not load",
+    Exit.BAD_DATA: "the data is unusable: a payload that is no JSON object, a file of hooks or of cases that is wrong",
     Exit.NO_INPUT: "what was named does not exist: a file, a hook, a session",
-    Exit.UNAVAILABLE: "no daemon is reachable; for serve: the daemon cannot start, or another one runs",
+    Exit.UNAVAILABLE: "no daemon is reachable; for serve and test: it cannot start here, or another one runs",
     Exit.SOFTWARE: "a bug in hooklatch",
     Exit.CANNOT_CREATE: "a file is there already and was left alone, or cannot be made",
     Exit.IO_ERROR: "standard output cannot be written",

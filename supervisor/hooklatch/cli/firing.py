@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import stat
 import sys
 
 import msgspec
@@ -16,7 +17,7 @@ from hooklatch.client.decisions import Decision, decide_locally, read_decision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.errors import HooklatchError, RequestFailedError
 
-__all__ = ["add_commands", "read_payload"]
+__all__ = ["add_commands", "piped_payload", "read_payload"]
 
 # Its answer that it knows no such event, or cannot use what was given: the mistake is in the command line.
 MISUSES = ("unknown_event", "invalid_params")
@@ -94,6 +95,24 @@ def read_payload(name: str | None) -> bytes:
                 data = file.read()
     except OSError as error:
         raise CommandError(Exit.NO_INPUT, f"the payload {where} cannot be read: {error.strerror}") from None
+    return one_line(data, where)
+
+
+def piped_payload() -> bytes:
+    """Give the JSON object that a pipe or a file is to standard input; an empty one for nothing, or a terminal.
+
+    Raises:
+        CommandError: it is no JSON object.
+    """
+    mode = os.fstat(0).st_mode
+    # A shell makes nothing else of "<" and "|"; agents leave sockets open there, whose end never comes.
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        return b"{}"
+    data = sys.stdin.buffer.read() if sys.stdin else b""
+    return one_line(data, "standard input") if data.strip() else b"{}"
+
+
+def one_line(data: bytes, where: str) -> bytes:
     try:
         text = data.decode("utf-8-sig").encode()
         if not Payload(text).fields and not text.strip().startswith(b"{"):

@@ -12,7 +12,7 @@ import msgspec
 
 from hooklatch.cli import terminal
 from hooklatch.cli.exits import CommandError, Exit
-from hooklatch.cli.firing import read_payload
+from hooklatch.cli.firing import piped_payload, read_payload
 from hooklatch.cli.parser import Commands, Parser, positive_seconds
 from hooklatch.cli.requests import Link, administrator
 
@@ -57,11 +57,13 @@ def add_commands(commands: Commands) -> None:
         "explain",
         explain,
         help="say which hooks would fire for a payload, in which order, and why each other one would not",
-        example="""echo '{"tool_name": "Bash"}' | hooklatch hooks explain pre_tool_use --payload -""",
+        example="hooklatch hooks explain pre_tool_use < payload.json",
         exits=(Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE),
     )
     explaining.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
-    explaining.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: {})")
+    explaining.add_argument(
+        "--payload", metavar="FILE", help="a file with a JSON object, or - (default: what is piped in, else {})"
+    )
     add_session(explaining)
 
 
@@ -237,7 +239,7 @@ def report(arguments: argparse.Namespace, result: dict[str, Any], text: str) -> 
 
 def explain(arguments: argparse.Namespace) -> int:
     """Say who would fire."""
-    payload = msgspec.Raw(read_payload(arguments.payload))
+    payload = msgspec.Raw(piped_payload() if arguments.payload is None else read_payload(arguments.payload))
     with administrator(arguments) as link:
         session: str | None = getattr(arguments, "session", None)
         result = link.ask("explain", event=arguments.event, payload=payload, session=session)

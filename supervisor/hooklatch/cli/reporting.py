@@ -85,7 +85,7 @@ def described(spec: EventSpec) -> dict[str, Any]:
         "on_refusal": spec.on_refusal, "match": spec.match, "timeout": spec.timeout, "budget": spec.timeout,
         "fails": "closed" if spec.fails_closed else "open", "when": spec.when,
         "fields": [{"name": field.name, "type": field.type} for field in spec.fields],
-        "hooks": None, "fired": None, "last_fired": None,
+        "hooks": None, "fired": None, "last_fired": None, "timings": None,
     }  # fmt: skip
 
 

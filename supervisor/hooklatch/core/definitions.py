@@ -15,7 +15,15 @@ from hooklatch.core.matchers import Matcher, MatcherError, compile_matcher
 from hooklatch.core.shell import SHELL_KEYS, ShellCommand, read_shell
 from hooklatch_worker.markers import Marker
 
-__all__ = ["HookDefinition", "InvalidHookError", "from_marker", "is_id", "read_definition", "refuse_unknown_keys"]
+__all__ = [
+    "HookDefinition",
+    "InvalidHookError",
+    "from_marker",
+    "is_id",
+    "read_changes",
+    "read_definition",
+    "refuse_unknown_keys",
+]
 
 MAX_TIMEOUT = 600.0  # seconds
 MAX_PRIORITY = 1000
@@ -150,6 +158,19 @@ def from_marker(marker: Marker, *, stem: str, function: str, line: int, has_sibl
         line=line,
         problem=problem,
     )
+
+
+def read_changes(table: Mapping[str, Any], hook_id: str) -> dict[str, Any]:
+    """Check what an operator changes of a hook that somebody else declared.
+
+    Raises:
+        InvalidHookError: a value is one that the key cannot have.
+    """
+    readers: dict[str, Any] = {
+        "priority": lambda: priority_of(table, hook_id),
+        "timeout": lambda: timeout_of(table["timeout"], hook_id),
+    }
+    return {key: readers.get(key, lambda key=key: flag_of(table, key, hook_id))() for key in table}
 
 
 def matcher_of(source: object, name: str, *, is_lenient: bool) -> tuple[Matcher, str | None]:

@@ -73,7 +73,8 @@ def read_shell(raw: Mapping[str, Any]) -> ShellCommand | None:
 def is_argv(value: object) -> bool:
     if not isinstance(value, list) or not value:
         return False
-    return all(isinstance(word, str) and "\0" not in word for word in cast("list[object]", value)) and bool(value[0])
+    words = cast("list[object]", value)
+    return all(isinstance(word, str) and "\0" not in word for word in words) and bool(words[0])
 
 
 def is_environment(value: object) -> bool:
@@ -91,7 +92,7 @@ def shell_config(shell: ShellCommand, spec: EventSpec, *, hook_id: str, timeout:
             "hook_id": hook_id,
             "timeout": timeout or spec.timeout,
             "fails_closed": spec.fails_closed,
-            "allows": sorted(spec.verdicts | spec.outputs | ({"amend"} if spec.patch else set())),
+            "allows": sorted(spec.verdicts | spec.outputs),
             "config": msgspec.Raw(config or b"{}"),
         }
     )

@@ -46,7 +46,7 @@ def write_exit(
         "blocked": said.is_refusal,
         "decision": verdict,
         "exitCode": code,
-        "message": "\n".join([*lines, *notes]),
+        "message": "\n".join([*lines, *(note for note in notes if not any(note in line for line in lines))]),
         "stdout": stdout,
         "stderr": said.reason if said.is_refusal else "\n".join(notes),
         "outcomes": outcomes,
@@ -100,7 +100,8 @@ def verdict_of(outcome: Mapping[str, Any], said: Said) -> str:
     if said.is_refusal and is_decider and not outcome.get("observed"):
         return "block"
     if outcome.get("outcome") == "answered":
-        return "warn" if outcome.get("verdict") in ("deny", "ask", "halt") else "pass"
+        has_complained = outcome.get("verdict") in ("deny", "ask", "halt") or outcome.get("exit_code") not in (None, 0)
+        return "warn" if has_complained else "pass"
     return "error" if outcome.get("cause") in CANNOT_START else "warn"
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.core.definitions import InvalidHookError
+from hooklatch.core.definitions import InvalidHookError, default_id
 from hooklatch.core.matchers import MatcherError, compile_matcher
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
 
@@ -60,13 +60,18 @@ def read_registration(dialect: Dialect, native: object) -> list[dict[str, Any]]:
         InvalidHookError: it is no definition in that dialect, names no event of it, or claims another model.
     """
     definitions = [definition_of(dialect, entry) for entry in entries_of(dialect, native)]
-    ids = [definition.get("id") for definition in definitions]
+    ids = [definition.get("id") or id_of(definition.get("run")) for definition in definitions]
     for index, (definition, hook_id) in enumerate(zip(definitions, ids, strict=True)):
         if hook_id is not None and ids.count(hook_id) > 1:
             definition["id"] = f"{hook_id}@{definition['event']}"
             if any(other["id"] == definition["id"] for other in definitions[:index] if "id" in other):
                 definition["id"] = f"{definition['id']}#{index}"
     return definitions
+
+
+def id_of(run: object) -> str | None:
+    """Give the id that a hook without one has by its target: a function on two events needs two."""
+    return default_id(run) if isinstance(run, str) else None
 
 
 def entries_of(dialect: Dialect, native: object) -> Iterator[Entry]:

@@ -7,7 +7,7 @@ a file that cannot be read is stood for by its manifest, and one without a manif
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -17,9 +17,11 @@ from hooklatch.core.matchers import MatcherError, compile_matcher
 from hooklatch.core.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget
 from hooklatch.core.shell import shell_config
 from hooklatch.service.configuration import Diagnostic, FileConfig, SourceEntry, place_of
+from hooklatch.service.plugins import Plugin
 from hooklatch.service.sources import Unit
 from hooklatch.service.state import ManifestHook
-from hooklatch_worker.wire import Source
+from hooklatch_worker.markers import Marker
+from hooklatch_worker.wire import Declared, Source
 
 __all__ = ["Assembly", "DeclaredFile", "hook_of", "manifest_of", "stand_in", "with_way_out"]
 
@@ -33,7 +35,7 @@ class DeclaredFile(msgspec.Struct, frozen=True):
 
 
 class Assembly:
-    """Makes the hooks of the global layer from all files, and collects what is wrong with them."""
+    """Makes the hooks of a layer from all its files, and collects what is wrong with them."""
 
     def __init__(
         self,
@@ -42,8 +44,10 @@ class Assembly:
         faults: Mapping[str, Diagnostic],
         manifests: Mapping[str, list[ManifestHook]],
         taken: Mapping[str, Origin],
+        layer: Layer = Layer.GLOBAL,
     ) -> None:
         self._catalogue = catalogue
+        self._layer = layer
         self._units = units
         self._faults = faults
         self._manifests = manifests
@@ -71,13 +75,17 @@ class Assembly:
             fault = self._faults.get(entry.location)
             self._stand_in(entry.location, str(fault) if fault else "it is not loaded")
             return
-        stem = os.path.basename(entry.location).removesuffix(".py")
+        self._add_unit(unit, lambda declared: declared.marker)
+
+    def _add_unit(self, unit: Unit, marked: Callable[[Declared], Marker], plugin: str | None = None) -> None:
+        location = unit.source.location
+        stem = os.path.basename(location).removesuffix(".py")
         names = [declared.function for declared in unit.loaded.hooks]
         for declared in unit.loaded.hooks:
-            origin = Origin(entry.location, declared.line)
+            origin = Origin(location, declared.line)
             try:
                 definition = from_marker(
-                    declared.marker,
+                    marked(declared),
                     stem=stem,
                     function=declared.function,
                     line=declared.line,
@@ -86,8 +94,37 @@ class Assembly:
             except InvalidHookError as error:
                 self.diagnostics.append(Diagnostic(origin.file, origin.line, str(error)))
                 continue
+            definition = msgspec.structs.replace(definition, plugin=plugin)
             target = PythonTarget(unit.source, unit.build, declared.function, declared.marker.runtime)
-            self._append(hook_of(definition, Layer.GLOBAL, target, origin, spec=self._catalogue.get(definition.event)))
+            self._append(hook_of(definition, self._layer, target, origin, spec=self._catalogue.get(definition.event)))
+
+    def add_plugin(self, plugin: Plugin) -> None:
+        """Add a plugin's hooks, or what stands for them where it is broken; each is named after it."""
+        before = len(self.hooks)
+        unit = self._units.get(plugin.module)
+        fault = plugin.fault
+        if fault is None and unit is None:
+            fault = str(self._faults.get(plugin.module) or "it is not loaded")
+        if fault is not None or unit is None:
+            self._stand_in(plugin.key, f"plugin {plugin.name!r}: {fault}", plugin=plugin.name)
+        else:
+            self._add_unit(unit, lambda declared: plugin.named(declared), plugin.name)
+        self.by_file[plugin.key] = self.hooks[before:]
+
+    def add_changed(self, folder: str, problem: str) -> None:
+        """Stand for a project whose files are not those that were trusted."""
+        paths = [path for path in self._manifests if path.startswith(f"{folder}/")]
+        for path in paths or [folder]:
+            self._stand_in(path, "", problem=problem)
+        self.hooks = list({hook.id: hook for hook in self.hooks}.values())  # a file's and its source's are the same
+
+    def add_builtin(self, definition: HookDefinition, source: Source, function: str) -> None:
+        """Add a hook of our own."""
+        unit = self._units.get(source.location)
+        fault = self._faults.get(source.location)
+        target = PythonTarget(unit.source if unit else source, unit.build if unit else 0, function)
+        problem = None if unit else str(fault or "it is not loaded")
+        self._append(hook_of(definition, self._layer, target, None, problem, spec=self._catalogue[definition.event]))
 
     def _add_definition(self, definition: HookDefinition, folder: str, origin: Origin) -> None:
         source, function = place_of(definition, folder)
@@ -103,7 +140,7 @@ class Assembly:
         else:
             target = PythonTarget(unit.source, unit.build, function)
         spec = self._catalogue.get(definition.event)
-        self._append(hook_of(definition, Layer.GLOBAL, target, origin, problem, spec=spec))
+        self._append(hook_of(definition, self._layer, target, origin, problem, spec=spec))
 
     def _append(self, hook: Hook) -> None:
         origin = hook.origin or Origin("?")
@@ -134,10 +171,10 @@ class Assembly:
     def _complain(self, hook: Hook, origin: Origin, text: str) -> None:
         self.diagnostics.append(Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}"))
 
-    def _stand_in(self, path: str, fault: str) -> None:
+    def _stand_in(self, path: str, fault: str, *, plugin: str | None = None, problem: str = "") -> None:
         """Deny where a file's gates stood, or at every gate where nobody remembers them."""
         target = PythonTarget(Source("file", path), 0, "")
-        name = os.path.basename(path)
+        name = plugin or os.path.basename(path)
         remembered = self._manifests.get(path) or [ManifestHook(name, EVERY_GATE)]
         for entry in remembered:
             try:
@@ -145,9 +182,9 @@ class Assembly:
             except MatcherError:
                 matcher = compile_matcher(None)
             hook = Hook(
-                id=entry.id, event=entry.event, layer=Layer.GLOBAL, matcher=matcher, target=target,
+                id=entry.id, event=entry.event, layer=self._layer, matcher=matcher, target=target,
                 priority=entry.priority, enabled=entry.enabled, observe=entry.observe, optional=entry.optional,
-                origin=Origin(path), problem=placed(fault, Origin(path), entry.id),
+                origin=Origin(path), problem=problem or placed(fault, Origin(path), entry.id), plugin=plugin,
             )  # fmt: skip
             self._taken[hook.id] = Origin(path)
             self.hooks.append(hook)
@@ -202,6 +239,7 @@ def hook_of(
         config=config,
         origin=origin,
         problem=definition.problem or problem,
+        plugin=definition.plugin,
     )
 
 

@@ -17,12 +17,17 @@ from hooklatch.core.catalogue import Catalogue, InvalidEventError
 from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_definition, refuse_unknown_keys
 from hooklatch.core.shell import SHELL_FUNCTION, SHELL_SOURCE
 from hooklatch.processes.pool import PoolLimits
+from hooklatch.service.main_tables import MAIN_TABLES, MainTables, read_main_tables
 from hooklatch_worker.wire import Source, WorkerLimits
 
-__all__ = ["LINE", "ConfigError", "Diagnostic", "FileConfig", "SourceEntry", "place_of", "read_config", "source_of"]
+__all__ = [
+    "LINE", "PROJECT_TABLES", "TABLES", "ConfigError", "Diagnostic", "FileConfig", "SourceEntry", "place_of",
+    "read_config", "source_of",
+]  # fmt: skip
 
 T = TypeVar("T")
-TABLES = ("source", "hook", "event", "dialect", "workers")
+TABLES = ("source", "hook", "event", "dialect", "workers")  # of any file of the user's
+PROJECT_TABLES = ("source", "hook")  # of a project's: it changes nothing that other sessions see
 LINE = "__line__"  # where a table that is checked later begins
 WORKER_KEYS = {"workers": int, "calls": int, "age": float, "memory_mib": int, "open_files": int, "file_mib": int}
 MIN_WORKERS, MAX_WORKERS = 2, 64
@@ -65,6 +70,7 @@ class FileConfig(msgspec.Struct, frozen=True):
     events: list[dict[str, Any]] = []
     dialects: list[dict[str, Any]] = []
     limits: PoolLimits | None = None
+    main: MainTables = MainTables()
 
 
 def source_of(run: str, folder: str) -> tuple[Source, str]:
@@ -83,8 +89,8 @@ def place_of(definition: HookDefinition, folder: str) -> tuple[Source, str]:
     return source_of(definition.run or "", folder)
 
 
-def read_config(path: str, data: bytes) -> FileConfig:
-    """Read one file's bytes.
+def read_config(path: str, data: bytes, tables: tuple[str, ...] = (*TABLES, *MAIN_TABLES)) -> FileConfig:
+    """Read one file's bytes; `tables` are those that it may hold.
 
     Raises:
         ConfigError: what is wrong, with its line.
@@ -97,7 +103,7 @@ def read_config(path: str, data: bytes) -> FileConfig:
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
         raise ConfigError(Diagnostic(path, int(found[1]) if found else 0, f"not TOML: {error}")) from None
-    return Reader(path, text).read(document)
+    return Reader(path, text).read(document, tables)
 
 
 def decode(path: str, data: bytes) -> str:
@@ -116,10 +122,10 @@ class Reader:
         self._lines = text.splitlines()
         self._folder = os.path.dirname(path)
 
-    def read(self, document: Mapping[str, Any]) -> FileConfig:
+    def read(self, document: Mapping[str, Any], tables: tuple[str, ...]) -> FileConfig:
         self._at(
             0,
-            lambda: refuse_unknown_keys(document, ("source", "hook", "event", "dialect", "workers"), "the file"),
+            lambda: refuse_tables(document, tables),
             document,
         )
         return FileConfig(
@@ -129,7 +135,13 @@ class Reader:
             events=[self._event(i, entry) for i, entry in enumerate(self._tables(document, "event"))],
             dialects=[self._dialect(i, entry) for i, entry in enumerate(self._tables(document, "dialect"))],
             limits=self._limits(document["workers"]) if "workers" in document else None,
+            main=read_main_tables(document, self._tables, self._checked, self._header),
         )
+
+    def _checked(self, table: str, index: int | None, entry: object, read: Callable[[], T]) -> T:
+        """Read one of the main file's tables; `index` counts those with two brackets."""
+        single = rf"\s*\[\s*{re.escape(table)}\s*\]"
+        return self._at(self._find(single) if index is None else self._header(table, index), read, entry)
 
     def _tables(self, document: Mapping[str, Any], key: str) -> list[Any]:
         tables: list[Any] | object = document.get(key, [])
@@ -183,7 +195,7 @@ class Reader:
         return {**cast("Mapping[str, Any]", entry), LINE: line}
 
     def _limits(self, table: object) -> PoolLimits:
-        line = self._find(r"\[\s*workers\s*\]")
+        line = self._find(r"\s*\[+\s*workers\s*\]")
 
         def read() -> PoolLimits:
             if not isinstance(table, Mapping):
@@ -219,7 +231,7 @@ class Reader:
         named = re.search(r"(?:no|unknown) key '([^']+)'", message) or re.search(r"(?:: |^)(\w+) is ", message)
         if named is None or not isinstance(table, Mapping):
             return line
-        return self._find(rf"\s*(\[+\s*)?{re.escape(named[1])}\b", after=line) or line
+        return self._find(rf"\s*(\[+\s*)?{re.escape(named[1])}\b", after=line + 1) or line
 
     def _error(self, line: int, message: str) -> ConfigError:
         return ConfigError(Diagnostic(self._path, line, message))
@@ -236,6 +248,13 @@ class Reader:
             if number >= after and compiled.match(line):
                 return number
         return 0
+
+
+def refuse_tables(document: Iterable[str], tables: tuple[str, ...]) -> None:
+    for table in document:
+        if table in (*TABLES, *MAIN_TABLES) and table not in tables:
+            raise InvalidHookError("", f"the file has no key {table!r}; it belongs in the user's main hooks.toml")
+    refuse_unknown_keys(document, tables, "the file")
 
 
 def check_workers(value: object) -> None:

@@ -36,6 +36,7 @@ from hooklatch.service.files import Files
 from hooklatch.service.hints import give_hints
 from hooklatch.service.hub import Bus, Hub
 from hooklatch.service.methods import Methods
+from hooklatch.service.projects import Projects
 from hooklatch.service.registries import Registries
 from hooklatch.service.server import RuntimeDirError, accept_connections, listen, make_runtime_dir
 from hooklatch.service.sessions import Sessions
@@ -109,12 +110,13 @@ async def serve(options: Options) -> AsyncGenerator[tuple[Hub, Ready]]:
             pools: dict[tuple[str, int], Pool] = {}
             dispatcher = Dispatcher(registries, pools, statistics, bus.decided)
             sources = Sources(zygote, PoolLimits(), dispatcher.quiesced, pools)
-            files = Files(options.config, sources, registries, state)
+            projects = Projects(state, sessions)
+            files = Files(options.config, sources, registries, state, projects)
             agent, admin = (
                 os.path.join(options.runtime_dir, name) for name in (paths.AGENT_SOCKET, paths.ADMIN_SOCKET)
             )
             hub = Hub(
-                bus=bus, sessions=sessions, registries=registries, sources=sources, files=files,
+                bus=bus, sessions=sessions, registries=registries, sources=sources, files=files, projects=projects,
                 dispatcher=dispatcher, statistics=statistics, state=state,
                 places={"agent": agent, "admin": admin, "config": files.config_path, "state": state.path},
             )  # fmt: skip

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -20,12 +20,12 @@ from hooklatch.core import models
 from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.decision import Fire, StartCall
 from hooklatch.core.messages import CallOutcome, Cause, Decision
-from hooklatch.core.payload import MAX_PAYLOAD, Payload
+from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.registry import Hook, PythonTarget, ServedTarget, Snapshot, budget, select
-from hooklatch.core.restarts import Breaker
+from hooklatch.core.registry import Hook, PythonTarget, ServedTarget, Snapshot, budget, has, select
 from hooklatch.processes.pool import Invocation, Pool
 from hooklatch.processes.worker import Reply
+from hooklatch.service.breakers import Breakers
 from hooklatch.service.registries import Registries
 from hooklatch.service.sessions import Session
 from hooklatch.service.statistics import Statistics
@@ -60,6 +60,7 @@ class FireParams(msgspec.Struct, frozen=True):
     timeout: float | None = None
     wait: bool = True
     truncated: bool = False
+    plugins: list[str] | None = None
     envelope: EnvelopeParams = EnvelopeParams()
 
 
@@ -94,6 +95,8 @@ class Server(Protocol):
     ) -> CallOutcome: ...
 
 
+Settle = Callable[[Session | None, str | None, float], Awaitable[tuple[str | None, str | None]]]
+Telemetry = Callable[[Session | None, str, msgspec.Raw], None]
 NativeCall = Callable[[Server, Hook, bytes, Envelope, float], Awaitable[CallOutcome]]
 
 
@@ -109,43 +112,6 @@ class Generation:
         self.count -= 1
         if self.is_closed and not self.count:
             self.ended.set()
-
-
-class Breakers:
-    """The breakers of hooks that had deaths.
-
-    One belongs to a hook and the build that it runs, so that a new version of its file begins anew, and so that what
-    one session registers cannot quarantine another one's hook of the same id.
-    """
-
-    def __init__(self) -> None:
-        self._breakers: dict[tuple[str, PythonTarget], Breaker] = {}
-
-    def __iter__(self) -> Iterator[Breaker]:
-        return iter(self._breakers.values())
-
-    def of(self, hook: Hook) -> Breaker | None:
-        return self._breakers.get((hook.name, hook.target)) if isinstance(hook.target, PythonTarget) else None
-
-    def make(self, hook: Hook) -> Breaker:
-        assert isinstance(hook.target, PythonTarget)
-        location, build = hook.target.source.location, hook.target.build
-        for name, target in list(self._breakers):
-            if target.source.location == location and target.build < build:
-                del self._breakers[name, target]
-        return self._breakers.setdefault((hook.name, hook.target), Breaker())
-
-    def is_quarantined(self, hook: Hook) -> bool:
-        breaker = self.of(hook)
-        return breaker is not None and breaker.is_quarantined
-
-    def lift(self, name: str) -> None:
-        """Forget the deaths of one hook, by its layer and id."""
-        for key in [key for key in self._breakers if key[0] == name]:
-            del self._breakers[key]
-
-    def clear(self) -> None:
-        self._breakers.clear()
 
 
 class Dispatcher:
@@ -165,6 +131,8 @@ class Dispatcher:
         self.servers: dict[int, Server] = {}
         self.breakers = Breakers()
         self.call_native: NativeCall | None = None
+        self.settle: Settle | None = None
+        self.on_telemetry: Telemetry | None = None
         self.is_draining = False
         self._boot = secrets.token_hex(4)
         self._count = 0
@@ -248,11 +216,15 @@ class Dispatcher:
         self._statistics.fired(spec.name)
         if session is not None:
             session.fires += 1
-        view = self._registries.view_of(session)
+        folder, unsettled = None, None
+        if self.settle is not None:
+            limit = min(params.timeout or spec.timeout, spec.timeout)
+            folder, unsettled = await self.settle(session, params.envelope.cwd, limit)
+        view = self._registries.view_of(session) if session is not None else self._registries.view_at(folder)
         generation = self._generations[-1]
         generation.count += 1
         try:
-            decision = await self._decide(spec, params, session, view, decision_id, plan)
+            decision = await self._decide(spec, params, session, view, decision_id, plan, unsettled)
         except trio.Cancelled:
             self._statistics.causes["abandoned"] += 1
             logger.info("abandoned event=%s decision=%s", spec.name, decision_id)
@@ -273,13 +245,16 @@ class Dispatcher:
         view: Snapshot,
         decision_id: str,
         plan: Plan | None,
+        unsettled: str | None,
     ) -> Decision:
         started, began = trio.current_time(), time.perf_counter()
-        candidates = view.for_event(spec)
+        candidates = narrowed(view.for_event(spec), spec, params.plugins, session)
         if plan is not None:
             candidates = tuple(plan.arrange(candidates))
         payload = Payload(bytes(params.payload))
-        fault = self._fault(spec, params, session, view, payload)
+        fault = self._fault(spec, params, session, candidates, payload)
+        if fault is None and unsettled is not None and spec.fails_closed:
+            fault = ("load", unsettled)
         hooks: tuple[Hook, ...] = ()
         if fault is None:
             selection = select(spec, candidates, payload)
@@ -306,7 +281,12 @@ class Dispatcher:
         return fire.decide(decision_id=decision_id, revision=view.revision, duration_ms=round(elapsed, 3))
 
     def _fault(
-        self, spec: EventSpec, params: FireParams, session: Session | None, view: Snapshot, payload: Payload
+        self,
+        spec: EventSpec,
+        params: FireParams,
+        session: Session | None,
+        candidates: Sequence[Hook],
+        payload: Payload,
     ) -> tuple[Cause, str] | None:
         if self.is_draining:
             return "draining", "start it again, or wait for its successor"
@@ -316,7 +296,7 @@ class Dispatcher:
             return "payload", f"its {len(payload.data)} bytes are over the limit of {MAX_PAYLOAD}"
         if not payload.data.startswith(b"{"):
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
-        if session is not None and spec.name in session.require_handlers and not view.for_event(spec):
+        if session is not None and spec.name in session.require_handlers and not candidates:
             return "load", f"the session requires a hook for {spec.name} and there is none"
         return None
 
@@ -353,14 +333,32 @@ class Dispatcher:
         spec = self._registries.catalogue.get(event)
         if spec is None or not session.view.for_event(spec):
             return
-        fields = Payload(bytes(params.payload)).fields
+        try:
+            fields = Payload(bytes(params.payload)).fields
+        except PayloadError:
+            fields = {}  # a payload that could not be judged can still have been refused
         payload: dict[str, object] = {key: fields[key] for key in REFUSED_FIELDS if key in fields}
         payload |= {"reason": decision.reason, "denial": {"code": decision.cause}}
         raw = msgspec.Raw(msgspec.json.encode(payload))
-        self.fire_later(FireParams(event, raw, envelope=params.envelope, wait=False), session)
+        self.fire_later(FireParams(event, raw, envelope=params.envelope, wait=False, plugins=params.plugins), session)
+
+    def take_telemetry(self, reply: Reply, params: FireParams, session: Session | None) -> None:
+        """Hand on what a built-in hook told of its work, to hooks on `telemetry` and to who subscribed."""
+        for emitted in reply.emitted:
+            data = msgspec.Raw(emitted.data)
+            raw = msgspec.Raw(msgspec.json.encode({"event_type": emitted.event_type, "data": data}))
+            told = FireParams("telemetry", raw, envelope=params.envelope, wait=False, plugins=params.plugins)
+            self.fire_later(told, session)
+            if self.on_telemetry is not None:
+                self.on_telemetry(session, emitted.event_type, data)
 
     async def call_target(
-        self, call: StartCall, invocation: Invocation, envelope: Envelope, deadline: float
+        self,
+        call: StartCall,
+        invocation: Invocation,
+        envelope: Envelope,
+        deadline: float,
+        take: Callable[[Reply], None],
     ) -> CallOutcome:
         """Call one hook's target; the outcome is there by the deadline."""
         hook = call.hook
@@ -384,6 +382,8 @@ class Dispatcher:
                         breaker.unresolved(trio.current_time())
                     raise
                 self._count_death(hook, reply)
+                if reply.emitted:
+                    take(reply)
                 return reply.outcome
             case ServedTarget(owner):
                 server = self.servers.get(owner)
@@ -450,9 +450,12 @@ class Calls:
             self._spec.is_gate,
             isinstance(target, PythonTarget) and bool(target.command),
         )
-        outcome = await self._dispatcher.call_target(call, invocation, envelope, deadline)
+        outcome = await self._dispatcher.call_target(call, invocation, envelope, deadline, self._take)
         self._dispatcher.called(hook, outcome)
         return outcome
+
+    def _take(self, reply: Reply) -> None:
+        self._dispatcher.take_telemetry(reply, self._params, self._session)
 
     def _envelope(self, call: StartCall) -> Envelope:
         given, session = self._params.envelope, self._session
@@ -469,3 +472,13 @@ class Calls:
             given.metadata,
             call.context,
         )
+
+
+def narrowed(
+    hooks: tuple[Hook, ...], spec: EventSpec, plugins: Sequence[str] | None, session: Session | None
+) -> tuple[Hook, ...]:
+    """Leave out the plugins that this fire does not name; not the gates that a parent session hands down."""
+    if plugins is None or all(hook.plugin is None for hook in hooks):
+        return hooks
+    above = session.gate_plugins if session is not None and spec.fails_closed else ()
+    return tuple(hook for hook in hooks if hook.plugin is None or hook.plugin in plugins or has(above, hook.plugin))

@@ -1,4 +1,4 @@
-"""The files that declare global hooks, their reload and their watch.  Knows folders and last good versions.
+"""The files that declare hooks, their reload and their watch.  Knows folders and last good versions.
 
     hint (inotify) or 2 s ─▶ something's time or size differs ─▶ 100 ms without a further change ─▶ reload()
 
@@ -18,13 +18,14 @@ import msgspec
 import trio
 
 from hooklatch.core.catalogue import Catalogue, InvalidEventError
-from hooklatch.core.registry import Difference, Hook, Origin, PythonTarget
+from hooklatch.core.registry import Difference, Hook, Layer, Origin, PythonTarget
 from hooklatch.dialects.dialect import Dialect, InvalidDialectError
 from hooklatch.dialects.find import from_table
 from hooklatch.processes.pool import PoolLimits
-from hooklatch.service.assembly import Assembly, DeclaredFile, manifest_of, with_way_out
+from hooklatch.service.assembly import DeclaredFile, manifest_of, with_way_out
 from hooklatch.service.configuration import (
     LINE,
+    TABLES,
     ConfigError,
     Diagnostic,
     FileConfig,
@@ -32,6 +33,10 @@ from hooklatch.service.configuration import (
     place_of,
     read_config,
 )
+from hooklatch.service.layers import LSP_SOURCE, Layers, assemble
+from hooklatch.service.main_tables import MAIN_TABLES, MainTables
+from hooklatch.service.plugins import PLUGIN, Plugin, in_force
+from hooklatch.service.projects import ProjectFiles, Projects
 from hooklatch.service.registries import Registries
 from hooklatch.service.safety import UnsafeFileError, read_safely
 from hooklatch.service.sources import Sources, Stamp, Unit, UnitError, stamp
@@ -59,7 +64,9 @@ class Reloaded(msgspec.Struct, frozen=True):
 class Files:
     """Keeps the global layer in step with the configuration file and the hooks.d folder beside it."""
 
-    def __init__(self, config_path: str, sources: Sources, registries: Registries, state: StateFile) -> None:
+    def __init__(
+        self, config_path: str, sources: Sources, registries: Registries, state: StateFile, projects: Projects
+    ) -> None:
         self.config_path = os.path.abspath(config_path)
         self.folder = os.path.join(os.path.dirname(self.config_path), "hooks.d")
         self.diagnostics: list[Diagnostic] = []
@@ -68,6 +75,8 @@ class Files:
         self._sources = sources
         self._registries = registries
         self._state = state
+        self._projects = projects
+        self.plugins: dict[str, Plugin] = {}
         self._lock = trio.Lock()
         self._good: dict[str, FileConfig] = {}
         self._faults: dict[str, Diagnostic] = {}
@@ -76,7 +85,7 @@ class Files:
     @property
     def watched(self) -> list[str]:
         """Every path whose change may matter."""
-        files = {self.config_path, self.folder, *self._listed(), *self._wanted}
+        files = {self.config_path, self.folder, *self._listed(), *self._wanted, *self._projects.watched}
         for unit in self._sources.units.values():
             files.update(unit.files)
         for fault in self._faults.values():
@@ -135,22 +144,49 @@ class Files:
         self._take_limits(good.get(self.config_path))
         catalogue = self._catalogue(good.values(), diagnostics)
         self.dialects = self._dialects(good.values(), catalogue, diagnostics)
-        fresh = await self._build(good.values(), catalogue, diagnostics, is_explicit=is_explicit)
+        main = good[self.config_path].main if self.config_path in good else MainTables()
+        plugins = in_force(self.plugins, self._remembered_plugins(), diagnostics, is_explicit=is_explicit)
+        projects = self._read_projects(catalogue)
+        configs = [*good.values(), *(config for project in projects for config in project.configs)]
+        extra = [plugin.source for plugin in plugins if plugin.fault is None]
+        if main.lsp is not None:
+            extra.append(LSP_SOURCE)
+        fresh = await self._build(configs, extra, catalogue, diagnostics, is_explicit=is_explicit)
         # From here to the end there is no checkpoint: every fire sees all of it or nothing.
         taken = {hook.id: Origin("a client of the admin socket") for hook in self._registries.api_hooks}
         units = {**self._sources.units, **fresh}
-        assembly = Assembly(catalogue, units, self._faults, self._state.state.manifests, taken)
-        for file in declared:
-            assembly.add(file)
+        layers = assemble(
+            config_path=self.config_path, main=main, plugins=plugins, files=declared,
+            projects=[self._projects.verified(project) for project in projects],
+            catalogue=catalogue, units=units, faults=self._faults, manifests=self._state.state.manifests, taken=taken,
+        )  # fmt: skip
         for location, unit in fresh.items():
             self._sources.adopt(unit)
             self._registries.retarget(location, partial(aimed_at, unit))
-        change = self._registries.set_global(files=assembly.hooks, catalogue=catalogue)
+        change = self._registries.set_global(
+            files=layers.shared, catalogue=catalogue, projects=layers.projects, personalities=main.personalities
+        )
         self._good = good
+        self.plugins = {plugin.name: plugin for plugin in plugins}
         self._sources.forget(self._wanted | self._used())
-        self.diagnostics = [*diagnostics, *assembly.diagnostics]
-        self._remember(assembly)
+        self.diagnostics = [*diagnostics, *layers.diagnostics]
+        self._remember(layers, is_explicit=is_explicit)
         return change
+
+    def _remembered_plugins(self) -> set[str]:
+        keys = (key.partition(PLUGIN) for key in self._state.state.manifests)
+        return {name for before, found, name in keys if found and not before}
+
+    def _read_projects(self, catalogue: Catalogue) -> list[ProjectFiles]:
+        return [
+            msgspec.structs.replace(project, files=[self._checked(file, catalogue, []) for file in project.files])
+            for project in self._projects.read()
+        ]
+
+    def drop_below(self, folder: str) -> None:
+        """Let go of the sources below a folder, so that what is there now needs not stand up to what was."""
+        units = self._sources.units
+        self._sources.forget({location for location in units if not location.startswith(f"{folder}/")})
 
     def _paths(self, is_explicit: bool) -> list[str]:
         """List the files in their order; one that was there and is gone keeps its place until an explicit reload."""
@@ -170,7 +206,7 @@ class Files:
         known = self._good.get(path)
         held_hooks = bool(known and (known.hooks or known.sources)) or bool(self._state.state.manifests.get(path))
         try:
-            config = parse(path)
+            config = parse(path, (*TABLES, *MAIN_TABLES) if path == self.config_path else TABLES)
             is_empty = not (config.hooks or config.sources)
             if not (is_empty and held_hooks) or is_explicit:
                 return DeclaredFile(path, config)
@@ -222,10 +258,16 @@ class Files:
         return file
 
     async def _build(
-        self, configs: Iterable[FileConfig], catalogue: Catalogue, diagnostics: list[Diagnostic], *, is_explicit: bool
+        self,
+        configs: Iterable[FileConfig],
+        extra: Iterable[Source],
+        catalogue: Catalogue,
+        diagnostics: list[Diagnostic],
+        *,
+        is_explicit: bool,
     ) -> dict[str, Unit]:
         """Build every source whose files have changed; a failure leaves the last good unit in force."""
-        wanted: dict[str, tuple[Source, int | None]] = {}
+        wanted: dict[str, tuple[Source, int | None]] = {source.location: (source, None) for source in extra}
         for config in configs:
             for source, workers in sources_in(config):
                 if source.location not in wanted or workers is not None:
@@ -247,6 +289,10 @@ class Files:
                 kept = "; the last good version stays in force" if unit is not None else ""
                 faults[location] = Diagnostic(error.file, error.line, error.message + kept)
                 diagnostics.append(faults[location])
+            except BaseException:  # whoever asked for this is gone, and nobody will ever adopt them
+                for built in fresh.values():
+                    self._sources.discard(built)
+                raise
         self._faults = faults
         return fresh
 
@@ -288,16 +334,17 @@ class Files:
     def _targets(self) -> list[PythonTarget]:
         """The Python targets that come from the API: admin clients' and sessions'."""
         hooks = self._registries.api_and_own_hooks()
-        return [hook.target for hook in hooks if isinstance(hook.target, PythonTarget)]
+        targets = [hook.target for hook in hooks if isinstance(hook.target, PythonTarget)]
+        return [target for target in targets if target.source.location]  # what stands in for another has no source
 
     def _used(self) -> set[str]:
         return {target.source.location for target in self._targets()}
 
-    def _remember(self, assembly: Assembly) -> None:
+    def _remember(self, layers: Layers, *, is_explicit: bool) -> None:
         """Keep the manifest of every file that is good now; forget files that are rightly gone."""
         state = self._state.state
         manifests = {path: hooks for path, hooks in state.manifests.items() if self._belongs_elsewhere(path)}
-        for path, hooks in assembly.by_file.items():
+        for path, hooks in layers.by_file.items():
             if all(hook.problem is None for hook in hooks):
                 kept = manifest_of(hooks)
             else:
@@ -305,10 +352,12 @@ class Files:
             if kept:
                 manifests[path] = kept
         for location, unit in self._sources.units.items():
-            found = [hook for hook in assembly.hooks if declared_in(hook, location)]
+            found = [hook for hook in layers.hooks if declared_in(hook, location)]
             if found and unit.loaded.hooks:
                 manifests[location] = manifest_of(found)
         manifests |= {path: kept for path, kept in state.manifests.items() if path in self._faults}
+        for name in self._remembered_plugins() - set(self.plugins) if is_explicit else ():
+            manifests.pop(PLUGIN + name, None)
         if manifests != state.manifests:
             state.manifests = manifests
             self.store()
@@ -371,11 +420,11 @@ def unknown_event(catalogue: Catalogue, event: str) -> str:
     return f"there is no event {event!r}" + (f"; did you mean {near!r}?" if near else "; see: hooklatch events")
 
 
-def parse(path: str) -> FileConfig:
+def parse(path: str, tables: tuple[str, ...]) -> FileConfig:
     if path.endswith(".py"):
         os.stat(path)
         return FileConfig(path, sources=[SourceEntry("file", path)])
-    return read_config(path, read_safely(path))
+    return read_config(path, read_safely(path), tables)
 
 
 def sources_in(config: FileConfig) -> list[tuple[Source, int | None]]:
@@ -385,7 +434,8 @@ def sources_in(config: FileConfig) -> list[tuple[Source, int | None]]:
 
 
 def declared_in(hook: Hook, location: str) -> bool:
-    return hook.origin is not None and hook.origin.file == location and hook.problem is None
+    is_there = hook.origin is not None and hook.origin.file == location
+    return is_there and hook.problem is None and hook.layer is not Layer.PLUGIN
 
 
 def aimed_at(unit: Unit, hook: Hook) -> Hook:

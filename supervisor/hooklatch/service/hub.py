@@ -11,6 +11,7 @@ import msgspec
 
 from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_definition
 from hooklatch.core.messages import Decision
+from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import EVERY_GATE, Hook, Layer, PythonTarget
 from hooklatch.service.assembly import hook_of, stand_in, with_way_out
 from hooklatch.service.configuration import place_of
@@ -18,11 +19,15 @@ from hooklatch.service.connection import Connection
 from hooklatch.service.dispatcher import Dispatcher
 from hooklatch.service.files import Files, Reloaded
 from hooklatch.service.native import Native
+from hooklatch.service.projects import Projects
 from hooklatch.service.registries import Announcement, Registries
+from hooklatch.service.safety import UnsafeFileError
 from hooklatch.service.sessions import Session, Sessions
+from hooklatch.service.settling import Settling
 from hooklatch.service.sources import Sources, UnitError
 from hooklatch.service.state import StateFile
 from hooklatch.service.statistics import Statistics
+from hooklatch.service.trust import folder_of, pin
 
 __all__ = ["Bus", "Hub"]
 
@@ -50,6 +55,16 @@ class Bus:
                 }  # fmt: skip
                 connection.announce(params, is_registry=False)
 
+    def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None:
+        """Show telemetry to its own session's subscribers, and to every admin's."""
+        for connection in self._subscribed("telemetry"):
+            if connection.is_admin or (session is not None and connection.session is session):
+                params = {
+                    "topic": "telemetry", "session_id": session.id if session else None, "event_type": event_type,
+                    "data": data,
+                }  # fmt: skip
+                connection.announce(params, is_registry=False)
+
     def _subscribed(self, topic: str) -> Iterable[Connection]:
         return [connection for connection in self.connections.values() if topic in connection.topics]
 
@@ -65,6 +80,7 @@ class Hub:
         registries: Registries,
         sources: Sources,
         files: Files,
+        projects: Projects,
         dispatcher: Dispatcher,
         statistics: Statistics,
         state: StateFile,
@@ -75,6 +91,7 @@ class Hub:
         self.registries = registries
         self.sources = sources
         self.files = files
+        self.projects = projects
         self.dispatcher = dispatcher
         self.statistics = statistics
         self.state = state
@@ -82,6 +99,8 @@ class Hub:
         self.faults: list[str] = []
         self.native = Native(dispatcher, lambda: files.dialects)
         dispatcher.call_native = self.native.call
+        dispatcher.settle = Settling(projects, files).settle
+        dispatcher.on_telemetry = bus.told
 
     def join(self, connection: Connection, session: Session) -> None:
         connection.session = session
@@ -134,6 +153,49 @@ class Hub:
             hook = msgspec.structs.replace(hook, problem=with_way_out(hook.problem, hook.id))
         return hook
 
+    async def enter(self, session: Session, cwd: str) -> None:
+        """Have a session work in a folder, with the hooks of that project if it is trusted."""
+        session.cwd = cwd
+        session.project = without_links(cwd) if os.path.isabs(cwd) else None
+        if session.project is not None and not self.projects.is_settled(session.project):
+            await self.files.reload()
+
+    async def trust(self, folder: str) -> dict[str, Any]:
+        """Pin what a project's folder holds now, and have its hooks fire in the sessions that work there.
+
+        Raises:
+            RpcError: there is nothing to trust, or somebody else could have written it.
+        """
+        project = real_folder(folder)
+        try:
+            pins = pin(project)
+        except (UnsafeFileError, OSError) as error:
+            raise RpcError(ErrorCode.NOT_PERMITTED, str(error)) from None
+        if not pins:
+            raise RpcError(ErrorCode.NOT_FOUND, f"{folder_of(project)} holds no file; there is nothing to trust")
+        self.projects.trust(project, pins)
+        self.files.drop_below(folder_of(project))
+        self.files.store()
+        reloaded = await self.files.reload()
+        below = [one for one in reloaded.diagnostics if one.file == project or one.file.startswith(f"{project}/")]
+        hooks = self.registries.project_hooks(project)
+        return {
+            "folder": project,
+            "files": pins,
+            "hooks": [{"id": hook.id, "event": hook.event, "problem": hook.problem} for hook in hooks],
+            "diagnostics": below,
+            "revision": self.registries.view.revision,
+        }
+
+    async def untrust(self, folder: str) -> dict[str, Any]:
+        """Ignore a project's hooks from now on; that it was not trusted is no error."""
+        project = without_links(folder)
+        was_trusted = self.projects.untrust(project)
+        if was_trusted:
+            self.files.store()
+            await self.files.reload()
+        return {"folder": project, "was_trusted": was_trusted, "revision": self.registries.view.revision}
+
     async def reload(self) -> Reloaded:
         """Take every change of the files, also what is gone, and let every hook prove itself anew."""
         self.dispatcher.breakers.clear()
@@ -141,8 +203,8 @@ class Hub:
 
     def forgive(self, hook_id: str) -> None:
         """Lift the quarantine of a hook of the global layers."""
-        for hook in self.registries.view.hooks:
-            if hook.id == hook_id:
+        for hook in self.registries.all_hooks():
+            if hook_id in (hook.id, hook.plugin):
                 self.dispatcher.breakers.lift(hook.name)
 
     def store_definitions(self, tables: Iterable[dict[str, Any]]) -> None:
@@ -160,3 +222,13 @@ class Hub:
     def store_switches(self) -> None:
         self.state.state.switches = dict(self.registries.switches)
         self.files.store()
+
+
+def real_folder(folder: str) -> str:
+    if not os.path.isabs(folder) or not os.path.isdir(folder):
+        raise RpcError(ErrorCode.NOT_FOUND, f"{folder!r} is no folder; give its whole path")
+    return without_links(folder)
+
+
+def without_links(folder: str) -> str:
+    return os.path.realpath(folder)

@@ -26,7 +26,7 @@ from hooklatch.version import VERSION
 
 __all__ = ["Methods"]
 
-TOPICS = frozenset({"registry", "decisions"})
+TOPICS = frozenset({"registry", "decisions", "telemetry"})
 WITHOUT_HELLO = frozenset({"hello", "fire", "ping"})
 MAX_HOOKS = 1000  # that one session may register
 
@@ -37,6 +37,8 @@ class SessionParams(msgspec.Struct, frozen=True):
     parent_session_id: str | None = None
     cwd: str | None = None
     host: str | None = None
+    personality: str | msgspec.UnsetType | None = msgspec.UNSET
+    plugins: list[str] | msgspec.UnsetType | None = msgspec.UNSET
     require_handlers: list[str] = []
     hooks: list[dict[str, Any]] = []
 
@@ -55,7 +57,11 @@ class HelloParams(msgspec.Struct, frozen=True):
 
 
 class UpdateParams(msgspec.Struct, frozen=True):
+    """What is absent stays; null lets every plugin fire again."""
+
     cwd: str | None = None
+    personality: str | msgspec.UnsetType | None = msgspec.UNSET
+    plugins: list[str] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class RegisterParams(msgspec.Struct, frozen=True):
@@ -77,6 +83,10 @@ class ExplainParams(msgspec.Struct, frozen=True):
     event: str
     payload: msgspec.Raw = msgspec.Raw(b"{}")
     session: str | None = None
+
+
+class FolderParams(msgspec.Struct, frozen=True):
+    folder: str
 
 
 class TopicsParams(msgspec.Struct, frozen=True):
@@ -103,6 +113,8 @@ class Methods:
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
             "reload": self._reload,
+            "trust": self._trust,
+            "untrust": self._untrust,
             "status": self._status,
             "sessions": self._sessions,
             "ping": self._ping,
@@ -163,6 +175,7 @@ class Methods:
             "digest": view.digest,
             "limits": {"payload_bytes": MAX_PAYLOAD, "frame_bytes": MAX_FRAME, "in_flight": MAX_IN_FLIGHT},
             "budgets": {spec.name: budget(spec, view.for_event(spec)) for spec in self._specs()},
+            "warnings": self._hub.projects.warnings(session.project) if session else [],
         }
 
     async def _open(
@@ -183,24 +196,49 @@ class Methods:
         if is_new:
             session.host, session.emits, session.require_handlers = params.host, emitted, required
             session.dialect = dialect.name if dialect is not None else None
-        session.cwd = params.cwd or session.cwd
         session.client = connection.client
         try:
+            self._allow(session, params.personality, params.plugins)
             if is_new and parent is not None:
                 hub.registries.adopt(session, parent)
+            if params.cwd is not None:
+                await hub.enter(session, params.cwd)
             hooks = await self._registrar.hooks_of(params.hooks, connection, session)
         except BaseException:  # also where the client left while a source of its was loaded
             if is_new:
                 hub.sessions.discard(session)
             raise
         hub.registries.register_own(session, hooks)
+        hub.registries.take_settings(session)
         hub.join(connection, session)
         return session
 
+    def _allow(
+        self,
+        session: Session,
+        personality: str | msgspec.UnsetType | None,
+        plugins: list[str] | msgspec.UnsetType | None,
+    ) -> None:
+        """Take which plugins fire in a session; `take_settings` puts it in force."""
+        if isinstance(personality, str):
+            known = self._hub.registries.personalities
+            if personality not in known:
+                there = f"there are {', '.join(sorted(known))}" if known else "the configuration has none"
+                raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown personality {personality!r}; {there}")
+            session.personality, session.personality_plugins = personality, frozenset(known[personality])
+        elif personality is None:
+            session.personality, session.personality_plugins = None, None
+        if plugins is not msgspec.UNSET:
+            session.plugins = frozenset(plugins) if plugins is not None else None
+
     async def _update(self, connection: Connection, raw: msgspec.Raw) -> object:
         session = self._own_session(connection)
-        session.cwd = convert(raw, UpdateParams).cwd or session.cwd
-        return {"revision": session.view.revision}
+        params = convert(raw, UpdateParams)
+        self._allow(session, params.personality, params.plugins)
+        if params.cwd is not None:
+            await self._hub.enter(session, params.cwd)
+        self._hub.registries.take_settings(session)
+        return {"revision": session.view.revision, "warnings": self._hub.projects.warnings(session.project)}
 
     async def _register(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, RegisterParams)
@@ -277,8 +315,18 @@ class Methods:
             raise RpcError(ErrorCode.NOT_ADMIN, "reload needs the admin socket")
         return await self._hub.reload()
 
+    async def _trust(self, connection: Connection, raw: msgspec.Raw) -> object:
+        if not connection.is_admin:
+            raise RpcError(ErrorCode.NOT_ADMIN, "trust needs the admin socket")
+        return await self._hub.trust(convert(raw, FolderParams).folder)
+
+    async def _untrust(self, connection: Connection, raw: msgspec.Raw) -> object:
+        if not connection.is_admin:
+            raise RpcError(ErrorCode.NOT_ADMIN, "untrust needs the admin socket")
+        return await self._hub.untrust(convert(raw, FolderParams).folder)
+
     async def _status(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return self._reports.status(is_admin=connection.is_admin)
+        return self._reports.status(connection.session, is_admin=connection.is_admin)
 
     async def _sessions(self, connection: Connection, raw: msgspec.Raw) -> object:
         return self._reports.sessions(None if connection.is_admin else connection.session)

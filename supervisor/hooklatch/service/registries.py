@@ -8,14 +8,15 @@ with every subscriber before the change can be acknowledged.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
 from hooklatch.core.catalogue import Catalogue
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.registry import Difference, Hook, Layer, PythonTarget, Snapshot, difference, switched
+from hooklatch.core.registry import Difference, Hook, PythonTarget, Snapshot, difference, plugin_switch, switched
 from hooklatch.service.sessions import Session, Sessions
+from hooklatch.service.views import inherit, view_hooks
 
 __all__ = ["Announcement", "Registries"]
 
@@ -43,6 +44,8 @@ class Registries:
         self.switches: dict[str, bool] = {}
         self._files: list[Hook] = []
         self._api: dict[str, Hook] = {}
+        self._projects: dict[str, list[Hook]] = {}
+        self.personalities: dict[str, list[str]] = {}
         self._sessions = sessions
         self._publish = publish
         self.view = Snapshot(time.time_ns() // 1_000_000, ())
@@ -74,6 +77,8 @@ class Registries:
         files: Iterable[Hook] | None = None,
         api: Iterable[Hook] | None = None,
         catalogue: Catalogue | None = None,
+        projects: Mapping[str, list[Hook]] | None = None,
+        personalities: Mapping[str, list[str]] | None = None,
     ) -> Difference:
         """Replace what is global, in one revision; a change of nothing makes none."""
         if files is not None:
@@ -82,7 +87,24 @@ class Registries:
             self._api = {hook.id: hook for hook in api}
         if catalogue is not None:
             self.catalogue = catalogue
+        if projects is not None:
+            self._projects = dict(projects)
+        if personalities is not None:
+            self.personalities = dict(personalities)
         return self._commit_global()
+
+    def all_hooks(self) -> list[Hook]:
+        """Give the hooks of all layers but sessions' own."""
+        return [*self.view.hooks, *(hook for folder in self._projects for hook in self.project_hooks(folder))]
+
+    def project_hooks(self, folder: str) -> list[Hook]:
+        """Give the hooks of a project that is in use."""
+        return switched(self._projects.get(folder, ()), self.switches)
+
+    def view_at(self, folder: str | None) -> Snapshot:
+        """Give what somebody without a session sees who works in a project."""
+        hooks = self.project_hooks(folder) if folder is not None else []
+        return Snapshot(self.view.revision, [*self.view.hooks, *hooks]) if hooks else self.view
 
     def retarget(self, location: str, retargeted: Callable[[Hook], Hook]) -> None:
         """Point clients' hooks of a source at its new build; the `set_global` that must follow puts it in force."""
@@ -133,12 +155,31 @@ class Registries:
         Raises:
             RpcError: there is none of that id.
         """
-        names = [hook.name for hook in self.view.hooks if hook.id == hook_id]
-        if not names:
+        hooks = self.all_hooks()
+        names = [hook.name for hook in hooks if hook.id == hook_id]
+        whole = [hook.name for hook in hooks if hook.plugin == hook_id]
+        if not names and not whole:
             raise RpcError(ErrorCode.NOT_FOUND, f"there is no global hook {hook_id!r}; see: hooklatch hooks")
         for name in names:
             self.switches[name] = enabled
+        if whole:
+            self._switch_plugin(hook_id, whole, enabled=enabled)
         self._commit_global()
+
+    def _switch_plugin(self, plugin: str, names: Iterable[str], *, enabled: bool) -> None:
+        """Take a whole plugin out, or let each of its hooks be again what its definition says."""
+        for name in names:
+            self.switches.pop(name, None)
+        self.switches.pop(plugin_switch(plugin), None)
+        if not enabled:
+            self.switches[plugin_switch(plugin)] = False
+
+    def take_settings(self, session: Session) -> None:
+        """Put in force what a session's host said of its plugins, its personality and its working directory."""
+        self._commit_session(session)
+        for child in session.children:
+            inherit(child, session, self.catalogue)
+            self.take_settings(child)
 
     def register_own(self, session: Session, hooks: Iterable[Hook]) -> None:
         for hook in hooks:
@@ -171,16 +212,8 @@ class Registries:
         """Make a session another one's child, which brings it that one's gates."""
         session.parent = parent
         parent.children.append(session)
-        session.inherited = self._gates_of(parent)
+        inherit(session, parent, self.catalogue)
         self._commit_session(session)
-
-    def _gates_of(self, parent: Session) -> tuple[Hook, ...]:
-        own = (
-            msgspec.structs.replace(hook, layer=Layer.PARENT)
-            for hook in own_hooks(parent)
-            if (spec := self.catalogue.get(hook.event)) is not None and spec.fails_closed
-        )
-        return (*parent.inherited, *own)
 
     def _commit_global(self) -> Difference:
         old = self.view
@@ -198,7 +231,7 @@ class Registries:
         return change
 
     def _renew(self, session: Session, old: Snapshot, new: Snapshot, change: Difference) -> None:
-        if session.view is old and not (session.own or session.inherited):
+        if session.view is old and self._hooks_of(session) is None:
             session.view = new
             self._publish(session, announce(old, new, change))
         else:
@@ -206,12 +239,12 @@ class Registries:
 
     def _commit_session(self, session: Session) -> None:
         old = session.view
-        own = [*session.inherited, *own_hooks(session)]
-        new = Snapshot(self._revision + 1, [*self.view.hooks, *own]) if own else self.view
+        seen = self._hooks_of(session)
+        new = Snapshot(self._revision + 1, seen) if seen is not None else self.view
         change = difference(old, new)
         if change.is_empty and old.digest == new.digest:
             return
-        if own:
+        if seen is not None:
             self._revision += 1
         elif new.revision <= old.revision:
             # Back to the global view, which is older than what this session has seen: revisions never go back.
@@ -220,12 +253,17 @@ class Registries:
         session.view = new
         self._publish(session, announce(old, new, change))
         for child in session.children:
-            child.inherited = self._gates_of(session)
+            inherit(child, session, self.catalogue)
             self._commit_session(child)
 
-
-def own_hooks(session: Session) -> list[Hook]:
-    return switched(session.own.values(), session.switches)
+    def _hooks_of(self, session: Session) -> list[Hook] | None:
+        """Give what a session sees, where that is not the same as everybody's."""
+        if session.personality is not None:  # one that is no longer defined stays as it was
+            names = self.personalities.get(session.personality, session.personality_plugins)
+            session.personality_plugins = frozenset(names) if names is not None else None
+        folders = self._projects.keys() & {session.project, *session.gate_projects}
+        projects = {folder: self.project_hooks(folder) for folder in folders}
+        return view_hooks(session, self.view.hooks, projects, self.catalogue)
 
 
 def announce(old: Snapshot, new: Snapshot, change: Difference) -> Announcement:

@@ -12,7 +12,9 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, PythonTarget, Snapshot, budget, select
 from hooklatch.service.configuration import Diagnostic
 from hooklatch.service.hub import Hub
+from hooklatch.service.plugins import Plugin
 from hooklatch.service.sessions import Session
+from hooklatch.service.views import allowed_plugins
 from hooklatch.version import VERSION
 
 __all__ = ["Reports"]
@@ -39,6 +41,7 @@ class Reports:
         return {
             "id": hook.id,
             "layer": hook.layer.label,
+            "plugin": hook.plugin,
             "event": hook.event,
             "match": hook.matcher.text,
             "target": hook.target.describe(),
@@ -111,11 +114,17 @@ class Reports:
             "refusal": refusal,
             "fires": [self._brief(hook) for hook in selection.hooks],
             "others": [
-                {**self._brief(hook), "why": self._why_not(spec, hook)}
-                for hook in view.hooks
+                {**self._brief(hook), "why": self._why_not(spec, hook, view)}
+                for hook in (*view.hooks, *self._hidden(view))
                 if hook.name not in chosen
             ],
         }
+
+    def _hidden(self, view: Snapshot) -> list[Hook]:
+        """Give the hooks of plugins that this viewer does not allow."""
+        seen = {hook.name for hook in view.hooks}
+        shared = self._hub.registries.view.hooks
+        return [hook for hook in shared if hook.plugin is not None and hook.name not in seen]
 
     def _brief(self, hook: Hook) -> dict[str, Any]:
         return {
@@ -123,11 +132,13 @@ class Reports:
             "priority": hook.priority,
         }  # fmt: skip
 
-    def _why_not(self, spec: EventSpec, hook: Hook) -> str:
+    def _why_not(self, spec: EventSpec, hook: Hook, view: Snapshot) -> str:
         if hook.event != spec.name:
             return f"it is a hook of {hook.event}"
         if not hook.enabled:
             return "it is disabled"
+        if hook.plugin is not None and hook.name not in {one.name for one in view.hooks}:
+            return f"this session does not allow the plugin {hook.plugin!r}"
         return f"its matcher ({hook.matcher.text}) does not match {spec.match}"
 
     def sessions(self, only: Session | None) -> dict[str, Any]:
@@ -142,6 +153,8 @@ class Reports:
             "client": session.client,
             "host": session.host,
             "cwd": session.cwd,
+            "personality": session.personality,
+            "plugins": sorted(allowed) if (allowed := allowed_plugins(session)) is not None else None,
             "connections": len(session.connections),
             "created_at": session.created_at,
             "fires": session.fires,
@@ -150,11 +163,12 @@ class Reports:
             "digest": session.view.digest,
         }
 
-    def status(self, *, is_admin: bool) -> dict[str, Any]:
+    def status(self, session: Session | None, *, is_admin: bool) -> dict[str, Any]:
         """Say how the daemon is; `health` is red when something makes gates deny that should not have to."""
         hub = self._hub
         view = hub.registries.view
-        quarantined = [hook.name for hook in view.hooks if self._state(hook) == "quarantined"]
+        own = hub.projects.warnings(session.project) if session is not None else []
+        quarantined = [hook.name for hook in hub.registries.all_hooks() if self._state(hook) == "quarantined"]
         # Files' hooks have diagnostics; a client's hook has nothing but itself to show what is wrong.
         inactive = [
             Diagnostic(f"hook {hook.id!r}", 0, hook.problem) for hook in hub.registries.api_hooks if hook.problem
@@ -167,6 +181,7 @@ class Reports:
             "health": "red" if problems or quarantined or hub.faults else "green",
             "problems": problems,
             "faults": hub.faults,
+            "warnings": hub.projects.all_warnings() if is_admin else own,
             "quarantined": quarantined,
             "revision": view.revision,
             "digest": view.digest,
@@ -175,10 +190,10 @@ class Reports:
             "draining": hub.dispatcher.is_draining,
         }
         if is_admin:
-            status |= self._inside(view)
+            status |= self._inside()
         return status
 
-    def _inside(self, view: Snapshot) -> dict[str, Any]:
+    def _inside(self) -> dict[str, Any]:
         hub = self._hub
         return {
             "connections": len(hub.bus.connections),
@@ -188,7 +203,7 @@ class Reports:
             "dropped": dict(hub.statistics.dropped),
             "marks": [
                 {"hook": hook.name, "mark": mark}
-                for hook in view.hooks
+                for hook in hub.registries.all_hooks()
                 for mark, is_set in (
                     ("observe", hook.observe),
                     ("optional", hook.optional),
@@ -196,7 +211,29 @@ class Reports:
                 )
                 if is_set
             ],
+            "plugins": [self._plugin(plugin) for plugin in hub.files.plugins.values()],
+            "personalities": hub.registries.personalities,
+            "projects": [self._project(folder) for folder in sorted(hub.projects.trusted)],
             "sources": [pool.status() for pool in hub.sources.pools.values()],
             "zygote": {"pid": hub.sources.zygote.pid, "restarts": hub.sources.zygote.restarts},
             "places": hub.places,
+        }
+
+    def _plugin(self, plugin: Plugin) -> dict[str, Any]:
+        hooks = [hook.id for hook in self._hub.registries.view.hooks if hook.plugin == plugin.name]
+        return {
+            "name": plugin.name, "module": plugin.module, "package": plugin.package, "fault": plugin.fault,
+            "hooks": hooks,
+        }  # fmt: skip
+
+    def _project(self, folder: str) -> dict[str, Any]:
+        hub = self._hub
+        is_used = folder in hub.projects.used()
+        state = "idle" if not is_used else "changed" if folder in hub.projects.faults else "loaded"
+        return {
+            "folder": folder,
+            "state": state,
+            "files": len(hub.projects.trusted[folder]),
+            "hooks": [hook.id for hook in hub.registries.project_hooks(folder)],
+            "sessions": sum(session.project == folder for session in hub.sessions),
         }

@@ -30,14 +30,17 @@ def read_safely(path: str) -> bytes:
         raise UnsafeFileError(f"{path!r} is no path")
     real = os.path.realpath(path)
     fd = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(fd, "rb") as file:
+    try:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode):
             raise UnsafeFileError(f"{path} is no regular file")
         check(real, status)
         check_folders(os.path.dirname(real))
         check_folders(os.path.dirname(os.path.abspath(path)))
-        data = file.read(MAX_FILE + 1)
+        with open(fd, "rb", closefd=False) as file:
+            data = file.read(MAX_FILE + 1)
+    finally:
+        os.close(fd)
     if len(data) > MAX_FILE:
         raise UnsafeFileError(f"{path} is over {MAX_FILE // 2**20} MiB")
     return data

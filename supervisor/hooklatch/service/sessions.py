@@ -36,7 +36,7 @@ class Session:
         self.require_handlers: frozenset[str] = frozenset()
         self.emits: frozenset[str] = frozenset()
         self.connections: set[int] = set()
-        # Which plugins' hooks it sees (None: all): by the host's list, by its personality's, and, of gates, the parent's.
+        # Which plugins' hooks it sees (None: all): by its host's list, its personality's, and, of gates, the parent's.
         self.personality: str | None = None
         self.plugins: frozenset[str] | None = None
         self.personality_plugins: frozenset[str] | None = None

@@ -34,12 +34,16 @@ class ManifestHook(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct):
-    """All of it.  `hooks` are definitions as they came over the API; `switches` map `layer/id` to enabled."""
+    """All of it.  `hooks` are definitions as they came over the API; `switches` map `layer/id` to enabled.
+
+    `trusted` maps a project's folder to the sha256 of each file below its .hooklatch folder.
+    """
 
     version: int = VERSION
     hooks: list[dict[str, Any]] = []
     switches: dict[str, bool] = {}
     manifests: dict[str, list[ManifestHook]] = {}
+    trusted: dict[str, dict[str, str]] = {}
 
 
 class StateFile:

@@ -1,0 +1,123 @@
+"""Claude Code's groups of handlers, as its settings hold them.  Knows its keys, units and matchers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from hooklatch.core.catalogue import Catalogue
+from hooklatch.importing.collecting import Collector
+from hooklatch.importing.commands import missing_variables, nearest_event, target_of
+from hooklatch_worker.shell_forms import CLAUDE_NAMES
+
+__all__ = ["DIFFERENCES", "EVENTS", "KIND", "read_group"]
+
+KIND = "claude"
+EVENTS = {theirs: ours for ours, theirs in CLAUDE_NAMES.items()}
+GROUP_KEYS = frozenset({"matcher", "hooks", "event", "description"})
+HANDLER_KEYS = frozenset(
+    {
+        "type", "command", "args", "timeout", "shell", "async", "asyncRewake", "onFailure", "if", "once",
+        "statusMessage", "description",
+    }
+)  # fmt: skip
+UNMATCHED = frozenset({"UserPromptSubmit", "Stop", "TeammateIdle", "TaskCompleted"})  # a matcher is ignored there
+DEFAULT_TIMEOUT = 600.0  # seconds
+DEFAULT_TIMEOUTS = {"UserPromptSubmit": 30.0, "SessionEnd": None}  # it gives all SessionEnd hooks 1.5 s together
+NAMES = re.compile(r"[A-Za-z0-9_ ,|-]*")  # a matcher of these characters alone is a name, or a list of names
+PROVIDED = frozenset({"CLAUDE_PROJECT_DIR"})
+DIFFERENCES = (
+    "a command that cannot start, is killed or is late refuses on a gate here; Claude Code goes on",
+    "what a command prints must be nothing or one JSON answer: other text refuses on a gate; for a command that prints"
+    ' text to be read by nobody, write output = "exit"',
+    "commands run in a clean environment; what else they need goes into env = { NAME = ... }",
+    f"a time limit of {DEFAULT_TIMEOUT:g} s is Claude Code's default; a hung guard refuses sooner with a smaller one",
+)
+
+
+def read_group(event: str, group: Mapping[str, Any], place: str, collector: Collector) -> None:
+    """Read one matcher and its handlers."""
+    collector.kinds.append(KIND)
+    handlers, matcher = group["hooks"], group.get("matcher")
+    if not isinstance(handlers, list):
+        collector.lose(place, "its hooks are no list")
+        return
+    if matcher is not None and not isinstance(matcher, str):
+        collector.lose(place, f"its matcher is a string, not {matcher!r}")
+        return
+    if event not in EVENTS:
+        collector.lose(place, f"there is no event here for {event!r}{nearest_event(event, EVENTS)}")
+        return
+    collector.note_unused(place, group, GROUP_KEYS)
+    for number, handler in enumerate(cast("list[object]", handlers), 1):
+        inside = f"{place}.hooks[{number}]"
+        if isinstance(handler, Mapping):
+            read_handler(event, matcher, cast("Mapping[str, Any]", handler), inside, collector)
+        else:
+            collector.lose(inside, "it is no object")
+
+
+def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], place: str, collector: Collector) -> None:
+    kind = handler.get("type", "command")
+    if kind != "command":
+        collector.lose(place, f"a handler of type {kind!r} cannot run here; only commands can")
+        return
+    target = target_of(handler, place, collector, expanded=PROVIDED)
+    if target is None:
+        return
+    collector.note_unused(place, handler, HANDLER_KEYS)
+    settings: dict[str, Any] = {"event": EVENTS[event], **target}
+    match, problem = match_of(event, matcher, place, collector)
+    if match is not None:
+        settings["match"] = match
+    settings |= {"payload": "claude", "output": "json"}
+    # What this key asks for is what happens here anyway, but for exit codes that the advisory table lets pass.
+    if handler.get("onFailure") != "block":
+        settings["exit_codes"] = "advisory"
+    timeout = DEFAULT_TIMEOUTS.get(event, DEFAULT_TIMEOUT)
+    if "timeout" in handler:
+        timeout = collector.seconds(place, handler["timeout"], 1.0, timeout)
+    if timeout is not None:
+        settings["timeout"] = timeout
+    if isinstance(handler.get("description"), str):
+        settings["description"] = handler["description"]
+    if handler.get("async") is True or handler.get("asyncRewake") is True:
+        tame(settings, place, collector)
+    if handler.get("once") is True:
+        collector.note(place, "'once' has no counterpart: it runs every time")
+    if "statusMessage" in handler:
+        collector.note(place, "'statusMessage' is shown by nobody here")
+    if "if" in handler:
+        problem = (
+            f"it runs only if {handler['if']!r} there, and there is no such condition here: narrow match, or have the"
+            " command look at its input"
+        )
+    problem = problem or missing_variables(settings, PROVIDED, place, collector)
+    collector.keep(place, event, settings, problem)
+
+
+def match_of(event: str, matcher: str | None, place: str, collector: Collector) -> tuple[object, str | None]:
+    """Read a matcher: nothing or "*" for all, a name, a list of names, else a regular expression that is searched."""
+    if matcher in (None, "", "*"):
+        return None, None
+    if event in UNMATCHED:
+        collector.note(place, f"the matcher {matcher!r} means nothing on {event}, there as here")
+        return None, None
+    if Catalogue.standard()[EVENTS[event]].match is None:
+        return None, f"{EVENTS[event]} has nothing to match {matcher!r} on: here it would run every time"
+    if not NAMES.fullmatch(matcher):
+        return {"regex": matcher, "search": True}, None
+    names = [name.strip() for name in re.split(r"[|,]", matcher) if name.strip()]
+    if not names:
+        return None, f"the matcher {matcher!r} names nothing, so it never ran"
+    return names[0] if len(names) == 1 else names, None
+
+
+def tame(settings: dict[str, Any], place: str, collector: Collector) -> None:
+    """Keep a command that nobody waits for from deciding."""
+    text = "it is async there; here it is waited for"
+    if Catalogue.standard()[settings["event"]].fails_closed:
+        settings["observe"] = True
+        text += ", and observe = true keeps it from refusing, as there"
+    collector.note(place, text)

@@ -1,0 +1,151 @@
+"""From bytes to entries: whose file it is shows by what it holds.  Knows encodings and shapes, no hook's keys."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any, cast
+
+from hooklatch.importing import claude, radium, reasonix
+from hooklatch.importing.collecting import Collector, Imported
+
+__all__ = ["UnreadableFileError", "read_hooks"]
+
+EVENTS = claude.EVENTS.keys() | reasonix.EVENTS.keys()
+SHAPES = 'expected {"hooks": {...}} of Claude Code or Reasonix, or [[hooks]] of Radium'
+SYSTEMS = (claude, reasonix, radium)
+
+
+class UnreadableFileError(ValueError):
+    """A file that holds no hooks of a kind we know: where, and what it should hold."""
+
+
+def read_hooks(name: str, data: bytes) -> Imported:
+    """Read a file of another system; `name` is for messages, and its ending says JSON or TOML.
+
+    Raises:
+        UnreadableFileError: it cannot be read, or is no file of hooks.
+    """
+    collector = Collector()
+    text = decode(name, data, collector)
+    document, is_toml = parse(name, text)
+    if isinstance(document, list):
+        read_list(name, cast("list[object]", document), collector)
+    elif isinstance(document, Mapping):
+        read_table(name, cast("Mapping[str, Any]", document), collector, is_toml=is_toml)
+    else:
+        raise UnreadableFileError(f"{name} holds no table of hooks; {SHAPES}")
+    kind = collector.kinds[0] if collector.kinds else "unknown"
+    for system in SYSTEMS:
+        if system.KIND in collector.kinds:
+            for difference in system.DIFFERENCES:
+                collector.note("", difference)
+    return Imported(kind, collector.hooks, collector.notes)
+
+
+def decode(name: str, data: bytes, collector: Collector) -> str:
+    encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
+    for attempt in (encoding, "gb18030"):  # Reasonix reads GB18030 too, which Windows editors in China write
+        try:
+            text = data.decode(attempt)
+        except UnicodeDecodeError:
+            continue
+        if attempt != "utf-8-sig":
+            collector.note("", f"the file is not UTF-8; it was read as {attempt.upper()}: check its texts")
+        return text
+    raise UnreadableFileError(f"{name} is neither UTF-8 nor GB18030; save it as UTF-8")
+
+
+def parse(name: str, text: str) -> tuple[object, bool]:
+    """Give the document, and whether it is TOML; without an ending that says so, JSON is tried first."""
+    is_json = name.endswith((".json", ".jsonc")) or text.lstrip().startswith("{")
+    if name.endswith(".toml"):
+        return parse_toml(name, text), True
+    try:
+        return parse_json(name, text), False
+    except UnreadableFileError:
+        if is_json:
+            raise
+        return parse_toml(name, text), True
+
+
+def parse_json(name: str, text: str) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"{name}:{error.lineno}"
+        raise UnreadableFileError(f"{place}: not JSON: {error.msg} (column {error.colno})") from None
+    except (RecursionError, ValueError) as error:  # ValueError: a number of more digits than int() takes
+        raise UnreadableFileError(f"{name}: not JSON: {error}") from None
+
+
+def parse_toml(name: str, text: str) -> object:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        found = re.search(r"line (\d+)", str(error))
+        line = found[1] if found else len(text.splitlines())  # it says "at end of document"
+        raise UnreadableFileError(f"{name}:{line}: not TOML: {error}") from None
+    except (RecursionError, ValueError) as error:
+        raise UnreadableFileError(f"{name}: not TOML: {error}") from None
+
+
+def read_table(name: str, document: Mapping[str, Any], collector: Collector, *, is_toml: bool) -> None:
+    hooks = document.get("hooks")
+    if document.get("disableAllHooks") is True:
+        collector.is_disabled = True
+        collector.note("disableAllHooks", "none of these hooks runs there; they were written with enabled = false")
+    if isinstance(hooks, list) and is_toml:
+        radium.read(cast("list[object]", hooks), document, collector)
+    elif isinstance(hooks, list):
+        read_list(name, cast("list[object]", hooks), collector)
+    elif isinstance(hooks, Mapping):
+        read_events(cast("Mapping[str, object]", hooks), collector)
+    elif hooks is None and any(isinstance(document[key], list) for key in document.keys() & EVENTS):
+        read_events(document, collector)
+    elif is_toml and isinstance(document.get("hook"), list):
+        raise UnreadableFileError(f"{name} has [[hook]]: it is hooklatch's own already; copy it into hooks.d")
+    else:
+        raise UnreadableFileError(f"{name} has no hooks; {SHAPES}")
+
+
+def read_list(name: str, entries: list[object], collector: Collector) -> None:
+    """Read a list of entries that each name their own event."""
+    if not any(isinstance(entry, Mapping) and "event" in entry for entry in entries):
+        raise UnreadableFileError(f"{name} is a list, but not of hooks: each needs an event and a command")
+    for number, entry in enumerate(entries, 1):
+        place = f"[{number}]"
+        if not isinstance(entry, Mapping):
+            collector.lose(place, "it is no object")
+            continue
+        table = cast("Mapping[str, Any]", entry)
+        event = table.get("event")
+        if not isinstance(event, str):
+            collector.lose(place, "it names no event")
+            continue
+        read_entry(event, table, place, collector)
+
+
+def read_events(events: Mapping[str, object], collector: Collector) -> None:
+    """Read entries that stand below the name of their event."""
+    for event, entries in events.items():
+        if not isinstance(entries, list):
+            collector.lose(event, "its entries are no list")
+            continue
+        for number, entry in enumerate(cast("list[object]", entries), 1):
+            place = f"{event}[{number}]"
+            if isinstance(entry, Mapping):
+                read_entry(event, cast("Mapping[str, Any]", entry), place, collector)
+            else:
+                collector.lose(place, "it is no object")
+
+
+def read_entry(event: str, table: Mapping[str, Any], place: str, collector: Collector) -> None:
+    """Read one entry: Claude Code's group of handlers, or a hook of Reasonix."""
+    if "hooks" in table:
+        claude.read_group(event, table, place, collector)
+    else:
+        reasonix.read_entry(event, table, place, collector)

@@ -1,0 +1,92 @@
+"""Reasonix's flat entries, one command each.  Knows its keys, units and matchers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+from hooklatch.importing import claude
+from hooklatch.importing.collecting import Collector
+from hooklatch.importing.commands import missing_variables, nearest_event, target_of
+from hooklatch_worker.shell_forms import REASONIX_NAMES
+
+__all__ = ["DIFFERENCES", "EVENTS", "KIND", "read_entry"]
+
+KIND = "reasonix"
+EVENTS = {theirs: ours for ours, theirs in REASONIX_NAMES.items()}
+KEYS = frozenset(
+    {"match", "command", "timeout", "cwd", "description", "event", "args", "shell", "env", "async", "payloadFormat"}
+)
+MATCHED = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest"})  # ignored elsewhere
+NAMES = re.compile(r"[A-Za-z0-9_-]+(\|[A-Za-z0-9_-]+)*")  # a pattern that is a list of names
+MILLISECONDS = 0.001
+HARMLESS = frozenset({"PermissionRequest", "PreCompact"})  # cannot be refused there, and can here
+READ_OUTPUT = {
+    "PostLLMCall": "Reasonix takes what it prints for the new reasoning; here nothing that it prints is read",
+    "PreCompact": "Reasonix takes what it prints for guidance; here nothing that it prints is read",
+}
+DIFFERENCES = (
+    "a command that cannot start or is killed refuses on a gate here, as one that is late does there too; Reasonix only"
+    " warns",
+    "matchers and arguments are those of Reasonix's tools (edit_file, toolArgs.path): under another agent they name"
+    " nothing, so adapt them",
+    "commands run in a clean environment; what else they need goes into env = { NAME = ... }",
+)
+
+
+def read_entry(event: str, entry: Mapping[str, Any], place: str, collector: Collector) -> None:
+    """Read one hook."""
+    collector.kinds.append(KIND)
+    if event not in EVENTS:
+        collector.lose(place, f"there is no event here for {event!r}{nearest_event(event, EVENTS)}")
+        return
+    if "contextFile" in entry:
+        collector.lose(place, 'a contextFile without a command cannot be had here; write command = "cat FILE"')
+        return
+    target = target_of(entry, place, collector)
+    if target is None:
+        return
+    collector.note_unused(place, entry, KEYS)
+    settings: dict[str, Any] = {"event": EVENTS[event], **target}
+    match = match_of(event, entry.get("match"), place, collector)
+    if match is not None:
+        settings["match"] = match
+    is_claude = entry.get("payloadFormat") == "claude" and EVENTS[event] in claude.EVENTS.values()
+    settings |= {"payload": "claude", "output": "json"} if is_claude else {"payload": "reasonix"}
+    settings["exit_codes"] = "advisory"
+    if "timeout" in entry:
+        timeout = collector.seconds(place, entry["timeout"], MILLISECONDS, None)
+        if timeout is not None:
+            settings["timeout"] = timeout
+    take_rest(settings, entry, place, collector)
+    if event in HARMLESS and not is_claude:
+        collector.note(place, f"on {event} exit code 2 refuses here, and only warns in Reasonix")
+    if event in READ_OUTPUT and not is_claude:
+        collector.note(place, READ_OUTPUT[event], is_loss=True)
+    if entry.get("async") is True:
+        claude.tame(settings, place, collector)
+    provided = claude.PROVIDED if is_claude else frozenset[str]()
+    collector.keep(place, event, settings, missing_variables(settings, provided, place, collector))
+
+
+def match_of(event: str, pattern: object, place: str, collector: Collector) -> object:
+    """Read a pattern that has to match the whole name."""
+    if pattern in (None, "", "*"):
+        return None
+    if event not in MATCHED:
+        collector.note(place, f"the matcher {pattern!r} means nothing on {event}, there as here")
+        return None
+    if isinstance(pattern, str) and NAMES.fullmatch(pattern):
+        names = pattern.split("|")
+        return names[0] if len(names) == 1 else names
+    return {"regex": pattern}
+
+
+def take_rest(settings: dict[str, Any], entry: Mapping[str, Any], place: str, collector: Collector) -> None:
+    for key, shape in (("cwd", str), ("description", str), ("env", dict)):
+        value = entry.get(key)
+        if isinstance(value, shape) and value:
+            settings[key] = cast("object", value)
+        elif value:
+            collector.note(place, f"{key} {value!r} cannot be used; the hook runs without it")

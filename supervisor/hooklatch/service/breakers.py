@@ -1,0 +1,47 @@
+"""Which hooks are quarantined.  Knows hooks, their builds and the breaker of each; knows no worker and no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hooklatch.core.registry import Hook, PythonTarget
+from hooklatch.core.restarts import Breaker
+
+__all__ = ["Breakers"]
+
+
+class Breakers:
+    """The breakers of hooks that had deaths.
+
+    One belongs to a hook and the build that it runs, so that a new version of its file begins anew, and so that what
+    one session registers cannot quarantine another one's hook of the same id.
+    """
+
+    def __init__(self) -> None:
+        self._breakers: dict[tuple[str, PythonTarget], Breaker] = {}
+
+    def __iter__(self) -> Iterator[Breaker]:
+        return iter(self._breakers.values())
+
+    def of(self, hook: Hook) -> Breaker | None:
+        return self._breakers.get((hook.name, hook.target)) if isinstance(hook.target, PythonTarget) else None
+
+    def make(self, hook: Hook) -> Breaker:
+        assert isinstance(hook.target, PythonTarget)
+        location, build = hook.target.source.location, hook.target.build
+        for name, target in list(self._breakers):
+            if target.source.location == location and target.build < build:
+                del self._breakers[name, target]
+        return self._breakers.setdefault((hook.name, hook.target), Breaker())
+
+    def is_quarantined(self, hook: Hook) -> bool:
+        breaker = self.of(hook)
+        return breaker is not None and breaker.is_quarantined
+
+    def lift(self, name: str) -> None:
+        """Forget the deaths of one hook, by its layer and id."""
+        for key in [key for key in self._breakers if key[0] == name]:
+            del self._breakers[key]
+
+    def clear(self) -> None:
+        self._breakers.clear()

@@ -1,0 +1,124 @@
+"""All layers that files and packages declare, put together from what was read and built.
+
+Knows layers and their order of making; reads no file, starts no process.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.definitions import HookDefinition
+from hooklatch.core.matchers import compile_matcher
+from hooklatch.core.registry import Hook, Layer, Origin
+from hooklatch.service import trust
+from hooklatch.service.assembly import Assembly, DeclaredFile
+from hooklatch.service.configuration import Diagnostic
+from hooklatch.service.main_tables import MainTables, Override
+from hooklatch.service.plugins import Plugin
+from hooklatch.service.projects import ProjectFiles
+from hooklatch.service.sources import Unit
+from hooklatch.service.state import ManifestHook
+from hooklatch_worker import lsp
+from hooklatch_worker.wire import Source
+
+__all__ = ["LSP_SOURCE", "Layers", "assemble"]
+
+LSP_SOURCE = Source("module", "hooklatch_worker.lsp")
+LSP_MARGIN = 1.0  # seconds that the hook has over what it lets a server have: silence is better than a kill
+
+
+class Layers(msgspec.Struct, frozen=True):
+    """The hooks that all viewers share, those of each project, and what is wrong."""
+
+    shared: list[Hook]
+    projects: dict[str, list[Hook]]
+    diagnostics: list[Diagnostic]
+    by_file: dict[str, list[Hook]]
+
+    @property
+    def hooks(self) -> Iterable[Hook]:
+        yield from self.shared
+        for hooks in self.projects.values():
+            yield from hooks
+
+
+def assemble(
+    *,
+    config_path: str,
+    main: MainTables,
+    plugins: Sequence[Plugin],
+    files: Sequence[DeclaredFile],
+    projects: Sequence[ProjectFiles],
+    catalogue: Catalogue,
+    units: Mapping[str, Unit],
+    faults: Mapping[str, Diagnostic],
+    manifests: Mapping[str, list[ManifestHook]],
+    taken: Mapping[str, Origin],
+) -> Layers:
+    """Make the hooks of all layers; `taken` are the ids of those that clients registered globally."""
+
+    def layer(which: Layer, ids: Mapping[str, Origin]) -> Assembly:
+        made.append(Assembly(catalogue, units, faults, manifests, ids, which))
+        return made[-1]
+
+    made: list[Assembly] = []
+    builtin, packaged, own = layer(Layer.BUILTIN, {}), layer(Layer.PLUGIN, {}), layer(Layer.GLOBAL, taken)
+    if main.lsp is not None:
+        builtin.add_builtin(lsp_definition(main.lsp), LSP_SOURCE, "diagnose")
+    for plugin in plugins:
+        packaged.add_plugin(plugin)
+    for file in files:
+        own.add(file)
+    changed, complaints = overridden([*builtin.hooks, *packaged.hooks], main.overrides, config_path, plugins)
+    by_project: dict[str, list[Hook]] = {}
+    for project in projects:
+        assembly = layer(Layer.PROJECT, {})
+        if project.fault is not None:
+            assembly.add_changed(trust.folder_of(project.folder), project.fault)
+            complaints.append(Diagnostic(project.folder, 0, project.fault))
+        for file in project.files:
+            assembly.add(file)
+            if file.fault is not None:
+                complaints.append(Diagnostic(file.path, 0, file.fault))
+        by_project[project.folder] = assembly.hooks
+    return Layers(
+        [*changed, *own.hooks],
+        by_project,
+        [*complaints, *(one for assembly in made for one in assembly.diagnostics)],
+        {path: hooks for assembly in made for path, hooks in assembly.by_file.items()},
+    )
+
+
+def lsp_definition(config: Mapping[str, object]) -> HookDefinition:
+    return HookDefinition(
+        id="lsp",
+        event="post_tool_use",
+        matcher=compile_matcher(list(lsp.TOOLS)),
+        run="hooklatch_worker.lsp:diagnose",
+        timeout=lsp.read_config(config).timeout + LSP_MARGIN,
+        description="a language server's diagnostics after an edit",
+        config=msgspec.json.encode(config),
+    )
+
+
+def overridden(
+    hooks: Iterable[Hook], overrides: Iterable[Override], path: str, plugins: Iterable[Plugin]
+) -> tuple[list[Hook], list[Diagnostic]]:
+    """Apply an operator's word to hooks of the layers that the operator did not write."""
+    by_id = {hook.id: hook for hook in hooks}
+    broken = {hook.plugin for hook in by_id.values() if hook.problem is not None} - {None}
+    complaints: list[Diagnostic] = []
+    for override in overrides:
+        hook = by_id.get(override.id)
+        if hook is not None:
+            by_id[override.id] = msgspec.structs.replace(hook, **override.changes)
+        elif override.id.partition(".")[0] not in broken:  # of a broken one nobody knows which hooks it has
+            near = difflib.get_close_matches(override.id, by_id, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else "; see: hooklatch hooks"
+            text = f"there is no built-in hook and no plugin's of the id {override.id!r}{hint}"
+            complaints.append(Diagnostic(path, override.line, text))
+    return list(by_id.values()), complaints

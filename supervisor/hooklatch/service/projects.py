@@ -1,0 +1,210 @@
+"""Projects: folders whose own hooks fire in the sessions that work there, once somebody trusts them.
+
+Knows which folders are trusted and in use, and what their files hold; builds no source and makes no hook.
+
+    not trusted ──trust──▶ trusted: read ──files differ from the pins──▶ changed: its gates deny
+                             ▲                                             │
+                             └──────── trust again, or the old content ────┘        untrust: ignored again
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shlex
+from collections.abc import Iterable
+
+import msgspec
+import trio
+
+from hooklatch.service import trust
+from hooklatch.service.assembly import DeclaredFile
+from hooklatch.service.configuration import (
+    PROJECT_TABLES,
+    ConfigError,
+    Diagnostic,
+    FileConfig,
+    SourceEntry,
+    place_of,
+    read_config,
+)
+from hooklatch.service.safety import UnsafeFileError, read_safely
+from hooklatch.service.sessions import Sessions
+from hooklatch.service.state import StateFile
+
+__all__ = ["ProjectFiles", "Projects"]
+
+LINGER = 600.0  # seconds that a project stays loaded after a one-shot asked for it
+
+
+class ProjectFiles(msgspec.Struct, frozen=True):
+    """What a trusted project's files declare; a `fault` where they are not those that were trusted."""
+
+    folder: str
+    files: list[DeclaredFile] = []
+    fault: str | None = None
+
+    @property
+    def configs(self) -> list[FileConfig]:
+        return [file.config for file in self.files if file.config is not None]
+
+
+class Projects:
+    """Says which projects are in use, and whether what is loaded of them is what is there."""
+
+    def __init__(self, state: StateFile, sessions: Sessions) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._asked: dict[str, float] = {}
+        self._seen: dict[str, trust.Stamps | None] = {}
+        self.faults: dict[str, str] = {}
+
+    @property
+    def trusted(self) -> dict[str, trust.Pins]:
+        return self._state.state.trusted
+
+    def used(self) -> list[str]:
+        """Give the trusted projects that a session works in, or that a one-shot has lately asked for."""
+        now = trio.current_time()
+        self._asked = {folder: at for folder, at in self._asked.items() if now - at < LINGER}
+        return sorted((self._by_sessions() | self._asked.keys()) & self.trusted.keys())
+
+    def _by_sessions(self) -> set[str]:
+        folders: set[str] = set()
+        for session in self._sessions:
+            folders |= session.gate_projects
+            if session.project is not None:
+                folders.add(session.project)
+        return folders
+
+    @property
+    def watched(self) -> Iterable[str]:
+        """Every path of the used ones whose change may matter."""
+        for folder in self.used():
+            yield trust.folder_of(folder)
+            yield from trust.stamps(folder) or ()
+
+    def ask(self, folder: str) -> None:
+        """Have a project loaded for a while."""
+        self._asked[folder] = trio.current_time()
+
+    def nearest(self, cwd: str | None) -> str | None:
+        """Give the trusted project that a folder is in.
+
+        A one-shot tells where its agent is now, not where its session began: one step down must not end its guards.
+        """
+        if cwd is None or not self.trusted or not os.path.isabs(cwd):
+            return None
+        folder = os.path.realpath(cwd)
+        while folder not in self.trusted:
+            if folder == os.path.dirname(folder):
+                return None
+            folder = os.path.dirname(folder)
+        return folder
+
+    def is_settled(self, folder: str) -> bool:
+        """Say whether what was last read of a project is what is there now."""
+        if folder not in self.trusted:
+            return True
+        seen = self._seen.get(folder)
+        return seen is not None and folder in self._seen and seen == trust.stamps(folder)
+
+    def read(self) -> list[ProjectFiles]:
+        """Read all that are in use."""
+        used = self.used()
+        self._seen = {folder: trust.stamps(folder) for folder in used}
+        self.faults = {}
+        return [self._read(folder) for folder in used]
+
+    def _read(self, folder: str) -> ProjectFiles:
+        pins = self.trusted[folder]
+        try:
+            fault = trust.difference(pins, trust.pin(folder))
+        except (UnsafeFileError, OSError) as error:
+            fault = str(error)
+        if fault is not None:
+            return self.changed(folder, fault)
+        root = trust.folder_of(folder)
+        names = [name for name in pins if is_declaring(name)]
+        names.sort(key=lambda name: (name != "hooks.toml", name))
+        return ProjectFiles(folder, [declared(root, name, pins) for name in names])
+
+    def changed(self, folder: str, fault: str) -> ProjectFiles:
+        """Take note that a project's files are not those that were trusted."""
+        self.faults[folder] = (
+            f"{trust.folder_of(folder)} has changed since it was trusted ({fault}); "
+            f"look at it, then: hooklatch trust {shlex.quote(folder)}"
+        )
+        return ProjectFiles(folder, fault=self.faults[folder])
+
+    def verified(self, project: ProjectFiles) -> ProjectFiles:
+        """Give a project as it was read, unless its files have changed while its sources were loaded."""
+        if project.fault is not None or self.is_settled(project.folder):
+            return project
+        return self.changed(project.folder, "just now")
+
+    def warnings(self, folder: str | None) -> list[str]:
+        """Say what a session that works in a folder should know of it."""
+        if folder is None or folder in self.trusted:
+            return [self.faults[folder]] if folder in self.faults else []
+        if not os.path.isdir(trust.folder_of(folder)):
+            return []
+        return [
+            f"{trust.folder_of(folder)} is not trusted, its hooks are ignored; "
+            f"look at them, then: hooklatch trust {shlex.quote(folder)}"
+        ]
+
+    def all_warnings(self) -> list[str]:
+        """Say the same of every folder that a session works in."""
+        return [text for folder in sorted(self._by_sessions()) for text in self.warnings(folder)]
+
+    def trust(self, folder: str, pins: trust.Pins) -> None:
+        self._forget(folder)
+        self.trusted[folder] = pins
+        self.ask(folder)
+
+    def untrust(self, folder: str) -> bool:
+        if folder not in self.trusted:
+            return False
+        self._forget(folder)
+        del self.trusted[folder]
+        return True
+
+    def _forget(self, folder: str) -> None:
+        below = f"{trust.folder_of(folder)}/"
+        state = self._state.state
+        state.manifests = {path: kept for path, kept in state.manifests.items() if not path.startswith(below)}
+        self._seen.pop(folder, None)
+
+
+def is_declaring(name: str) -> bool:
+    folder, _, file = name.rpartition("/")
+    return name == "hooks.toml" or (folder == "hooks.d" and file.endswith((".toml", ".py")) and file[0] != ".")
+
+
+def declared(root: str, name: str, pins: trust.Pins) -> DeclaredFile:
+    path = os.path.join(root, name)
+    if name.endswith(".py"):
+        return DeclaredFile(path, FileConfig(path, sources=[SourceEntry("file", path)]))
+    try:
+        data = read_safely(path)
+        if hashlib.sha256(data).hexdigest() != pins[name]:
+            return DeclaredFile(path, None, "it changes while it is read")
+        config = read_config(path, data, PROJECT_TABLES)
+        check_places(config, root)
+    except ConfigError as error:
+        return DeclaredFile(path, None, str(error))
+    except (UnsafeFileError, OSError) as error:
+        return DeclaredFile(path, None, str(error))
+    return DeclaredFile(path, config)
+
+
+def check_places(config: FileConfig, root: str) -> None:
+    """Refuse a file that names Python code outside of what is pinned."""
+    places = [(entry.kind, entry.location, 0) for entry in config.sources]
+    for hook in config.hooks:
+        source, _ = place_of(hook, os.path.dirname(config.path))
+        places.append((source.kind, source.location, hook.line))
+    for kind, location, line in places:
+        if kind == "file" and not location.startswith(f"{root}/"):
+            raise ConfigError(Diagnostic(config.path, line, f"{location} is not below {root}, so nobody pinned it"))

@@ -1,0 +1,30 @@
+"""One daemon for each file of rows; a row that needs files of its own runs a second one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.processes import new_place, serving
+from conformance.native import Place
+
+CALLBACKS = Path(__file__).parent / "callbacks"
+
+
+@pytest.fixture(scope="module")
+def agent() -> Iterator[str]:
+    with new_place({}) as home, serving(home) as daemon:
+        yield daemon.ready["agent"]
+
+
+@pytest.fixture
+def place(agent: str, tmp_path: Path) -> Place:
+    return Place(agent, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def radium_hooks(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A copy that nobody else may write, whatever the repository's own files allow."""
+    path = tmp_path_factory.mktemp("hooks") / "hooks.py"
+    path.write_text((CALLBACKS / "radium.py").read_text())
+    return str(path)

@@ -1,0 +1,177 @@
+"""How long a session lives, and who may join it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.matchers import compile_matcher
+from hooklatch.core.protocol import RpcError
+from hooklatch.core.registry import Hook, Layer, PythonTarget, Snapshot
+from hooklatch.service.registries import Announcement, Registries
+from hooklatch.service.sessions import LINGER, Session, Sessions
+from hooklatch_worker.wire import Source
+
+EMPTY = Snapshot(1, ())
+
+
+@asynccontextmanager
+async def living() -> AsyncGenerator[Sessions]:
+    sessions = Sessions()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(sessions.run)
+        yield sessions
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_session_ends_a_minute_after_its_last_connection(autojump_clock: trio.testing.MockClock) -> None:
+    async with living() as sessions:
+        session, _ = sessions.open("s", None, EMPTY)
+        session.connections.update((1, 2))
+        sessions.left(session, 1)
+        await trio.sleep(2 * LINGER)
+        is_live_while_connected = sessions.get("s") is session
+        sessions.left(session, 2)
+
+        await trio.sleep(LINGER - 1)
+        is_live_before = sessions.get("s") is session
+        await trio.sleep(2)
+
+        assert (is_live_while_connected, is_live_before, sessions.get("s")) == (True, True, None)
+
+
+async def test_the_minute_begins_anew_when_a_session_was_resumed(autojump_clock: trio.testing.MockClock) -> None:
+    async with living() as sessions:
+        session, _ = sessions.open("s", None, EMPTY)
+        session.connections.add(1)
+        sessions.left(session, 1)
+        await trio.sleep(LINGER / 2)
+        session.connections.add(2)
+        await trio.sleep(LINGER / 4)
+        sessions.left(session, 2)
+
+        await trio.sleep(LINGER - 1)
+        is_live_before = sessions.get("s") is session
+        await trio.sleep(2)
+
+        assert (is_live_before, sessions.get("s")) == (True, None)
+
+
+async def test_a_session_that_ended_does_not_end_its_successor_of_the_same_id(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with living() as sessions:
+        first, _ = sessions.open("s", None, EMPTY)
+        first.connections.add(1)
+        sessions.left(first, 1)
+        sessions.discard(first)
+        second, is_new = sessions.open("s", None, EMPTY)
+
+        await trio.sleep(2 * LINGER)
+
+        assert (is_new, sessions.get("s") is second) == (True, True)
+
+
+async def test_a_connection_may_end_after_the_sessions_have() -> None:
+    async with living() as sessions:
+        session, _ = sessions.open("s", None, EMPTY)
+
+    sessions.left(session, 1)
+
+
+def test_a_session_without_an_id_gets_one_nobody_can_guess() -> None:
+    sessions = Sessions()
+
+    ids = {sessions.open(None, None, EMPTY)[0].id for _ in range(100)}
+
+    assert len(ids) == 100
+    assert all(len(one) > 16 for one in ids)
+
+
+def test_there_are_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hooklatch.service.sessions.MAX_SESSIONS", 2)
+    sessions = Sessions()
+    for name in ("a", "b"):
+        sessions.open(name, None, EMPTY)
+
+    with pytest.raises(RpcError, match="2 sessions"):
+        sessions.open("c", None, EMPTY)
+
+
+# -- views -------------------------------------------------------------------------------------------------------
+
+
+class Office:
+    """Registries with sessions, and what they publish."""
+
+    def __init__(self) -> None:
+        self.sessions = Sessions()
+        self.published: list[tuple[Session | None, Announcement]] = []
+        self.registries = Registries(
+            Catalogue.standard(), self.sessions, lambda viewer, said: self.published.append((viewer, said))
+        )
+
+    def open(self, name: str) -> Session:
+        return self.sessions.open(name, None, self.registries.view)[0]
+
+    def heard_by(self, viewer: Session | None) -> list[Announcement]:
+        return [said for one, said in self.published if one is viewer]
+
+
+def gate(name: str, layer: Layer = Layer.SESSION, build: int = 1) -> Hook:
+    target = PythonTarget(Source("file", "/h/guards.py"), build, "no")
+    return Hook(id=name, event="pre_tool_use", layer=layer, matcher=compile_matcher(None), target=target)
+
+
+def test_each_viewers_announcements_are_a_chain_that_only_grows() -> None:
+    office = Office()
+    one, two, child = office.open("one"), office.open("two"), office.open("child")
+    began = {viewer: office.registries.view_of(viewer).revision for viewer in (None, one, two, child)}
+    office.registries.adopt(child, one)
+    for round_ in range(5):
+        office.registries.register_global([gate(f"g{round_}", Layer.GLOBAL)])
+        office.registries.register_own(one, [gate(f"o{round_}")])
+        office.registries.register_own(two, [gate("same")])
+        office.registries.unregister_own(two, "same")
+        office.registries.switch_own(one, f"o{round_}", enabled=False)
+        office.registries.unregister_global(f"g{round_ - 1}")
+
+    for viewer, first in began.items():
+        chain = office.heard_by(viewer)
+        assert [said.previous for said in chain] == [first, *(said.revision for said in chain[:-1])]
+        assert all(said.previous < said.revision for said in chain)
+        assert chain[-1].digest == office.registries.view_of(viewer).digest
+
+
+def test_a_change_of_nothing_is_not_announced() -> None:
+    office = Office()
+    session = office.open("s")
+    office.registries.register_own(session, [gate("a")])
+    said = len(office.published)
+
+    office.registries.register_own(session, [gate("a")])
+    office.registries.unregister_own(session, "b")
+    office.registries.switch_own(session, "a", enabled=True)
+    office.registries.set_global(files=[], api=[])
+
+    assert len(office.published) == said
+
+
+def test_a_new_build_reaches_all_layers_in_one_revision_of_each_view() -> None:
+    office = Office()
+    parent, child = office.open("parent"), office.open("child")
+    office.registries.register_own(parent, [gate("own")])
+    office.registries.adopt(child, parent)
+    office.sessions.discard(parent)
+    office.registries.register_global([gate("api", Layer.GLOBAL)])
+    said = len(office.heard_by(child))
+
+    office.registries.retarget("/h/guards.py", lambda hook: gate(hook.id, hook.layer, build=2))
+    office.registries.set_global(files=[gate("file", Layer.GLOBAL, build=2)])
+
+    assert {hook.id: hook.target.build for hook in child.view.hooks} == {"api": 2, "own": 2, "file": 2}  # type: ignore[union-attr]
+    assert [sorted(one.changed) for one in office.heard_by(child)[said:]] == [["api", "own"]]
