@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from hooklatch.core.protocol import MAX_IN_FLIGHT
-from service.rough import answer_to, tool, until
+from service.rough import BAD_LINES, answer_to, tool, until
 from support import Client, Daemon, RpcFailure
 
 
