@@ -95,7 +95,7 @@ class NativeClient(Client):
 
 
 class Place:
-    """The agent's socket of a daemon that others use too, a folder that belongs to one test, a file of hooks for all."""
+    """A daemon that others use too, by its socket; a folder that belongs to one test; a file of hooks for all."""
 
     def __init__(self, agent: str, folder: Path, hooks_file: str = "") -> None:
         self.agent = agent

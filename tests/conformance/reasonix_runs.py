@@ -6,14 +6,10 @@ import json
 import sys
 from typing import Any
 
-import msgspec
-
 from conformance.native import Place
-from hooklatch.core.registry import Hook, Layer
 from hooklatch.importing import read_hooks
-from hooklatch.service.assembly import stand_in
 
-__all__ = ["CLAUDE", "EDIT", "answered", "hook_at", "read", "run", "seen", "settings", "specific"]
+__all__ = ["CLAUDE", "EDIT", "answered", "read", "run", "seen", "settings", "specific"]
 
 CLAUDE = {"payload": "claude", "output": "json"}
 EDIT = {"toolName": "edit_file", "toolArgs": {"path": "a.ts"}}
@@ -60,7 +56,3 @@ def about(event: str) -> dict[str, Any]:
 
 def specific(event: str, **answer: object) -> str:
     return json.dumps({"hookSpecificOutput": {"hookEventName": event, **answer}})
-
-
-def hook_at(layer: Layer, hook_id: str) -> Hook:
-    return msgspec.structs.replace(stand_in(hook_id, "stop", "it is not run here"), layer=layer)

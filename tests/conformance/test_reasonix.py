@@ -10,12 +10,9 @@ import pytest
 
 from conformance.native import Checks, Place, open_session
 from conformance.reasonix_rows import ROWS
-from conformance.reasonix_runs import EDIT, hook_at, run, settings
+from conformance.reasonix_runs import EDIT, run, settings
 from conformance.rows import span, with_checks
 from hooklatch import paths
-from hooklatch.core.registry import Layer
-from hooklatch.dialects.axes import in_order
-from hooklatch.dialects.reasonix import REASONIX
 from hooklatch.importing import UnreadableFileError, read_hooks
 from support import RpcFailure
 
@@ -41,16 +38,17 @@ async def no_hooks(place: Place) -> None:
 
 @check("RX-02")
 async def scopes_in_order(place: Place) -> None:
-    files = {"hooks.toml": "".join(f'[[hook]]\nid = "{name}"\nevent = "stop"\ncommand = "true"\n' for name in "ab")}
-    project = hook_at(Layer.PROJECT, "p")
+    hook = '[[hook]]\nid = "{}"\nevent = "stop"\ncommand = "true"\n'
+    project = place.write("repo/.hooklatch/hooks.toml", hook.format("p")).parent.parent
+    files = {"hooks.toml": hook.format("g1") + hook.format("g2")}
 
-    async with place.own_daemon(files) as daemon, open_session(daemon.agent, "reasonix") as client:
-        answer = await client.render("Stop")
-        ordered = in_order(REASONIX, [*daemon.hub.registries.view.hooks, project])
+    async with place.own_daemon(files) as daemon, daemon.administrator() as admin:
+        await admin.call("trust", folder=str(project))
+        async with open_session(daemon.agent, "reasonix", cwd=str(project)) as client:
+            answer = await client.render("Stop")
 
-    assert [outcome["hook"]["command"] for outcome in answer["outcomes"]] == ["a", "b"]
-    assert {outcome["hook"]["scope"] for outcome in answer["outcomes"]} == {"global"}
-    assert [hook.name for hook in ordered] == ["project/p", "global/a", "global/b"]
+    ran = [f"{outcome['hook']['scope']}:{outcome['hook']['command']}" for outcome in answer["outcomes"]]
+    assert ran == ["project:p", "global:g1", "global:g2"]
 
 
 @check("RX-03")

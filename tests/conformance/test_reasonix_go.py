@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 import trio
 
-from conformance.native import Checks, Place
+from conformance.native import Checks, Place, open_session
 from conformance.reasonix_rows import ROWS
-from conformance.reasonix_runs import EDIT, hook_at, read, run, settings
+from conformance.reasonix_runs import EDIT, read, run, settings
 from hooklatch import paths
-from hooklatch.core.registry import Layer
-from hooklatch.dialects.axes import in_order
-from hooklatch.dialects.reasonix import REASONIX
 from hooklatch.importing import read_hooks
+from service.packages import install
 from support import RpcFailure
 
 check = Checks(ROWS)
@@ -29,13 +27,19 @@ check = Checks(ROWS)
 @check("RG-01")
 async def untrusted_project(place: Place) -> None:
     hook = '[[hook]]\nid = "{}"\nevent = "stop"\ncommand = "true"\n'
-    place.write("repo/.hooklatch/hooks.toml", hook.format("project"))
+    project = place.write("repo/.hooklatch/hooks.toml", hook.format("p1") + hook.format("p2")).parent.parent
 
-    files = {"hooks.toml": hook.format("global")}
-    async with place.own_daemon(files) as daemon, daemon.session(cwd=str(place.folder / "repo")) as client:
-        decision = await client.fire("stop")
+    async with (
+        place.own_daemon({"hooks.toml": hook.format("g")}) as daemon,
+        daemon.administrator() as admin,
+        open_session(daemon.agent, "reasonix", cwd=str(project)) as client,
+    ):
+        untrusted = await client.render("Stop")
+        await admin.call("trust", folder=str(project))
+        trusted = await client.render("Stop")
 
-    assert [outcome["hook"] for outcome in decision["outcomes"]] == ["global"]
+    assert [outcome["hook"]["command"] for outcome in untrusted["outcomes"]] == ["g"]
+    assert [outcome["hook"]["command"] for outcome in trusted["outcomes"]] == ["p1", "p2", "g"]
 
 
 @check("RG-02")
@@ -63,13 +67,21 @@ async def malformed_global(place: Place) -> None:
 
 @check("RG-04")
 async def plugins_before_global(place: Place) -> None:
-    hooks = [hook_at(Layer.GLOBAL, "g"), hook_at(Layer.PLUGIN, "p"), hook_at(Layer.PROJECT, "own")]
-    entry = {"command": "printenv PLUGIN_NAME >&2; exit 2", "env": {"PLUGIN_NAME": "formatter"}}
+    plugin = 'from hooklatch_worker import hook\n\n@hook("stop")\ndef done(event):\n    pass\n'
+    packages = place.write("packages/.keep", "").parent
+    install(packages, "acme", "acme_hooks_of_a_row", plugin)
+    files = {"hooks.toml": '[[hook]]\nid = "g"\nevent = "stop"\ncommand = "true"\n'}
+    entry = {"command": "printenv PLUGIN_NAME >&2; exit 2", "env": {"PLUGIN_NAME": "acme"}}
 
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(packages))
+        async with place.own_daemon(files) as daemon, open_session(daemon.agent, "reasonix") as client:
+            stop = await client.render("Stop")
     answer = await run(place, "PreToolUse", entry)
 
-    assert [hook.id for hook in in_order(REASONIX, hooks)] == ["own", "p", "g"]
-    assert answer["stderr"] == "formatter"
+    scopes = [(outcome["hook"]["scope"], outcome["hook"]["command"]) for outcome in stop["outcomes"]]
+    assert scopes == [("plugin", "acme.done"), ("global", "g")]
+    assert answer["stderr"] == "acme"
 
 
 @check("RG-06")
@@ -214,12 +226,14 @@ async def spawner(place: Place) -> None:
 
     printed, ended, read = await one(command="printf hi"), await one(command="exit 2"), await one(command="cat")
     late = await one(command="sleep 5", timeout=100)
-    long = await one(command="head -c 400000 /dev/zero | tr '\\0' x")
+    long = [(await one(command=f"head -c {size} /dev/zero | tr '\\0' x"))[1] for size in (400_000, 100_000, 60_000)]
 
     assert (printed[1]["exitCode"], printed[1]["stdout"], ended[1]["exitCode"]) == (0, "hi", 2)
     assert json.loads(read[1]["stdout"])["toolName"] == "edit_file"
     assert (late[0], late[1]["durationMs"] < 1000) == ("warn", True)
-    assert (long[1]["truncated"], len(long[1]["stdout"]) <= 256 * 1024) == (True, True)
+    # What an outcome shows is less than what is kept and judged; where something is missing, it says so.
+    assert [outcome.get("truncated", False) for outcome in long] == [True, True, False]
+    assert [len(outcome["stdout"]) for outcome in long] == [64 * 1024, 64 * 1024, 60_000]
 
 
 @check("RG-27")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
 
 from service.packages import GUARDS, install, uninstall, write_metadata
 from support import Client, running_daemon
@@ -254,7 +254,7 @@ async def test_the_example_installs(tmp_path: Path, packages: Path) -> None:
     """Slow: it builds a wheel."""
     pytest.importorskip("hatchling", reason="nothing here builds wheels")
     command = [sys.executable, "-m", "pip", "install", "--no-deps", "--no-index", "--no-build-isolation"]
-    subprocess.run([*command, "--target", str(packages), str(EXAMPLE)], check=True, capture_output=True)
+    await trio.run_process([*command, "--target", str(packages), str(EXAMPLE)], capture_stdout=True)
     importlib.invalidate_caches()
 
     async with running_daemon(tmp_path) as daemon, daemon.session() as client:

@@ -23,7 +23,7 @@ from hooklatch.core.definitions import InvalidHookError, refuse_unknown_keys
 from hooklatch.core.messages import Decision
 from hooklatch.core.protocol import RpcError, convert, read_message
 from hooklatch.hosts import claude_code
-from hooklatch.service.dispatcher import EnvelopeParams, FireParams
+from hooklatch.service.fires import EnvelopeParams, FireParams
 
 __all__ = ["Case", "Expected", "problem_with", "read_cases"]
 

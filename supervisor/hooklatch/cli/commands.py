@@ -7,14 +7,26 @@ from __future__ import annotations
 
 import traceback
 
-from hooklatch.cli import firing, hooks, importing, reporting, serving, starting, terminal, testing, watching
+from hooklatch.cli import (
+    doctor,
+    firing,
+    hooks,
+    importing,
+    reporting,
+    serving,
+    starting,
+    terminal,
+    testing,
+    trusting,
+    watching,
+)
 from hooklatch.cli.exits import CommandError, Exit
 from hooklatch.cli.parser import Commands
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 
 __all__ = ["all_commands", "run"]
 
-GROUPS = (serving, firing, hooks, reporting, watching, starting, importing, testing)
+GROUPS = (serving, firing, hooks, reporting, watching, doctor, starting, trusting, importing, testing)
 CODES = {
     "load_failed": Exit.BAD_DATA,
     "not_found": Exit.NO_INPUT,

@@ -15,7 +15,7 @@ from hooklatch.cli.requests import administrator
 from hooklatch.core.catalogue import Catalogue, EventSpec
 from hooklatch.errors import DaemonUnreachableError
 
-__all__ = ["add_commands"]
+__all__ = ["add_commands", "place_and_text"]
 
 EVENT_TITLES = ("EVENT", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "TIMEOUT", "HOOKS", "FIRED")
 SESSION_TITLES = ("ID", "CLIENT", "HOST", "CWD", "CONNECTIONS", "AGE", "FIRES", "OWN HOOKS", "REVISION")
@@ -188,6 +188,7 @@ def show_status(result: dict[str, Any]) -> None:
     for name in result["quarantined"]:
         show(("wrong", f"{name} is quarantined: its worker died too often"))
         show(("do", f"mend it, then: hooklatch hooks enable {name.partition('/')[2]}"))
+    show(*(("warning", warning) for warning in result["warnings"]))
     show(
         ("daemon", f"{result['version']}, pid {result['pid']}, up {duration(result['uptime_s'])}"),
         ("revision", f"{result['revision']}, digest {result['digest'][:12]}"),
@@ -198,10 +199,17 @@ def show_status(result: dict[str, Any]) -> None:
         ("dropped", counts(result["dropped"])),
     )
     show(*((mark["mark"], mark["hook"]) for mark in result["marks"]))
+    show(*(("plugin", plugin_text(plugin)) for plugin in result["plugins"]))
+    show(*(("project", f"{one['folder']}, {one['state']}, trusted") for one in result["projects"]))
     show(*(("source", source_text(source)) for source in result["sources"]))
     restarts = result["zygote"]["restarts"]
     show(("zygote", f"pid {result['zygote']['pid']}, restarted {restarts} times") if restarts else ("zygote", None))
     show(*((name, path) for name, path in result["places"].items()))
+
+
+def plugin_text(plugin: dict[str, Any]) -> str:
+    package = f" ({plugin['package']})" if plugin["package"] else ""
+    return f"{plugin['name']}{package}: {', '.join(plugin['hooks']) or 'no hooks'}"
 
 
 def source_text(source: dict[str, Any]) -> str:

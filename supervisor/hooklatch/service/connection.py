@@ -42,7 +42,7 @@ from hooklatch.core.protocol import (
     encode_result,
     read_message,
 )
-from hooklatch.service.dispatcher import Envelope
+from hooklatch.service.fires import Envelope, Question
 from hooklatch.service.sessions import Session
 
 __all__ = ["Connection", "Handler", "Ticker"]
@@ -370,9 +370,7 @@ class Connection:
 
     # -- served hooks ----------------------------------------------------------------------------------------
 
-    async def call_hook(
-        self, hook_id: str, call_id: str, event: str, payload: bytes, envelope: Envelope, deadline: float
-    ) -> CallOutcome:
+    async def call_hook(self, question: Question, envelope: Envelope, deadline: float) -> CallOutcome:
         """Ask the client to run a hook that it serves; the outcome is there by the deadline."""
         if len(self._outgoing) > MAX_UNREAD:
             return CallOutcome("overload", message="its client does not read what it is sent")
@@ -380,9 +378,12 @@ class Connection:
         self._call_count += 1
         number = self._call_count
         call = self._calls[number] = Call()
-        params = {
-            "hook": hook_id, "call_id": call_id, "event": event, "payload": msgspec.Raw(payload), "envelope": envelope,
-        }  # fmt: skip
+        params = {"hook": question.hook, "call_id": question.call_id, "event": question.event,
+                  "payload": question.payload, "envelope": envelope}  # fmt: skip
+        if question.merged:
+            params["merged"] = question.merged
+        if question.reinvoked:
+            params["reinvoked"] = True
         self._ticker.hurry(self)  # the fire that asks may have come on this very connection
         try:
             self.send(encode_request(number, "call", params))

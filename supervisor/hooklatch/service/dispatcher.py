@@ -26,78 +26,33 @@ from hooklatch.core.registry import Hook, PythonTarget, ServedTarget, Snapshot, 
 from hooklatch.processes.pool import Invocation, Pool
 from hooklatch.processes.worker import Reply
 from hooklatch.service.breakers import Breakers
+from hooklatch.service.fires import Envelope, FireParams, Plan, Question
 from hooklatch.service.registries import Registries
 from hooklatch.service.sessions import Session
 from hooklatch.service.statistics import Statistics
 
-__all__ = ["Dispatcher", "EnvelopeParams", "FireParams", "Plan", "Server"]
+__all__ = ["Dispatcher", "Server", "question"]
 
 logger = logging.getLogger("hooklatch.dispatcher")
 REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # what a refusal's own event repeats of the refused one
 MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
-class EnvelopeParams(msgspec.Struct, frozen=True):
-    """What a host says about the moment, beside the payload."""
-
-    session_id: str | None = None
-    cwd: str | None = None
-    agent_id: str | None = None
-    agent_type: str | None = None
-    parent_session_id: str | None = None
-    host: str | None = None
-    turn: int | str | None = None
-    metadata: dict[str, Any] | None = None
-
-
-class FireParams(msgspec.Struct, frozen=True):
-    """The params of `fire`."""
-
-    event: str
-    payload: msgspec.Raw = msgspec.Raw(b"{}")
-    context: dict[str, Any] | None = None
-    call_id: str | int | None = None
-    timeout: float | None = None
-    wait: bool = True
-    truncated: bool = False
-    plugins: list[str] | None = None
-    envelope: EnvelopeParams = EnvelopeParams()
-
-
-class Envelope(msgspec.Struct, frozen=True):
-    """What a callback is told beside the payload; null where unknown."""
-
-    event: str
-    session_id: str | None
-    call_id: str | int | None
-    cwd: str | None
-    agent_id: str | None
-    agent_type: str | None
-    parent_session_id: str | None
-    host: str | None
-    turn: int | str | None
-    metadata: dict[str, Any] | None
-    context: dict[str, Any]
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """How another system runs an event: its axes in the spec, and its order of hooks."""
-
-    spec: EventSpec
-    arrange: Callable[[Sequence[Hook]], Sequence[Hook]]
-
-
 class Server(Protocol):
     """A connection whose client serves hooks."""
 
-    async def call_hook(
-        self, hook_id: str, call_id: str, event: str, payload: bytes, envelope: Envelope, deadline: float
-    ) -> CallOutcome: ...
+    async def call_hook(self, question: Question, envelope: Envelope, deadline: float) -> CallOutcome: ...
 
 
 Settle = Callable[[Session | None, str | None, float], Awaitable[tuple[str | None, str | None]]]
 Telemetry = Callable[[Session | None, str, msgspec.Raw], None]
-NativeCall = Callable[[Server, Hook, bytes, Envelope, float], Awaitable[CallOutcome]]
+NativeCall = Callable[[Server, StartCall, Envelope, float], Awaitable[CallOutcome]]
+
+
+def question(call: StartCall, envelope: Envelope) -> Question:
+    """Put a call of a served hook into our own words."""
+    hook, payload = call.hook, msgspec.Raw(call.payload.data)
+    return Question(hook.id, f"{envelope.call_id or ''}", hook.event, payload, call.merged, call.reinvoked)
 
 
 class Generation:
@@ -390,9 +345,8 @@ class Dispatcher:
                 if server is None:
                     return CallOutcome("crash", message="the client that served it is gone")
                 if hook.target.native and self.call_native is not None:
-                    return await self.call_native(server, hook, call.payload.data, envelope, deadline)
-                call_id = f"{envelope.call_id or ''}"
-                return await server.call_hook(hook.id, call_id, hook.event, call.payload.data, envelope, deadline)
+                    return await self.call_native(server, call, envelope, deadline)
+                return await server.call_hook(question(call, envelope), envelope, deadline)
 
     def _count_death(self, hook: Hook, reply: Reply) -> None:
         outcome, now = reply.outcome, trio.current_time()

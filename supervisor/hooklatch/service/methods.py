@@ -17,7 +17,7 @@ from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCod
 from hooklatch.core.registry import budget
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.service.connection import Connection
-from hooklatch.service.dispatcher import FireParams
+from hooklatch.service.fires import FireParams
 from hooklatch.service.hub import Hub
 from hooklatch.service.registration import Registrar
 from hooklatch.service.reports import Reports
@@ -196,12 +196,18 @@ class Methods:
         if is_new:
             session.host, session.emits, session.require_handlers = params.host, emitted, required
             session.dialect = dialect.name if dialect is not None else None
+            if (
+                dialect is not None
+                and dialect.plugins_without_list == "none"
+                and not isinstance(params.personality, str)
+            ):
+                session.plugins = frozenset()  # until somebody names some
         session.client = connection.client
         try:
             self._allow(session, params.personality, params.plugins)
             if is_new and parent is not None:
                 hub.registries.adopt(session, parent)
-            if params.cwd is not None:
+            if params.cwd:
                 await hub.enter(session, params.cwd)
             hooks = await self._registrar.hooks_of(params.hooks, connection, session)
         except BaseException:  # also where the client left while a source of its was loaded
@@ -235,7 +241,7 @@ class Methods:
         session = self._own_session(connection)
         params = convert(raw, UpdateParams)
         self._allow(session, params.personality, params.plugins)
-        if params.cwd is not None:
+        if params.cwd:
             await self._hub.enter(session, params.cwd)
         self._hub.registries.take_settings(session)
         return {"revision": session.view.revision, "warnings": self._hub.projects.warnings(session.project)}

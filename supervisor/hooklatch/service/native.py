@@ -13,10 +13,11 @@ from typing import Any, cast
 import msgspec
 
 from hooklatch.core import decision as decisions
+from hooklatch.core.decision import StartCall
 from hooklatch.core.messages import CallOutcome, Decision
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.registry import Hook, ServedTarget
+from hooklatch.core.registry import ServedTarget
 from hooklatch.dialects.axes import in_order, is_due, spec_for
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
 from hooklatch.dialects.find import find, names
@@ -24,7 +25,8 @@ from hooklatch.dialects.reading import read_answer
 from hooklatch.dialects.registration import entries_of, read_registration
 from hooklatch.dialects.rendering import render
 from hooklatch.dialects.translation import Fed, carry, to_canonical, to_native
-from hooklatch.service.dispatcher import Dispatcher, Envelope, FireParams, Plan, Server
+from hooklatch.service.dispatcher import Dispatcher, Server, question
+from hooklatch.service.fires import Envelope, FireParams, Plan
 from hooklatch.service.sessions import Session
 from hooklatch_worker.verdicts import GarbageError
 
@@ -73,15 +75,14 @@ class Native:
             return dialect.events[dialect.resolve(event)].feeds[0].event
         return self._dispatcher.spec(event).name
 
-    async def call(
-        self, server: Server, hook: Hook, payload: bytes, envelope: Envelope, deadline: float
-    ) -> CallOutcome:
+    async def call(self, server: Server, call: StartCall, envelope: Envelope, deadline: float) -> CallOutcome:
         """Ask a hook that was registered in a dialect."""
-        assert isinstance(hook.target, ServedTarget)
-        dialect = find(hook.target.dialect, self.custom)
+        target = call.hook.target
+        assert isinstance(target, ServedTarget)
+        dialect = find(target.dialect, self.custom)
         if dialect is None:
-            return CallOutcome("load", message=f"its dialect {hook.target.dialect!r} is gone")
-        return await call_native_hook(server, dialect, hook, hook.target, payload, envelope, deadline)
+            return CallOutcome("load", message=f"its dialect {target.dialect!r} is gone")
+        return await call_native_hook(server, dialect, call, target.native, envelope, deadline)
 
     async def fire(self, dialect: Dialect, params: FireParams, session: Session) -> dict[str, Any]:
         """Fire every canonical event that a native one feeds; give the first decision, with the others beside it.
@@ -183,22 +184,21 @@ def is_native(dialect: Dialect, event: str) -> bool:
 
 
 async def call_native_hook(
-    server: Server,
-    dialect: Dialect,
-    hook: Hook,
-    target: ServedTarget,
-    payload: bytes,
-    envelope: Envelope,
-    deadline: float,
+    server: Server, dialect: Dialect, call: StartCall, native: str, envelope: Envelope, deadline: float
 ) -> CallOutcome:
     """Ask a client's hook in its own words, and read its answer into ours."""
-    shown = to_native(dialect, target.native, msgspec.json.decode(payload), context=envelope.context)
-    data = msgspec.json.encode(shown)
-    outcome = await server.call_hook(hook.id, f"{envelope.call_id or ''}", target.native, data, envelope, deadline)
+    shown = to_native(dialect, native, msgspec.json.decode(call.payload.data), context=envelope.context)
+    asked = msgspec.structs.replace(
+        question(call, envelope), event=native, payload=msgspec.Raw(msgspec.json.encode(shown))
+    )
+    if call.merged:
+        merged = to_native(dialect, native, msgspec.json.decode(msgspec.json.encode(call.merged)))
+        asked = msgspec.structs.replace(asked, merged=merged)
+    outcome = await server.call_hook(asked, envelope, deadline)
     if outcome.cause != "policy":
         return outcome
     try:
-        answer = read_answer(dialect, target.native, msgspec.json.decode(outcome.answer or b"null"), shown=shown)
+        answer = read_answer(dialect, native, msgspec.json.decode(outcome.answer or b"null"), shown=shown)
         encoded = msgspec.json.encode(answer)
     except (GarbageError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         return msgspec.structs.replace(outcome, cause="protocol", message=str(error), answer=b"")

@@ -67,7 +67,7 @@ def read(point: importlib.metadata.EntryPoint) -> Plugin:
 
 
 def in_force(
-    known: Mapping[str, Plugin], remembered: set[str], diagnostics: list[Diagnostic], *, is_explicit: bool
+    known: Mapping[str, Plugin], had_hooks: set[str], diagnostics: list[Diagnostic], *, is_explicit: bool
 ) -> list[Plugin]:
     """Give the plugins to load; one that had hooks and is gone stays, with a complaint, until an explicit reload."""
     found = {plugin.name: plugin for plugin in installed()}
@@ -76,7 +76,6 @@ def in_force(
         for plugin in found.values()
         if plugin.fault
     )
-    had_hooks = {name for name, plugin in known.items() if plugin.fault is None} | remembered
     for name in had_hooks - set(found) if not is_explicit else ():
         text = "it had hooks and is not installed any more; to accept that: hooklatch reload"
         diagnostics.append(Diagnostic(PLUGIN + name, 0, text))

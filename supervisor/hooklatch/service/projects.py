@@ -106,28 +106,34 @@ class Projects:
         """Say whether what was last read of a project is what is there now."""
         if folder not in self.trusted:
             return True
-        seen = self._seen.get(folder)
-        return seen is not None and folder in self._seen and seen == trust.stamps(folder)
+        return folder in self._seen and self._seen[folder] == trust.stamps(folder)
 
     def read(self) -> list[ProjectFiles]:
         """Read all that are in use."""
-        used = self.used()
-        self._seen = {folder: trust.stamps(folder) for folder in used}
+        before = {folder: seen for folder, seen in self._seen.items() if folder not in self.faults}
+        self._seen = {folder: trust.stamps(folder) for folder in self.used()}
         self.faults = {}
-        return [self._read(folder) for folder in used]
+        return [
+            self._read(folder, is_known=seen is not None and seen == before.get(folder))
+            for folder, seen in self._seen.items()
+        ]
 
-    def _read(self, folder: str) -> ProjectFiles:
+    def _read(self, folder: str, *, is_known: bool) -> ProjectFiles:
         pins = self.trusted[folder]
-        try:
-            fault = trust.difference(pins, trust.pin(folder))
-        except (UnsafeFileError, OSError) as error:
-            fault = str(error)
+        fault = None if is_known else self._fault(folder, pins)
         if fault is not None:
             return self.changed(folder, fault)
         root = trust.folder_of(folder)
         names = [name for name in pins if is_declaring(name)]
         names.sort(key=lambda name: (name != "hooks.toml", name))
         return ProjectFiles(folder, [declared(root, name, pins) for name in names])
+
+    def _fault(self, folder: str, pins: trust.Pins) -> str | None:
+        try:
+            fault = trust.difference(pins, trust.pin(folder))
+        except (UnsafeFileError, OSError) as error:
+            return str(error)
+        return fault if fault is not None or self._seen[folder] is not None else "it cannot be looked at"
 
     def changed(self, folder: str, fault: str) -> ProjectFiles:
         """Take note that a project's files are not those that were trusted."""

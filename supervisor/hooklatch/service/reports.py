@@ -37,7 +37,6 @@ class Reports:
         }
 
     def _hook(self, hook: Hook) -> dict[str, Any]:
-        is_python = isinstance(hook.target, PythonTarget)
         return {
             "id": hook.id,
             "layer": hook.layer.label,
@@ -45,7 +44,7 @@ class Reports:
             "event": hook.event,
             "match": hook.matcher.text,
             "target": hook.target.describe(),
-            "kind": "python" if is_python else "served",
+            "kind": kind_of(hook),
             "origin": str(hook.origin) if hook.origin else None,
             "state": self._state(hook),
             "problem": hook.problem,
@@ -216,6 +215,7 @@ class Reports:
             "projects": [self._project(folder) for folder in sorted(hub.projects.trusted)],
             "sources": [pool.status() for pool in hub.sources.pools.values()],
             "zygote": {"pid": hub.sources.zygote.pid, "restarts": hub.sources.zygote.restarts},
+            "path": os.environ.get("PATH", os.defpath),
             "places": hub.places,
         }
 
@@ -237,3 +237,9 @@ class Reports:
             "hooks": [hook.id for hook in hub.registries.project_hooks(folder)],
             "sessions": sum(session.project == folder for session in hub.sessions),
         }
+
+
+def kind_of(hook: Hook) -> str:
+    if not isinstance(hook.target, PythonTarget):
+        return "served"
+    return "shell" if hook.target.command else "python"

@@ -1,0 +1,74 @@
+"""What is said of a fire: its params, its envelope, and how another system runs it.  Knows shapes; does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.catalogue import EventSpec
+from hooklatch.core.registry import Hook
+
+__all__ = ["Envelope", "EnvelopeParams", "FireParams", "Plan", "Question"]
+
+
+class EnvelopeParams(msgspec.Struct, frozen=True):
+    """What a host says about the moment, beside the payload."""
+
+    session_id: str | None = None
+    cwd: str | None = None
+    agent_id: str | None = None
+    agent_type: str | None = None
+    parent_session_id: str | None = None
+    host: str | None = None
+    turn: int | str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class FireParams(msgspec.Struct, frozen=True):
+    """The params of `fire`."""
+
+    event: str
+    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    context: dict[str, Any] | None = None
+    call_id: str | int | None = None
+    timeout: float | None = None
+    wait: bool = True
+    truncated: bool = False
+    plugins: list[str] | None = None
+    envelope: EnvelopeParams = EnvelopeParams()
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What a callback is told beside the payload; null where unknown."""
+
+    event: str
+    session_id: str | None
+    call_id: str | int | None
+    cwd: str | None
+    agent_id: str | None
+    agent_type: str | None
+    parent_session_id: str | None
+    host: str | None
+    turn: int | str | None
+    metadata: dict[str, Any] | None
+    context: dict[str, Any]
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How another system runs an event: its axes in the spec, and its order of hooks."""
+
+    spec: EventSpec
+    arrange: Callable[[Sequence[Hook]], Sequence[Hook]]
+
+
+class Question(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a client is asked about a hook that it serves: the params of `call`, but for the envelope."""
+
+    hook: str
+    call_id: str
+    event: str
+    payload: msgspec.Raw
+    merged: dict[str, Any] | None = None
+    reinvoked: bool = False
