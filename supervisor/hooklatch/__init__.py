@@ -28,7 +28,9 @@ if TYPE_CHECKING:
         amend,
         append,
         ask,
+        chain,
         claim,
+        composite,
         context,
         deny,
         halt,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
         last,
         resume,
         warn,
+        when,
     )
 
 __all__ = [
@@ -49,7 +52,9 @@ __all__ = [
     "amend",
     "append",
     "ask",
+    "chain",
     "claim",
+    "composite",
     "context",
     "deny",
     "halt",
@@ -57,6 +62,7 @@ __all__ = [
     "last",
     "resume",
     "warn",
+    "when",
     # for hosts
     "connect",
     "connect_sync",

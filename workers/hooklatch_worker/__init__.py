@@ -1,5 +1,6 @@
 """All that a hook's author writes with: the marker, the verdicts and the events.  Needs msgspec alone."""
 
+from hooklatch_worker.composition import chain, composite, when
 from hooklatch_worker.events import CustomEvent, Event
 from hooklatch_worker.markers import hook
 from hooklatch_worker.verdicts import (
@@ -27,7 +28,9 @@ __all__ = [
     "amend",
     "append",
     "ask",
+    "chain",
     "claim",
+    "composite",
     "context",
     "deny",
     "halt",
@@ -35,4 +38,5 @@ __all__ = [
     "last",
     "resume",
     "warn",
+    "when",
 ]

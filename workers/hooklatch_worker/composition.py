@@ -9,6 +9,7 @@ An exception anywhere is an exception of the whole, so a guard made of guards fa
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeGuard
 
@@ -40,7 +41,7 @@ def chain(*functions: Function) -> Function:
                 event = amended(event, answer.patch)
         return said
 
-    return chained
+    return placed(chained)
 
 
 def composite(*functions: Function) -> Function:
@@ -52,7 +53,7 @@ def composite(*functions: Function) -> Function:
             said = together(said, checked(function, event))
         return said
 
-    return composed
+    return placed(composed)
 
 
 def when(condition: Callable[[Any], bool], function: Function) -> Function:
@@ -61,7 +62,14 @@ def when(condition: Callable[[Any], bool], function: Function) -> Function:
     def conditional(event: Event) -> Answer:
         return checked(function, event) if condition(event) else None
 
-    return conditional
+    return placed(conditional)
+
+
+def placed(function: Function) -> Function:
+    """Have it belong to the module that composes it, where a marker on it is then found."""
+    caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # as logging and namedtuple find theirs
+    function.__module__ = caller.f_globals.get("__name__", function.__module__)
+    return function
 
 
 def checked(function: Function, event: Event) -> Answer:

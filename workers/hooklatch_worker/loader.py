@@ -38,7 +38,7 @@ class Unit:
             name: value for name, value in vars(module).items() if callable(value) and not isinstance(value, type)
         }
         self.hooks = [
-            Declared(name, line_of(function), marker)
+            Declared(name, line_of(function, module), marker)
             for name, function in self.functions.items()
             for marker in markers_of(function, module.__name__)
         ]
@@ -106,9 +106,11 @@ def is_async(function: Callable[..., Any]) -> bool:
     return isinstance(code, types.CodeType) and bool(code.co_flags & CO_COROUTINE)
 
 
-def line_of(function: Callable[..., Any]) -> int:
+def line_of(function: Callable[..., Any], module: types.ModuleType) -> int:
+    """Give the line of the module in which a function is written; 0 for one that was composed elsewhere."""
     code = getattr(function, "__code__", None)
-    return code.co_firstlineno if isinstance(code, types.CodeType) else 0
+    is_here = isinstance(code, types.CodeType) and code.co_filename == module.__file__
+    return code.co_firstlineno if is_here and isinstance(code, types.CodeType) else 0
 
 
 def files_below(folder: str, before: frozenset[str]) -> set[str]:

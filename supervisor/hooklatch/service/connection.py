@@ -378,7 +378,7 @@ class Connection:
         self._call_count += 1
         number = self._call_count
         call = self._calls[number] = Call()
-        params = {"hook": question.hook, "call_id": question.call_id, "event": question.event,
+        params: dict[str, object] = {"hook": question.hook, "call_id": question.call_id, "event": question.event,
                   "payload": question.payload, "envelope": envelope}  # fmt: skip
         if question.merged:
             params["merged"] = question.merged
