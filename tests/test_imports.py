@@ -22,7 +22,7 @@ GROUND = {"errors", "paths", "version"}
 BELOW = {
     "core": {"errors"},
     "processes": {"core", *GROUND},
-    "service": {"processes", "dialects", "core", *GROUND},
+    "service": {"processes", "dialects", "importing", "core", *GROUND},
     "client": {"core", *GROUND},
     "hosts": {"paths"},
     "dialects": {"hosts", "core"},

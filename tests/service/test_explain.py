@@ -184,3 +184,20 @@ async def test_a_draining_daemon_denies_and_says_so(daemon: Daemon) -> None:
 
     assert (gate["verdict"], gate["cause"], gate["retryable"]) == ("deny", "draining", True)
     assert (note["verdict"], later["accepted"], status["draining"]) == ("pass", False, True)
+
+
+async def test_status_tells_how_long_hooks_and_events_took(tmp_path: Path) -> None:
+    hook = '[[hook]]\nid = "it"\nevent = "pre_tool_use"\ncommand = "exit 0"\n'
+
+    async with (
+        running_daemon(tmp_path, {"hooks.toml": hook}) as daemon,
+        daemon.session() as client,
+        daemon.administrator() as admin,
+    ):
+        for _ in range(3):
+            await client.fire_tool("Bash", command="ls")
+        timings = (await admin.call("status"))["timings"]
+
+    for measured in (timings["hooks"]["global/it"], timings["events"]["pre_tool_use"]):
+        assert measured["count"] == 3
+        assert 0 < measured["min_ms"] <= measured["mean_ms"] <= measured["max_ms"]

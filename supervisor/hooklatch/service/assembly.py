@@ -139,6 +139,10 @@ class Assembly:
             self.diagnostics.append(Diagnostic(origin.file, origin.line, f"hook {definition.id!r}: {problem}"))
         else:
             target = PythonTarget(unit.source, unit.build, function)
+        if definition.problem is not None and not definition.problem.startswith("match:"):
+            self.diagnostics.append(
+                Diagnostic(origin.file, origin.line, f"hook {definition.id!r}: {definition.problem}")
+            )
         spec = self._catalogue.get(definition.event)
         self._append(hook_of(definition, self._layer, target, origin, problem, spec=spec))
 

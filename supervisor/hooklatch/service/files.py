@@ -39,6 +39,7 @@ from hooklatch.service.plugins import PLUGIN, Plugin, in_force
 from hooklatch.service.projects import ProjectFiles, Projects
 from hooklatch.service.registries import Registries
 from hooklatch.service.safety import UnsafeFileError, read_safely
+from hooklatch.service.settings_files import ENDING, read_settings
 from hooklatch.service.sources import Sources, Stamp, Unit, UnitError, stamp
 from hooklatch.service.state import StateFile
 from hooklatch_worker.wire import Source
@@ -46,6 +47,7 @@ from hooklatch_worker.wire import Source
 __all__ = ["Files", "Reloaded"]
 
 logger = logging.getLogger("hooklatch.files")
+ENDINGS = (".toml", ".py", ENDING)  # of what hooks.d may hold
 STAT_INTERVAL = 2.0  # seconds; a watcher is only a hint (a folder that is made anew is not seen by it)
 SETTLE = 0.1  # seconds without a change before a file is taken: editors write in several steps
 
@@ -121,7 +123,7 @@ class Files:
             names = sorted(os.listdir(self.folder))
         except OSError:
             return []
-        return [os.path.join(self.folder, name) for name in names if name.endswith((".toml", ".py")) and name[0] != "."]
+        return [os.path.join(self.folder, name) for name in names if name.endswith(ENDINGS) and name[0] != "."]
 
     async def reload(self, *, is_explicit: bool = False) -> Reloaded:
         """Take what has changed; give what came of it.  `is_explicit` also takes files that are gone or empty."""
@@ -424,7 +426,8 @@ def parse(path: str, tables: tuple[str, ...]) -> FileConfig:
     if path.endswith(".py"):
         os.stat(path)
         return FileConfig(path, sources=[SourceEntry("file", path)])
-    return read_config(path, read_safely(path), tables)
+    data = read_safely(path)
+    return read_settings(path, data) if path.endswith(ENDING) else read_config(path, data, tables)
 
 
 def sources_in(config: FileConfig) -> list[tuple[Source, int | None]]:

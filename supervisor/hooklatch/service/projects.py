@@ -30,6 +30,7 @@ from hooklatch.service.configuration import (
 )
 from hooklatch.service.safety import UnsafeFileError, read_safely
 from hooklatch.service.sessions import Sessions
+from hooklatch.service.settings_files import ENDING, read_settings
 from hooklatch.service.state import StateFile
 
 __all__ = ["ProjectFiles", "Projects"]
@@ -185,7 +186,7 @@ class Projects:
 
 def is_declaring(name: str) -> bool:
     folder, _, file = name.rpartition("/")
-    return name == "hooks.toml" or (folder == "hooks.d" and file.endswith((".toml", ".py")) and file[0] != ".")
+    return name == "hooks.toml" or (folder == "hooks.d" and file.endswith((".toml", ".py", ENDING)) and file[0] != ".")
 
 
 def declared(root: str, name: str, pins: trust.Pins) -> DeclaredFile:
@@ -196,7 +197,7 @@ def declared(root: str, name: str, pins: trust.Pins) -> DeclaredFile:
         data = read_safely(path)
         if hashlib.sha256(data).hexdigest() != pins[name]:
             return DeclaredFile(path, None, "it changes while it is read")
-        config = read_config(path, data, PROJECT_TABLES)
+        config = read_settings(path, data) if name.endswith(ENDING) else read_config(path, data, PROJECT_TABLES)
         check_places(config, root)
     except ConfigError as error:
         return DeclaredFile(path, None, str(error))

@@ -200,6 +200,12 @@ class Reports:
             "verdicts": dict(hub.statistics.verdicts),
             "failures": dict(hub.statistics.causes),
             "dropped": dict(hub.statistics.dropped),
+            "timings": {
+                "hooks": {
+                    hook.name: timings for hook in view.hooks if (timings := hub.statistics.timings(hook.name)).count
+                },
+                "events": hub.statistics.events(),
+            },
             "marks": [
                 {"hook": hook.name, "mark": mark}
                 for hook in hub.registries.all_hooks()

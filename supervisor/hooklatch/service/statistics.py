@@ -101,6 +101,10 @@ class Statistics:
         timings = record.timings() if record is not None else HookTimings()
         return EventCount(self._fired[name], self._last_fired.get(name), timings)
 
+    def events(self) -> dict[str, HookTimings]:
+        """Give the timings of every event that was fired."""
+        return {name: record.timings() for name, record in self._events.items()}
+
     @property
     def total_fired(self) -> int:
         return self._fired.total()
