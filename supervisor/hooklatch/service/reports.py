@@ -202,7 +202,9 @@ class Reports:
             "dropped": dict(hub.statistics.dropped),
             "timings": {
                 "hooks": {
-                    hook.name: timings for hook in view.hooks if (timings := hub.statistics.timings(hook.name)).count
+                    hook.name: timings
+                    for hook in hub.registries.view.hooks
+                    if (timings := hub.statistics.timings(hook.name)).count
                 },
                 "events": hub.statistics.events(),
             },
