@@ -44,8 +44,9 @@ from hooklatch.core.protocol import (
 )
 from hooklatch.service.fires import Envelope, Question
 from hooklatch.service.sessions import Session
+from hooklatch.service.ticker import Ticker
 
-__all__ = ["Connection", "Handler", "Ticker"]
+__all__ = ["Connection", "Handler"]
 
 logger = logging.getLogger("hooklatch.connection")
 HELLO_TIMEOUT = 2.0  # seconds until a hello or a one-shot must be there
@@ -55,7 +56,6 @@ MAX_BUFFERED = 2**20  # bytes that wait for a client before its next request is 
 MAX_ANNOUNCED = 2**18  # bytes that wait before announcements turn into one resync
 MAX_UNREAD = 64 * 2**20  # bytes that wait for a client before hooks that it serves are no longer called
 MAX_RUBBISH = 5  # unreadable lines in a row
-TICK = 0.003  # seconds; a fire that has kept the reader for one to two of them has another task read on
 
 
 class Handler(Protocol):
@@ -68,39 +68,6 @@ class Handler(Protocol):
 
 class CloseConnection(Exception):
     """Raised inside a connection to end it."""
-
-
-class Ticker:
-    """Notices fires that keep a reader too long.  It sleeps while there are none."""
-
-    def __init__(self) -> None:
-        self._kept: dict[Connection, int] = {}
-        self._ticks = 0
-        self._wake = trio.Event()
-
-    def keep(self, connection: Connection) -> None:
-        self._kept[connection] = self._ticks
-        if not self._wake.is_set():
-            self._wake.set()
-
-    def release(self, connection: Connection) -> None:
-        self._kept.pop(connection, None)
-
-    def hurry(self, connection: Connection) -> None:
-        """Have a connection read on now, if a fire keeps its reader."""
-        if self._kept.pop(connection, None) is not None:
-            connection.read_on()
-
-    async def run(self) -> None:
-        while True:
-            await self._wake.wait()
-            while self._kept:
-                await trio.sleep(TICK)
-                self._ticks += 1
-                for connection in [one for one, since in self._kept.items() if self._ticks - since > 1]:
-                    del self._kept[connection]
-                    connection.read_on()
-            self._wake = trio.Event()
 
 
 class Connection:

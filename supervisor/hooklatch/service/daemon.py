@@ -30,7 +30,7 @@ from hooklatch.dialects.find import load_entry_points
 from hooklatch.processes.memory import watch_memory
 from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.zygote import open_zygote
-from hooklatch.service.connection import Connection, Ticker
+from hooklatch.service.connection import Connection
 from hooklatch.service.dispatcher import Dispatcher
 from hooklatch.service.files import Files
 from hooklatch.service.hints import give_hints
@@ -43,6 +43,7 @@ from hooklatch.service.sessions import Sessions
 from hooklatch.service.sources import Sources
 from hooklatch.service.state import LockedError, StateFile, lock
 from hooklatch.service.statistics import Statistics
+from hooklatch.service.ticker import Ticker
 from hooklatch_worker import linux
 
 __all__ = ["Options", "Ready", "StartError", "run_daemon", "serve"]
