@@ -173,6 +173,17 @@ async def test_a_dialect_that_cannot_be_used_is_told_with_its_line(tmp_path: Pat
     assert "pre_tool_use" in diagnostic.message
 
 
+async def test_reports_take_the_names_of_the_sessions_dialect(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, FILES) as daemon:
+        client = await speak(daemon, "ethos")
+        listed = await client.call("hooks", event="before_tool_call")
+        explained = await client.call("explain", event="before_tool_call", payload={"tool_name": "bash"})
+        await client.aclose()
+
+    assert [hook["id"] for hook in listed["hooks"]] == ["guards:guard"]
+    assert [hook["hook"] for hook in explained["fires"]] == ["guards:guard"]
+
+
 async def test_a_payload_that_says_one_thing_in_two_ways_is_refused(tmp_path: Path) -> None:
     async with running_daemon(tmp_path) as daemon:
         client = await speak(daemon, "ethos")

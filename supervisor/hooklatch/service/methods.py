@@ -291,7 +291,15 @@ class Methods:
 
     async def _hooks(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FilterParams)
-        return self._reports.hooks(self._viewed(connection, params.session), params.event)
+        return self._reports.hooks(self._viewed(connection, params.session), self._our_name(connection, params.event))
+
+    def _our_name(self, connection: Connection, event: str | None) -> str | None:
+        """Give our name of an event that a session may have named in its dialect; any other stays as it is."""
+        session = connection.session
+        if event is None or session is None or session.dialect is None:
+            return event
+        dialect = self._hub.native.find(session.dialect)
+        return self._hub.native.canonical_name(dialect, event)
 
     async def _events(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FilterParams)
@@ -299,7 +307,7 @@ class Methods:
 
     async def _explain(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, ExplainParams)
-        spec = self._hub.dispatcher.spec(params.event)
+        spec = self._hub.dispatcher.spec(self._our_name(connection, params.event) or params.event)
         return self._reports.explain(self._viewed(connection, params.session), spec, Payload(bytes(params.payload)))
 
     async def _subscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
