@@ -28,6 +28,7 @@ This page is written by `python tests/conformance/page.py`; a test holds it to t
 
 
 def page() -> str:
+    features = importlib.import_module("conformance.features").FEATURES
     modules = {name: importlib.import_module(f"conformance.{name}_rows") for name in SYSTEMS}
     parts = [HEAD, "| system | rows | same | differs | not applicable |", "|---|---|---|---|---|"]
     totals: Counter[str] = Counter()
@@ -36,6 +37,8 @@ def page() -> str:
         totals.update(counts)
         parts.append(line(SYSTEMS[name], counts))
     parts.append(line("all", totals))
+    parts += ["", "## Features, and what shows each", "", "| system | feature | tests and rows |", "|---|---|---|"]
+    parts += [f"| {system} | {cell(feature)} | {', '.join(shown)} |" for system, feature, shown in features]
     for name, module in modules.items():
         parts += ["", f"## {SYSTEMS[name]}", ""]
         for status, title in (("differs", "Differs on purpose"), ("not applicable", "Not applicable")):
