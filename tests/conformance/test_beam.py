@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import AsyncGenerator, Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -32,29 +31,18 @@ from conformance.beam_runs import (
     ran,
     speak,
 )
+from conformance.threads import daemon_in_thread
 from hooklatch import connect
-from support import Daemon, RpcFailure, running_daemon
+from support import Daemon, RpcFailure
 
 
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     """Run one daemon for all rows, in a thread of its own, since each row is a trio run of its own."""
-    started: Future[tuple[Daemon, Callable[[], None]]] = Future()
     folder = tmp_path_factory.mktemp("beam")
     files = {"beam.py": (CALLBACKS / "beam.py").read_text()}
-
-    async def serve() -> None:
-        async with running_daemon(folder, files) as running:
-            token, stop = trio.lowlevel.current_trio_token(), trio.Event()
-            started.set_result((running, lambda: token.run_sync_soon(stop.set)))
-            await stop.wait()
-
-    with ThreadPoolExecutor(1) as thread:
-        ended = thread.submit(trio.run, serve)
-        running, stop = started.result(30)
+    with daemon_in_thread(folder, files) as running:
         yield running
-        stop()
-        ended.result(30)
 
 
 def test_every_case_has_one_row() -> None:

@@ -9,26 +9,12 @@ import os
 import shutil
 from collections.abc import AsyncGenerator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
-from support import Client, Daemon, running_daemon
-
-GUARDS = """
-from hooklatch_worker import deny, hook
-
-@hook("pre_tool_use", match="Bash")
-def no(event):
-    return deny("one")
-
-@hook("notification")
-def noted(event):
-    return None
-"""
-CONFIG = '[[source]]\npath = "guards.py"\n'
-HOOK = '[[hook]]\nid = "{id}"\nevent = "pre_tool_use"\nrun = "guards.py:no"\n'
+from service.edited import CONFIG, GUARDS, HOOK, bash, is_green, is_red, reloaded, watching
+from support import Daemon, running_daemon
 
 pytestmark = pytest.mark.slow
 
@@ -37,29 +23,6 @@ pytestmark = pytest.mark.slow
 async def daemon(tmp_path: Path) -> AsyncGenerator[Daemon]:
     async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARDS}) as daemon:
         yield daemon
-
-
-async def watching(client: Client) -> Client:
-    await client.call("subscribe", topics=["registry"])
-    return client
-
-
-async def reloaded(client: Client) -> dict[str, Any]:
-    with trio.fail_after(10):
-        return await client.announcement()
-
-
-async def bash(client: Client) -> tuple[str, str | None, str | None]:
-    decision = await client.fire_tool("Bash")
-    return decision["verdict"], decision["cause"], decision["reason"]
-
-
-def is_red(status: dict[str, Any]) -> bool:
-    return status["health"] == "red"
-
-
-def is_green(status: dict[str, Any]) -> bool:
-    return status["health"] == "green"
 
 
 # -- what is edited ----------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ def find_fault(spec: EventSpec, answer: Answer) -> str | None:
             return f"{spec.name} does not allow {output} (it allows {listed(spec.outputs)})"
     if answer.value is not None and answer.verdict != "claim":
         return "a value goes with claim alone"
-    if answer.last and (spec.is_gate or spec.flow != "sequential"):
+    if answer.last and not spec.allows_last:
         return f"last() has no meaning on {spec.name}: it ends the chain of a sequential event that is no gate"
     return fault_in_patch(spec, answer) or fault_in_messages(answer)
 

@@ -46,6 +46,10 @@ class CallOutcome(msgspec.Struct, frozen=True):
     duration_ms: float = 0.0
     exit_code: int | None = None
 
+    def lasting(self, seconds: float) -> CallOutcome:
+        """Give the same, with the time that it took."""
+        return msgspec.structs.replace(self, duration_ms=round(seconds * 1000, 3))
+
 
 class HookOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """One hook's part in a decision, as it is shown to hosts and operators."""

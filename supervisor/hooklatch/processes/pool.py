@@ -25,7 +25,7 @@ from hooklatch.processes.worker import Invocation, LoadError, Reply, Worker
 from hooklatch.processes.zygote import ForkError, Zygote, ZygoteLostError
 from hooklatch_worker import wire
 
-__all__ = ["Invocation", "Pool", "PoolLimits", "PoolStatus"]
+__all__ = ["LSP_SOURCE", "Invocation", "Pool", "PoolLimits", "PoolStatus"]
 
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
@@ -33,7 +33,7 @@ RETRY_WAIT = 1.0  # seconds after a worker could not be started
 LOST_IN_A_ROW = 5  # workers that died idle or loading, one after the other, before we wait between starts
 ZYGOTES = 3  # that may die over one start before it counts as failed
 RECYCLED = "recycled"
-EMITTER = wire.Source("module", "hooklatch_worker.lsp")  # our own; a user's code has no telemetry to hand over
+LSP_SOURCE = wire.Source("module", "hooklatch_worker.lsp")  # our own; a user's code has no telemetry to hand over
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
@@ -76,10 +76,6 @@ class Waiter:
         self.granted = trio.Event()
         self.worker: Worker | None = None
         self.failure: CallOutcome | None = None
-
-
-def timed(outcome: CallOutcome, started: float) -> CallOutcome:
-    return msgspec.structs.replace(outcome, duration_ms=round((time.perf_counter() - started) * 1000, 3))
 
 
 class Pool:
@@ -136,7 +132,7 @@ class Pool:
         if worker is None:
             found = await self._wait_until(deadline, is_gate=invocation.is_gate)
             if isinstance(found, CallOutcome):
-                return Reply(timed(found, started))
+                return Reply(found.lasting(time.perf_counter() - started))
             worker = found
         self._fill()
         self._running[worker] = deadline
@@ -153,7 +149,7 @@ class Pool:
             waited = time.perf_counter() - started
             reply = Reply(worker.lost_outcome("timeout", f"no answer within {waited:.1f} s"), is_lost=True)
         self._give_back(worker, is_gate=invocation.is_gate, is_fit=not reply.is_lost)
-        reply.outcome = timed(reply.outcome, started)
+        reply.outcome = reply.outcome.lasting(time.perf_counter() - started)
         return reply
 
     async def _wait_until(self, deadline: float, *, is_gate: bool) -> Worker | CallOutcome:
@@ -327,7 +323,7 @@ class Pool:
         return await self._fork_once()
 
     async def _fork_once(self) -> tuple[Worker, wire.Loaded]:
-        worker = Worker(await self._zygote.fork(self.source, self.limits.worker), may_emit=self.source == EMITTER)
+        worker = Worker(await self._zygote.fork(self.source, self.limits.worker), may_emit=self.source == LSP_SOURCE)
         limit = self.limits.load_timeout
         try:
             with trio.fail_after(limit):

@@ -358,8 +358,7 @@ class Connection:
                 await call.ended.wait()
         finally:
             del self._calls[number]
-        duration_ms = round((trio.current_time() - started) * 1000, 3)
-        return msgspec.structs.replace(call.outcome, duration_ms=duration_ms)
+        return call.outcome.lasting(trio.current_time() - started)
 
     def _take_response(self, response: Response) -> None:
         call = self._calls.get(response.id) if isinstance(response.id, int) else None

@@ -21,7 +21,7 @@ from hooklatch.core.catalogue import Catalogue, InvalidEventError
 from hooklatch.core.registry import Difference, Hook, Layer, Origin, PythonTarget
 from hooklatch.dialects.dialect import Dialect, InvalidDialectError
 from hooklatch.dialects.find import from_table
-from hooklatch.processes.pool import PoolLimits
+from hooklatch.processes.pool import LSP_SOURCE, PoolLimits
 from hooklatch.service.assembly import DeclaredFile, manifest_of, with_way_out
 from hooklatch.service.configuration import (
     LINE,
@@ -33,7 +33,7 @@ from hooklatch.service.configuration import (
     place_of,
     read_config,
 )
-from hooklatch.service.layers import LSP_SOURCE, Layers, assemble
+from hooklatch.service.layers import Layers, assemble
 from hooklatch.service.main_tables import MAIN_TABLES, MainTables
 from hooklatch.service.plugins import PLUGIN, Plugin, in_force
 from hooklatch.service.projects import ProjectFiles, Projects

@@ -14,6 +14,7 @@ from hooklatch.core.catalogue import Catalogue
 from hooklatch.core.definitions import HookDefinition
 from hooklatch.core.matchers import compile_matcher
 from hooklatch.core.registry import Hook, Layer, Origin
+from hooklatch.processes.pool import LSP_SOURCE
 from hooklatch.service import trust
 from hooklatch.service.assembly import Assembly, DeclaredFile
 from hooklatch.service.configuration import Diagnostic
@@ -23,11 +24,9 @@ from hooklatch.service.projects import ProjectFiles
 from hooklatch.service.sources import Unit
 from hooklatch.service.state import ManifestHook
 from hooklatch_worker import lsp
-from hooklatch_worker.wire import Source
 
-__all__ = ["LSP_SOURCE", "Layers", "assemble"]
+__all__ = ["Layers", "assemble"]
 
-LSP_SOURCE = Source("module", "hooklatch_worker.lsp")
 LSP_MARGIN = 1.0  # seconds that the hook has over what it lets a server have: silence is better than a kill
 
 

@@ -64,10 +64,6 @@ class Registries:
         own = (hook for session in self._sessions for hook in (*session.own.values(), *session.inherited))
         return [*self._api.values(), *own]
 
-    @property
-    def file_hooks(self) -> list[Hook]:
-        return list(self._files)
-
     def view_of(self, session: Session | None) -> Snapshot:
         return self.view if session is None else session.view
 
