@@ -22,12 +22,13 @@ GROUND = {"errors", "paths", "version"}
 BELOW = {
     "core": {"errors"},
     "processes": {"core", *GROUND},
-    "service": {"processes", "dialects", "importing", "core", *GROUND},
+    "record": {"core", *GROUND},
+    "service": {"processes", "record", "dialects", "importing", "core", *GROUND},
     "client": {"core", *GROUND},
     "hosts": {"paths"},
     "dialects": {"hosts", "core"},
     "importing": {"dialects", "hosts", "core"},
-    "cli": {"service", "processes", "client", "hosts", "dialects", "importing", "core", *GROUND},
+    "cli": {"service", "processes", "record", "client", "hosts", "dialects", "importing", "core", *GROUND},
     "__main__": {"cli"},
     **{name: set[str]() for name in GROUND},
 }

@@ -46,7 +46,7 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
                 for how in hows:
                     payload = {"tool_name": "sync", "how": how}
                     limit = 0.2 if how == "stops_itself" else 20.0
-                    daemon.hub.dispatcher.breakers.clear()  # it would answer in the workers' stead
+                    daemon.hub.dispatcher.targets.breakers.clear()  # it would answer in the workers' stead
                     decision = await client.call("fire", event="pre_tool_use", payload=payload, timeout=limit)
                     assert decision["verdict"] == "deny"
                     causes.append((how, decision["cause"]))

@@ -102,7 +102,7 @@ async def test_the_death_of_the_zygote_is_a_crash_and_the_next_call_works(tmp_pa
             await until(lambda: began(daemon))
             await kill_zygote(daemon)
         after = await ask(daemon, "answer")
-        quarantined = daemon.hub.dispatcher.breakers
+        quarantined = daemon.hub.dispatcher.targets.breakers
 
         assert denied(decisions[0]) == ("deny", "crash")
         assert "the zygote died" in decisions[0]["reason"]

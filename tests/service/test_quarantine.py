@@ -129,7 +129,7 @@ async def test_a_bad_probe_keeps_it_and_a_probe_that_found_no_end_is_made_again(
     """Slow: the first probe is due after 1 s."""
     async with daemon_and_client(tmp_path) as (daemon, client):
         await quarantine(client)
-        (breaker,) = daemon.hub.dispatcher.breakers
+        (breaker,) = daemon.hub.dispatcher.targets.breakers
         leaving = daemon.connect()
         await trio.sleep_until(breaker.until)
         await leaving.send("fire", event="pre_tool_use", payload={"tool_name": "sync", "how": "sleeps"})

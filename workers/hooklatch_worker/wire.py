@@ -15,6 +15,7 @@ import msgspec
 from hooklatch_worker.markers import Marker
 
 __all__ = [
+    "ISOLATION_LEVELS",
     "MAX_CAPTURE",
     "MAX_EMITTED",
     "MAX_EMITTED_BYTES",
@@ -33,6 +34,7 @@ __all__ = [
     "FrameReader",
     "FromWorker",
     "FromZygote",
+    "Isolation",
     "LoadFailed",
     "Loaded",
     "Ready",
@@ -44,6 +46,7 @@ __all__ = [
     "frame",
 ]
 
+ISOLATION_LEVELS = ("standard", "restricted", "strict")  # from the weakest to the strongest
 MAX_FRAME = 24 * 2**20  # a payload of 8 MiB, its merged copy, and an envelope beside it
 MAX_CAPTURE = 64 * 2**10  # bytes of a call's standard output (and error) that its outcome shows: the last ones
 MAX_EMITTED = 16  # pieces of telemetry in one call
@@ -63,11 +66,26 @@ class Source(msgspec.Struct, frozen=True):
     digest: str = ""
 
 
+class Isolation(msgspec.Struct, frozen=True):
+    """What the kernel lets a worker do; `is_required`: it does not start where the kernel cannot hold it to that.
+
+    `standard` is what always holds.  `restricted` writes nothing but below the paths of `write`, and without `network`
+    has none; `strict` also reads nothing but code, the system and the paths of `read`, and makes no connection at all.
+    """
+
+    level: str = "standard"
+    is_required: bool = True
+    write: list[str] = []
+    read: list[str] = []
+    network: bool = False
+
+
 class WorkerLimits(msgspec.Struct, frozen=True):
-    """Resource limits of one worker, in the units of setrlimit(2)."""
+    """Resource limits of one worker, in the units of setrlimit(2), and how it is isolated."""
 
     open_files: int = 256
     file_bytes: int = 64 * 2**20
+    isolation: Isolation = Isolation()
 
 
 class Fork(msgspec.Struct, frozen=True, tag="fork"):

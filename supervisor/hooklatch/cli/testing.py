@@ -198,7 +198,7 @@ async def fire_each(hub: Hub, cases: list[Case], run: Run, progress: Progress, t
         progress.doing = f"running {case.name!r}"
         decision = await hub.dispatcher.fire(case.params, None)
         # Each case stands alone: that a hook died in those before must not decide about this one.
-        hub.dispatcher.breakers.clear()
+        hub.dispatcher.targets.breakers.clear()
         run.results.append(Result(case, decision, case.expected.differences(decision)))
         progress.done += 1
         tell(run.results[-1])

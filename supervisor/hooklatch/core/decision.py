@@ -35,6 +35,7 @@ FAILURES: dict[Cause, str] = {
     "unsettled": "hooks did not settle on one payload (fail-safe deny)",
     "draining": "the daemon is shutting down (fail-safe deny)",
     "abandoned": "the client left while the hook ran",
+    "audit": "the decision could not be recorded (fail-safe deny)",
 }
 
 

@@ -12,6 +12,7 @@ __all__ = [
     "Cause",
     "Decision",
     "DecisionVerdict",
+    "Head",
     "HookOutcome",
 ]
 
@@ -29,6 +30,7 @@ Cause = Literal[
     "draining",
     "no_daemon",
     "abandoned",
+    "audit",
 ]
 # Asking again may help: the fault was one of the moment, not of the hook or of the request.
 RETRYABLE: frozenset[Cause] = frozenset({"timeout", "overload", "quarantined", "draining", "no_daemon", "abandoned"})
@@ -70,6 +72,16 @@ class HookOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     observed: bool = False
 
 
+class Head(msgspec.Struct, frozen=True):
+    """The end of the decision record's chain: a record's number, and the first half of its sha256, in hexadecimal.
+
+    Who keeps it can show later that the record up to there was changed, if it was.
+    """
+
+    seq: int
+    hash: str
+
+
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The one answer to a fire.  It is born denied: only what the combining rules add makes it anything else.
 
@@ -95,6 +107,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     context: dict[str, Any] = {}
     outcomes: list[HookOutcome] = []
     warnings: list[str] = []
+    record: Head | None = None
 
     @property
     def is_refusal(self) -> bool:

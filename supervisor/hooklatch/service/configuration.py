@@ -135,7 +135,7 @@ class Reader:
             events=[self._event(i, entry) for i, entry in enumerate(self._tables(document, "event"))],
             dialects=[self._dialect(i, entry) for i, entry in enumerate(self._tables(document, "dialect"))],
             limits=self._limits(document["workers"]) if "workers" in document else None,
-            main=read_main_tables(document, self._tables, self._checked, self._header),
+            main=read_main_tables(document, self._tables, self._checked, self._header, self._folder),
         )
 
     def _checked(self, table: str, index: int | None, entry: object, read: Callable[[], T]) -> T:

@@ -174,6 +174,7 @@ async def load_everything(hub: Hub) -> None:
     if fault is not None:
         logger.error("%s", fault)
     hub.registries.switches = dict(hub.state.state.switches)
+    hub.files.settings = hub.state.state.settings
     await hub.restore(fault)
     await hub.files.reload()
 
@@ -186,7 +187,7 @@ def open_door(
     def make(stream: socket.socket) -> Connection:
         connection = Connection(next(NUMBERS), stream, methods, ticker, is_admin=is_admin)
         connection.resync = lambda: hub.registries.view_of(connection.session).revision
-        hub.dispatcher.servers[connection.number] = connection
+        hub.dispatcher.targets.servers[connection.number] = connection
         return connection
 
     return listen(path), make

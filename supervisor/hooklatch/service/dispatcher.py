@@ -1,7 +1,6 @@
-"""Runs fires: the machine says which hooks to call, this calls them.  Knows targets and time; decides no verdict.
+"""Runs fires: the machine says which hooks to call, this has them called.  Knows fires and time; decides no verdict.
 
-A fire runs in the task that asked for it.  Its hooks' outcomes come from pools (Python) or connections (served); its
-deadline is one moment, from which every call's own deadline is cut.
+A fire runs in the task that asked for it.  Its deadline is one moment, from which every call's own is cut.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import trio
@@ -18,41 +17,28 @@ import trio
 from hooklatch.core import decision as decisions
 from hooklatch.core import models
 from hooklatch.core.catalogue import EventSpec
-from hooklatch.core.decision import Fire, StartCall
+from hooklatch.core.decision import Fire
 from hooklatch.core.messages import CallOutcome, Cause, Decision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.registry import Hook, PythonTarget, ServedTarget, Snapshot, budget, has, select
-from hooklatch.processes.pool import Invocation, Pool
+from hooklatch.core.registry import Hook, Snapshot, budget, has, select
+from hooklatch.processes.pool import Pool
 from hooklatch.processes.worker import Reply
-from hooklatch.service.breakers import Breakers
-from hooklatch.service.fires import Envelope, FireParams, Plan, Question
+from hooklatch.service.calls import Calls, Targets
+from hooklatch.service.fires import FireParams, Plan
 from hooklatch.service.registries import Registries
 from hooklatch.service.sessions import Session
 from hooklatch.service.statistics import Statistics
 
-__all__ = ["Dispatcher", "Server", "question"]
+__all__ = ["Dispatcher"]
 
 logger = logging.getLogger("hooklatch.dispatcher")
 REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # what a refusal's own event repeats of the refused one
 MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
-class Server(Protocol):
-    """A connection whose client serves hooks."""
-
-    async def call_hook(self, question: Question, envelope: Envelope, deadline: float) -> CallOutcome: ...
-
-
 Settle = Callable[[Session | None, str | None, float], Awaitable[tuple[str | None, str | None]]]
 Telemetry = Callable[[Session | None, str, msgspec.Raw], None]
-NativeCall = Callable[[Server, StartCall, Envelope, float], Awaitable[CallOutcome]]
-
-
-def question(call: StartCall, envelope: Envelope) -> Question:
-    """Put a call of a served hook into our own words."""
-    hook, payload = call.hook, msgspec.Raw(call.payload.data)
-    return Question(hook.id, f"{envelope.call_id or ''}", hook.event, payload, call.merged, call.reinvoked)
 
 
 class Generation:
@@ -80,12 +66,9 @@ class Dispatcher:
         on_decision: Callable[[Session | None, Decision], None],
     ) -> None:
         self._registries = registries
-        self._pools = pools
+        self.targets = Targets(pools, statistics)
         self._statistics = statistics
         self._on_decision = on_decision
-        self.servers: dict[int, Server] = {}
-        self.breakers = Breakers()
-        self.call_native: NativeCall | None = None
         self.settle: Settle | None = None
         self.on_telemetry: Telemetry | None = None
         self.is_draining = False
@@ -227,7 +210,8 @@ class Dispatcher:
             params.context or {},
             lambda final: select(spec, candidates, final),
         )
-        call = Calls(self, spec, params, session, started + budget(spec, hooks, params.timeout), decision_id)
+        deadline = started + budget(spec, hooks, params.timeout)
+        call = Calls(self.targets, spec, params, session, deadline, decision_id, self._take_telemetry)
         if spec.fails_closed:
             await self._play(fire, call)
         else:
@@ -297,7 +281,7 @@ class Dispatcher:
         raw = msgspec.Raw(msgspec.json.encode(payload))
         self.fire_later(FireParams(event, raw, envelope=params.envelope, wait=False, plugins=params.plugins), session)
 
-    def take_telemetry(self, reply: Reply, params: FireParams, session: Session | None) -> None:
+    def _take_telemetry(self, reply: Reply, params: FireParams, session: Session | None) -> None:
         """Hand on what a built-in hook told of its work, to hooks on `telemetry` and to who subscribed."""
         for emitted in reply.emitted:
             data = msgspec.Raw(emitted.data)
@@ -306,126 +290,6 @@ class Dispatcher:
             self.fire_later(told, session)
             if self.on_telemetry is not None:
                 self.on_telemetry(session, emitted.event_type, data)
-
-    async def call_target(
-        self,
-        call: StartCall,
-        invocation: Invocation,
-        envelope: Envelope,
-        deadline: float,
-        take: Callable[[Reply], None],
-    ) -> CallOutcome:
-        """Call one hook's target; the outcome is there by the deadline."""
-        hook = call.hook
-        if hook.problem is not None:
-            return CallOutcome("load", message=hook.problem)
-        match hook.target:
-            case PythonTarget(source, build):
-                pool = self._pools.get((source.location, build))
-                if pool is None:
-                    return CallOutcome("load", message=f"{source.location} is not loaded")
-                breaker = self.breakers.of(hook)
-                if breaker is not None and not breaker.permits(trio.current_time()):
-                    return CallOutcome(
-                        "quarantined",
-                        message=f"its worker died too often; mend it, or: hooklatch hooks disable {hook.id}",
-                    )
-                try:
-                    reply = await pool.call(invocation, deadline)
-                except trio.Cancelled:
-                    if breaker is not None:
-                        breaker.unresolved(trio.current_time())
-                    raise
-                self._count_death(hook, reply)
-                if reply.emitted:
-                    take(reply)
-                return reply.outcome
-            case ServedTarget(owner):
-                server = self.servers.get(owner)
-                if server is None:
-                    return CallOutcome("crash", message="the client that served it is gone")
-                if hook.target.native and self.call_native is not None:
-                    return await self.call_native(server, call, envelope, deadline)
-                return await server.call_hook(question(call, envelope), envelope, deadline)
-
-    def _count_death(self, hook: Hook, reply: Reply) -> None:
-        outcome, now = reply.outcome, trio.current_time()
-        if reply.is_lost and outcome.cause in ("crash", "timeout") and not reply.is_orphaned:
-            if self.breakers.make(hook).died(now):
-                logger.error("quarantined hook=%s: %s", hook.name, outcome.message)
-        elif (breaker := self.breakers.of(hook)) is not None:
-            if outcome.cause in ("policy", "crash", "protocol") and not reply.is_orphaned:
-                breaker.answered()
-            else:
-                breaker.unresolved(now)
-
-    def called(self, hook: Hook, outcome: CallOutcome) -> None:
-        self._statistics.called(hook.name, outcome.cause, outcome.duration_ms)
-        if outcome.cause in ("overload", "quarantined"):
-            self._statistics.dropped[outcome.cause] += 1
-
-
-class Calls:
-    """The calls of one fire: what they share, and the deadline they are cut from."""
-
-    def __init__(
-        self,
-        dispatcher: Dispatcher,
-        spec: EventSpec,
-        params: FireParams,
-        session: Session | None,
-        deadline: float,
-        decision_id: str,
-    ) -> None:
-        self._dispatcher = dispatcher
-        self._spec = spec
-        self._params = params
-        self._session = session
-        self._deadline = deadline
-        self._decision_id = decision_id
-
-    async def run_into(self, outcomes: dict[int, CallOutcome], call: StartCall) -> None:
-        outcomes[call.index] = await self.run(call)
-
-    async def run(self, call: StartCall) -> CallOutcome:
-        hook = call.hook
-        deadline = min(trio.current_time() + (hook.timeout or self._spec.timeout), self._deadline)
-        envelope = self._envelope(call)
-        target = hook.target
-        invocation = Invocation(
-            target.function if isinstance(target, PythonTarget) else "",
-            self._spec.name,
-            call.payload.data,
-            msgspec.json.encode(envelope),
-            hook.config,
-            msgspec.json.encode(call.merged) if call.merged else b"",
-            call.reinvoked,
-            target.runtime if isinstance(target, PythonTarget) else "",
-            self._spec.is_gate,
-            isinstance(target, PythonTarget) and bool(target.command),
-        )
-        outcome = await self._dispatcher.call_target(call, invocation, envelope, deadline, self._take)
-        self._dispatcher.called(hook, outcome)
-        return outcome
-
-    def _take(self, reply: Reply) -> None:
-        self._dispatcher.take_telemetry(reply, self._params, self._session)
-
-    def _envelope(self, call: StartCall) -> Envelope:
-        given, session = self._params.envelope, self._session
-        return Envelope(
-            self._spec.name,
-            session.id if session is not None else given.session_id,
-            self._params.call_id or self._decision_id,
-            given.cwd or (session.cwd if session is not None else None),
-            given.agent_id,
-            given.agent_type,
-            given.parent_session_id or (session.parent.id if session is not None and session.parent else None),
-            given.host or (session.host if session is not None else None),
-            given.turn,
-            given.metadata,
-            call.context,
-        )
 
 
 def narrowed(

@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import msgspec
 import trio
 
-from hooklatch.core.catalogue import Catalogue, InvalidEventError
+from hooklatch.core.catalogue import Catalogue
 from hooklatch.core.registry import Difference, Hook, Layer, Origin, PythonTarget
-from hooklatch.dialects.dialect import Dialect, InvalidDialectError
-from hooklatch.dialects.find import from_table
+from hooklatch.dialects.dialect import Dialect
 from hooklatch.processes.pool import LSP_SOURCE, PoolLimits
 from hooklatch.service.assembly import DeclaredFile, manifest_of, with_way_out
 from hooklatch.service.configuration import (
-    LINE,
     TABLES,
     ConfigError,
     Diagnostic,
@@ -39,9 +37,11 @@ from hooklatch.service.plugins import PLUGIN, Plugin, in_force
 from hooklatch.service.projects import ProjectFiles, Projects
 from hooklatch.service.registries import Registries
 from hooklatch.service.safety import UnsafeFileError, read_safely
+from hooklatch.service.settings import Settings
 from hooklatch.service.settings_files import ENDING, read_settings
 from hooklatch.service.sources import Sources, Stamp, Unit, UnitError, stamp
 from hooklatch.service.state import StateFile
+from hooklatch.service.vocabulary import catalogue_of, dialects_of, unknown_event
 from hooklatch_worker.wire import Source
 
 __all__ = ["Files", "Reloaded"]
@@ -79,6 +79,8 @@ class Files:
         self._state = state
         self._projects = projects
         self.plugins: dict[str, Plugin] = {}
+        self.settings = Settings()
+        self.on_settings: Callable[[Settings], None] = lambda settings: None
         self._lock = trio.Lock()
         self._good: dict[str, FileConfig] = {}
         self._faults: dict[str, Diagnostic] = {}
@@ -140,12 +142,12 @@ class Files:
     async def _reload(self, *, is_explicit: bool) -> Difference:
         diagnostics: list[Diagnostic] = []
         declared = [self._read(path, diagnostics, is_explicit=is_explicit) for path in self._paths(is_explicit)]
-        catalogue = self._catalogue(configs_of(declared), [])
+        catalogue = catalogue_of(configs_of(declared), [])
         declared = [self._checked(file, catalogue, diagnostics) for file in declared]
         good = {file.path: file.config for file in declared if file.config is not None}
-        self._take_limits(good.get(self.config_path))
-        catalogue = self._catalogue(good.values(), diagnostics)
-        self.dialects = self._dialects(good.values(), catalogue, diagnostics)
+        self._take_settings(good.get(self.config_path))
+        catalogue = catalogue_of(good.values(), diagnostics)
+        self.dialects = dialects_of(good.values(), catalogue, diagnostics)
         main = good[self.config_path].main if self.config_path in good else MainTables()
         plugins = in_force(self.plugins, self._remembered_plugins(), diagnostics, is_explicit=is_explicit)
         projects = self._read_projects(catalogue)
@@ -224,30 +226,17 @@ class Files:
         diagnostics.append(fault)
         return DeclaredFile(path, known, str(fault))
 
-    def _take_limits(self, config: FileConfig | None) -> None:
+    def _take_settings(self, config: FileConfig | None) -> None:
+        """Put in force how the daemon runs; without a sound main file, that stays as it last was."""
         if config is not None:
-            self._sources.limits = config.limits or PoolLimits()
-
-    def _catalogue(self, configs: Iterable[FileConfig], diagnostics: list[Diagnostic]) -> Catalogue:
-        catalogue = Catalogue.standard()
-        for path, event in [(config.path, event) for config in configs for event in config.events]:
-            try:
-                catalogue = catalogue.with_custom([event])
-            except InvalidEventError as error:
-                diagnostics.append(Diagnostic(path, 0, str(error)))
-        return catalogue
-
-    def _dialects(
-        self, configs: Iterable[FileConfig], catalogue: Catalogue, diagnostics: list[Diagnostic]
-    ) -> dict[str, Dialect]:
-        found: dict[str, Dialect] = {}
-        for path, table in [(config.path, table) for config in configs for table in config.dialects]:
-            try:
-                dialect = from_table({key: value for key, value in table.items() if key != LINE}, catalogue)
-                found[dialect.name] = dialect
-            except InvalidDialectError as error:
-                diagnostics.append(Diagnostic(path, table[LINE], str(error)))
-        return found
+            self.settings = config.main.settings
+        limits = (config.limits if config is not None else None) or PoolLimits()
+        worker = msgspec.structs.replace(limits.worker, isolation=self.settings.isolation)
+        self._sources.limits = msgspec.structs.replace(limits, worker=worker)
+        self.on_settings(self.settings)
+        if config is not None and self._state.state.settings != self.settings:
+            self._state.state.settings = self.settings
+            self.store()
 
     def _checked(self, file: DeclaredFile, catalogue: Catalogue, diagnostics: list[Diagnostic]) -> DeclaredFile:
         """Refuse a file that names an event which nobody defines: what it guards is not known."""
@@ -415,11 +404,6 @@ def is_text(path: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def unknown_event(catalogue: Catalogue, event: str) -> str:
-    near = catalogue.nearest(event)
-    return f"there is no event {event!r}" + (f"; did you mean {near!r}?" if near else "; see: hooklatch events")
 
 
 def parse(path: str, tables: tuple[str, ...]) -> FileConfig:

@@ -98,7 +98,7 @@ class Hub:
         self.places = places
         self.faults: list[str] = []
         self.native = Native(dispatcher, lambda: files.dialects)
-        dispatcher.call_native = self.native.call
+        dispatcher.targets.call_native = self.native.call
         dispatcher.settle = Settling(projects, files).settle
         dispatcher.on_telemetry = bus.told
 
@@ -108,7 +108,7 @@ class Hub:
 
     def leave(self, connection: Connection) -> None:
         self.bus.connections.pop(connection.number, None)
-        self.dispatcher.servers.pop(connection.number, None)
+        self.dispatcher.targets.servers.pop(connection.number, None)
         if connection.session is not None:
             self.sessions.left(connection.session, connection.number)
 
@@ -198,14 +198,14 @@ class Hub:
 
     async def reload(self) -> Reloaded:
         """Take every change of the files, also what is gone, and let every hook prove itself anew."""
-        self.dispatcher.breakers.clear()
+        self.dispatcher.targets.breakers.clear()
         return await self.files.reload(is_explicit=True)
 
     def forgive(self, hook_id: str) -> None:
         """Lift the quarantine of a hook of the global layers."""
         for hook in self.registries.all_hooks():
             if hook_id in (hook.id, hook.plugin):
-                self.dispatcher.breakers.lift(hook.name)
+                self.dispatcher.targets.breakers.lift(hook.name)
 
     def store_definitions(self, tables: Iterable[dict[str, Any]]) -> None:
         """Keep what was registered globally, for the next start: a table for each hook, in the order of firing."""

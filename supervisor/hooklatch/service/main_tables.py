@@ -1,4 +1,4 @@
-"""The tables that only the main configuration file may hold: [[override]], [personality.NAME], [lsp].
+"""The tables that only the main configuration file may hold: [[override]], [personality.NAME], [lsp], and settings.
 
 Knows their keys and values; knows no file and no hook that is there.
 """
@@ -12,12 +12,13 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 
 from hooklatch.core.definitions import InvalidHookError, read_changes, refuse_unknown_keys
+from hooklatch.service.settings import SETTINGS_TABLES, Settings, read_settings_tables
 from hooklatch_worker import lsp
 
 __all__ = ["MAIN_TABLES", "MainTables", "Override", "read_main_tables"]
 
 T = TypeVar("T")
-MAIN_TABLES = ("override", "personality", "lsp")
+MAIN_TABLES = ("override", "personality", "lsp", *SETTINGS_TABLES)
 CHANGES = ("enabled", "priority", "timeout", "observe", "optional")
 
 
@@ -35,6 +36,7 @@ class MainTables(msgspec.Struct, frozen=True):
     overrides: list[Override] = []
     personalities: dict[str, list[str]] = {}
     lsp: dict[str, Any] | None = None
+    settings: Settings = Settings()
 
 
 class Checked(Protocol):
@@ -48,6 +50,7 @@ def read_main_tables(
     tables: Callable[[Mapping[str, Any], str], list[Any]],
     checked: Checked,
     header: Callable[[str, int], int],
+    folder: str,
 ) -> MainTables:
     """Read the three tables of a document; `header` gives the line at which one with two brackets begins."""
     personalities: object = document.get("personality", {})
@@ -67,7 +70,17 @@ def read_main_tables(
             for name, entry in named.items()
         },
         lsp=checked("lsp", None, document["lsp"], lambda: read_lsp(document["lsp"])) if "lsp" in document else None,
+        settings=checked(
+            next((name for name in SETTINGS_TABLES if name in document), ""),
+            None,
+            {key: value for name in SETTINGS_TABLES for key, value in dict_of(document.get(name)).items()},
+            lambda: read_settings_tables(document, folder),
+        ),
     )
+
+
+def dict_of(table: object) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", table) if isinstance(table, Mapping) else {}
 
 
 def refuse(message: str) -> None:

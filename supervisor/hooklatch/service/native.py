@@ -25,7 +25,8 @@ from hooklatch.dialects.reading import read_answer
 from hooklatch.dialects.registration import entries_of, read_registration
 from hooklatch.dialects.rendering import render
 from hooklatch.dialects.translation import Fed, carry, to_canonical, to_native
-from hooklatch.service.dispatcher import Dispatcher, Server, question
+from hooklatch.service.calls import Server, question
+from hooklatch.service.dispatcher import Dispatcher
 from hooklatch.service.fires import Envelope, FireParams, Plan
 from hooklatch.service.sessions import Session
 from hooklatch_worker.verdicts import GarbageError

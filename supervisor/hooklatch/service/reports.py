@@ -62,7 +62,7 @@ class Reports:
             return "disabled"
         if hook.problem is not None:
             return "inactive"
-        return "quarantined" if self._hub.dispatcher.breakers.is_quarantined(hook) else "active"
+        return "quarantined" if self._hub.dispatcher.targets.breakers.is_quarantined(hook) else "active"
 
     def events(self, session: Session | None) -> dict[str, Any]:
         """List the catalogue, with each event's budget for this viewer and how often it was fired."""

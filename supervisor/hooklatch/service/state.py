@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.service.settings import Settings
+
 __all__ = ["LockedError", "ManifestHook", "State", "StateFile", "lock"]
 
 VERSION = 1
@@ -37,6 +39,7 @@ class State(msgspec.Struct):
     """All of it.  `hooks` are definitions as they came over the API; `switches` map `layer/id` to enabled.
 
     `trusted` maps a project's folder to the sha256 of each file below its .hooklatch folder.
+    `settings` are those of the last sound main file.
     """
 
     version: int = VERSION
@@ -44,6 +47,7 @@ class State(msgspec.Struct):
     switches: dict[str, bool] = {}
     manifests: dict[str, list[ManifestHook]] = {}
     trusted: dict[str, dict[str, str]] = {}
+    settings: Settings = Settings()
 
 
 class StateFile:

@@ -1,0 +1,51 @@
+"""How the record is kept: when it is written, for how long, and what of a payload stands in it.  Knows values only."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+__all__ = ["REDACTED_KEYS", "REDACTED_TEXTS", "Durability", "RecordSettings"]
+
+Durability = Literal["written", "sync"]
+MIB = 2**20
+
+# Keys of a payload, at any depth, whose values never reach the record (globs, in any case).
+REDACTED_KEYS = (
+    "*password*", "*passwd*", "*passphrase*", "*secret*", "*token", "*tokens", "*api_key*", "*apikey*", "*api-key*",
+    "*private_key*", "*credential*", "authorization", "cookie", "set-cookie",
+)  # fmt: skip
+# What is replaced wherever it stands in a text (RE2): the forms in which well-known services hand out their keys.
+REDACTED_TEXTS = (
+    r"\bsk-[A-Za-z0-9_-]{16,}",
+    r"\bgh[pousr]_[A-Za-z0-9]{20,}",
+    r"\bgithub_pat_[A-Za-z0-9_]{20,}",
+    r"\bglpat-[A-Za-z0-9_-]{16,}",
+    r"\b(AKIA|ASIA)[A-Z0-9]{16}\b",
+    r"\bxox[abposr]-[A-Za-z0-9-]{10,}",
+    r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+",
+    r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}=*",
+    r"(?i)\b[a-z0-9_]*(password|passwd|secret|token|api_?key)[a-z0-9_]*\s*[=:]\s*[^\s\"'&;]+",
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
+)
+
+
+class RecordSettings(msgspec.Struct, frozen=True):
+    """The `[record]` table, and `record` of `[daemon]`.
+
+    `written`: in the file before a gate's answer leaves, on the disk within 50 ms; `sync`: on the disk before.
+    Sizes are bytes, ages seconds.  The three `*_bytes` of free space are the stages of a disk that is nearly full.
+    """
+
+    durability: Durability = "written"
+    segment_bytes: int = 64 * MIB
+    segment_age: float = 24 * 3600.0
+    keep_bytes: int = 1024 * MIB
+    keep_age: float = 30 * 24 * 3600.0
+    excerpt_bytes: int = 512
+    redact: tuple[str, ...] = REDACTED_KEYS
+    redact_text: tuple[str, ...] = REDACTED_TEXTS
+    low_bytes: int = 512 * MIB
+    critical_bytes: int = 128 * MIB
+    full_bytes: int = 32 * MIB

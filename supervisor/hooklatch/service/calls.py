@@ -1,0 +1,177 @@
+"""Calls hooks' targets: workers of pools, and clients that serve hooks.  Knows targets and deadlines; knows no verdict.
+
+The outcome of a call is there by its deadline, whatever the target does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+import msgspec
+import trio
+
+from hooklatch.core.catalogue import EventSpec
+from hooklatch.core.decision import StartCall
+from hooklatch.core.messages import CallOutcome
+from hooklatch.core.registry import Hook, PythonTarget, ServedTarget
+from hooklatch.processes.pool import Invocation, Pool
+from hooklatch.processes.worker import Reply
+from hooklatch.service.breakers import Breakers
+from hooklatch.service.fires import Envelope, FireParams, Question
+from hooklatch.service.sessions import Session
+from hooklatch.service.statistics import Statistics
+
+__all__ = ["Calls", "Server", "Targets", "question"]
+
+logger = logging.getLogger("hooklatch.calls")
+
+
+class Server(Protocol):
+    """A connection whose client serves hooks."""
+
+    async def call_hook(self, question: Question, envelope: Envelope, deadline: float) -> CallOutcome: ...
+
+
+NativeCall = Callable[[Server, StartCall, Envelope, float], Awaitable[CallOutcome]]
+Telemetry = Callable[[Reply, FireParams, Session | None], None]
+
+
+def question(call: StartCall, envelope: Envelope) -> Question:
+    """Put a call of a served hook into our own words."""
+    hook, payload = call.hook, msgspec.Raw(call.payload.data)
+    return Question(hook.id, f"{envelope.call_id or ''}", hook.event, payload, call.merged, call.reinvoked)
+
+
+class Targets:
+    """What hooks run on: the pools by source and build, and the connections of clients by number."""
+
+    def __init__(self, pools: Mapping[tuple[str, int], Pool], statistics: Statistics) -> None:
+        self._pools = pools
+        self._statistics = statistics
+        self.servers: dict[int, Server] = {}
+        self.breakers = Breakers()
+        self.call_native: NativeCall | None = None
+
+    async def call(
+        self,
+        call: StartCall,
+        invocation: Invocation,
+        envelope: Envelope,
+        deadline: float,
+        take: Callable[[Reply], None],
+    ) -> CallOutcome:
+        """Call one hook's target; the outcome is there by the deadline."""
+        hook = call.hook
+        if hook.problem is not None:
+            return CallOutcome("load", message=hook.problem)
+        match hook.target:
+            case PythonTarget(source, build):
+                pool = self._pools.get((source.location, build))
+                if pool is None:
+                    return CallOutcome("load", message=f"{source.location} is not loaded")
+                breaker = self.breakers.of(hook)
+                if breaker is not None and not breaker.permits(trio.current_time()):
+                    return CallOutcome(
+                        "quarantined",
+                        message=f"its worker died too often; mend it, or: hooklatch hooks disable {hook.id}",
+                    )
+                try:
+                    reply = await pool.call(invocation, deadline)
+                except trio.Cancelled:
+                    if breaker is not None:
+                        breaker.unresolved(trio.current_time())
+                    raise
+                self._count_death(hook, reply)
+                if reply.emitted:
+                    take(reply)
+                return reply.outcome
+            case ServedTarget(owner):
+                server = self.servers.get(owner)
+                if server is None:
+                    return CallOutcome("crash", message="the client that served it is gone")
+                if hook.target.native and self.call_native is not None:
+                    return await self.call_native(server, call, envelope, deadline)
+                return await server.call_hook(question(call, envelope), envelope, deadline)
+
+    def _count_death(self, hook: Hook, reply: Reply) -> None:
+        outcome, now = reply.outcome, trio.current_time()
+        if reply.is_lost and outcome.cause in ("crash", "timeout") and not reply.is_orphaned:
+            if self.breakers.make(hook).died(now):
+                logger.error("quarantined hook=%s: %s", hook.name, outcome.message)
+        elif (breaker := self.breakers.of(hook)) is not None:
+            if outcome.cause in ("policy", "crash", "protocol") and not reply.is_orphaned:
+                breaker.answered()
+            else:
+                breaker.unresolved(now)
+
+    def called(self, hook: Hook, outcome: CallOutcome) -> None:
+        self._statistics.called(hook.name, outcome.cause, outcome.duration_ms)
+        if outcome.cause in ("overload", "quarantined"):
+            self._statistics.dropped[outcome.cause] += 1
+
+
+class Calls:
+    """The calls of one fire: what they share, and the deadline they are cut from."""
+
+    def __init__(
+        self,
+        targets: Targets,
+        spec: EventSpec,
+        params: FireParams,
+        session: Session | None,
+        deadline: float,
+        decision_id: str,
+        telemetry: Telemetry,
+    ) -> None:
+        self._targets = targets
+        self._spec = spec
+        self._params = params
+        self._session = session
+        self._deadline = deadline
+        self._decision_id = decision_id
+        self._telemetry = telemetry
+
+    async def run_into(self, outcomes: dict[int, CallOutcome], call: StartCall) -> None:
+        outcomes[call.index] = await self.run(call)
+
+    async def run(self, call: StartCall) -> CallOutcome:
+        hook = call.hook
+        deadline = min(trio.current_time() + (hook.timeout or self._spec.timeout), self._deadline)
+        envelope = self._envelope(call)
+        target = hook.target
+        invocation = Invocation(
+            target.function if isinstance(target, PythonTarget) else "",
+            self._spec.name,
+            call.payload.data,
+            msgspec.json.encode(envelope),
+            hook.config,
+            msgspec.json.encode(call.merged) if call.merged else b"",
+            call.reinvoked,
+            target.runtime if isinstance(target, PythonTarget) else "",
+            self._spec.is_gate,
+            isinstance(target, PythonTarget) and bool(target.command),
+        )
+        outcome = await self._targets.call(call, invocation, envelope, deadline, self._take)
+        self._targets.called(hook, outcome)
+        return outcome
+
+    def _take(self, reply: Reply) -> None:
+        self._telemetry(reply, self._params, self._session)
+
+    def _envelope(self, call: StartCall) -> Envelope:
+        given, session = self._params.envelope, self._session
+        return Envelope(
+            self._spec.name,
+            session.id if session is not None else given.session_id,
+            self._params.call_id or self._decision_id,
+            given.cwd or (session.cwd if session is not None else None),
+            given.agent_id,
+            given.agent_type,
+            given.parent_session_id or (session.parent.id if session is not None and session.parent else None),
+            given.host or (session.host if session is not None else None),
+            given.turn,
+            given.metadata,
+            call.context,
+        )
