@@ -15,6 +15,7 @@ from hooklatch.cli import (
     reporting,
     serving,
     starting,
+    suspending,
     terminal,
     testing,
     trusting,
@@ -26,7 +27,7 @@ from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFail
 
 __all__ = ["all_commands", "run"]
 
-GROUPS = (serving, firing, hooks, reporting, watching, doctor, starting, trusting, importing, testing)
+GROUPS = (serving, firing, hooks, reporting, watching, doctor, starting, trusting, suspending, importing, testing)
 CODES = {
     "load_failed": Exit.BAD_DATA,
     "not_found": Exit.NO_INPUT,

@@ -15,7 +15,7 @@ from hooklatch.cli.requests import administrator
 from hooklatch.core.catalogue import Catalogue, EventSpec
 from hooklatch.errors import DaemonUnreachableError
 
-__all__ = ["add_commands", "place_and_text"]
+__all__ = ["add_commands", "place_and_text", "suspension_text"]
 
 EVENT_TITLES = ("EVENT", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "TIMEOUT", "HOOKS", "FIRED")
 SESSION_TITLES = ("ID", "CLIENT", "HOST", "CWD", "CONNECTIONS", "AGE", "FIRES", "OWN HOOKS", "REVISION")
@@ -181,6 +181,7 @@ def status(arguments: argparse.Namespace) -> int:
 def show_status(result: dict[str, Any]) -> None:
     draining = ", draining" if result["draining"] else ""
     show(("health", result["health"] + draining))
+    show(*(("SUSPENDED", suspension_text(one)) for one in result["suspended"]))
     show(*(("wrong", place_and_text(problem)) for problem in result["problems"]))
     if result["problems"]:
         show(("do", "mend what is named; a saved file is taken at once (`hooklatch reload` says what came of it)"))
@@ -205,6 +206,12 @@ def show_status(result: dict[str, Any]) -> None:
     restarts = result["zygote"]["restarts"]
     show(("zygote", f"pid {result['zygote']['pid']}, restarted {restarts} times") if restarts else ("zygote", None))
     show(*((name, path) for name, path in result["places"].items()))
+
+
+def suspension_text(one: dict[str, Any]) -> str:
+    what = one["hook"] or "ALL HOOKS: nothing is guarded"
+    resume = f"hooklatch resume {one['hook']}" if one["hook"] else "hooklatch resume --all"
+    return f"{what}, for {duration(one['seconds_left'])} more: {one['reason']} (to end it: {resume})"
 
 
 def plugin_text(plugin: dict[str, Any]) -> str:

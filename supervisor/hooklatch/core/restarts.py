@@ -44,6 +44,7 @@ class Breaker:
         self._wait = FIRST_PROBE
         self.until = 0.0
         self.state = BreakerState.CLOSED
+        self.last_death = ""
 
     @property
     def is_quarantined(self) -> bool:
@@ -63,8 +64,9 @@ class Breaker:
         if self.state is BreakerState.PROBING:
             self.reset()
 
-    def died(self, now: float) -> bool:
-        """Take note of a death; say whether it quarantined the hook just now."""
+    def died(self, now: float, how: str = "") -> bool:
+        """Take note of a death, and how it came; say whether it quarantined the hook just now."""
+        self.last_death = how
         if self.state is BreakerState.PROBING:
             self._wait = min(self._wait * 2, LAST_PROBE)
             return self._open(now)
@@ -81,6 +83,13 @@ class Breaker:
         if self.state is BreakerState.PROBING:
             self.state = BreakerState.OPEN
             self.until = now
+
+    def explain(self, now: float) -> str:
+        """Say why the hook is quarantined, and when it is probed."""
+        again = max(self.until - now, 0.0)
+        probe = f"it is probed in {again:.0f} s" if self.state is BreakerState.OPEN else "it is being probed"
+        how = f", the last time: {self.last_death}" if self.last_death else ""
+        return f"its worker died more than {self._intensity} times in {self._period:.0f} s{how}; {probe}"
 
     def reset(self) -> None:
         self._deaths.clear()

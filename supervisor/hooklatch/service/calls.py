@@ -53,6 +53,7 @@ class Targets:
         self.servers: dict[int, Server] = {}
         self.breakers = Breakers()
         self.call_native: NativeCall | None = None
+        self.on_quarantine: Callable[[Hook, str], None] = lambda hook, why: None
 
     async def call(
         self,
@@ -74,8 +75,7 @@ class Targets:
                 breaker = self.breakers.of(hook)
                 if breaker is not None and not breaker.permits(trio.current_time()):
                     return CallOutcome(
-                        "quarantined",
-                        message=f"its worker died too often; mend it, or: hooklatch hooks disable {hook.id}",
+                        "quarantined", message=f"{breaker.explain(trio.current_time())}. {way_out(hook)}"
                     )
                 try:
                     reply = await pool.call(invocation, deadline)
@@ -98,8 +98,9 @@ class Targets:
     def _count_death(self, hook: Hook, reply: Reply) -> None:
         outcome, now = reply.outcome, trio.current_time()
         if reply.is_lost and outcome.cause in ("crash", "timeout") and not reply.is_orphaned:
-            if self.breakers.make(hook).died(now):
+            if self.breakers.make(hook).died(now, outcome.message):
                 logger.error("quarantined hook=%s: %s", hook.name, outcome.message)
+                self.on_quarantine(hook, outcome.message)
         elif (breaker := self.breakers.of(hook)) is not None:
             if outcome.cause in ("policy", "crash", "protocol") and not reply.is_orphaned:
                 breaker.answered()
@@ -110,6 +111,13 @@ class Targets:
         self._statistics.called(hook.name, outcome.cause, outcome.duration_ms)
         if outcome.cause in ("overload", "quarantined"):
             self._statistics.dropped[outcome.cause] += 1
+
+
+def way_out(hook: Hook) -> str:
+    """Say how to get on with a hook whose workers die."""
+    place = f"mend {hook.origin} (a new version is taken at once)" if hook.origin else "mend it"
+    suspend = f"hooklatch suspend {hook.id} --for 15m --reason WHY"
+    return f"To get on: {place}, or: {suspend}, or: hooklatch hooks disable {hook.id}"
 
 
 class Calls:

@@ -5,6 +5,7 @@ daemon nursery (one for all: if one of these ends, the daemon ends)
 ├─ sources.run       owns each pool; a pool restarts its workers: permanent, spread by a token bucket
 ├─ dispatcher.run    owns fires that nobody waits for: temporary
 ├─ sessions.run      owns the timers that end sessions: temporary
+├─ suspensions.run   notes the end of each
 ├─ files.watch, give_hints, watch_memory, ticker.run
 ├─ accept_connections (agent, admin)   own each connection: temporary
 └─ signals           SIGTERM, SIGINT drain; SIGHUP reloads
@@ -121,7 +122,7 @@ async def serve(options: Options) -> AsyncGenerator[tuple[Hub, Ready]]:
                 dispatcher=dispatcher, statistics=statistics, state=state,
                 places={"agent": agent, "admin": admin, "config": files.config_path, "state": state.path},
             )  # fmt: skip
-            for part in (sources, dispatcher, sessions):
+            for part in (sources, dispatcher, sessions, hub.suspensions):
                 await nursery.start(part.run)
             await load_everything(hub)
             hub.native.installed, unusable = load_entry_points()
@@ -175,6 +176,7 @@ async def load_everything(hub: Hub) -> None:
         logger.error("%s", fault)
     hub.registries.switches = dict(hub.state.state.switches)
     hub.files.settings = hub.state.state.settings
+    hub.suspensions.restore()
     await hub.restore(fault)
     await hub.files.reload()
 

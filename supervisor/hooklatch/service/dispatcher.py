@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ from hooklatch.core.messages import CallOutcome, Cause, Decision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, Snapshot, budget, has, select
+from hooklatch.core.suspension import Suspension, note, parted
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.worker import Reply
 from hooklatch.service.calls import Calls, Targets
@@ -70,6 +71,7 @@ class Dispatcher:
         self._statistics = statistics
         self._on_decision = on_decision
         self.settle: Settle | None = None
+        self.suspensions: Iterable[Suspension] = ()
         self.on_telemetry: Telemetry | None = None
         self.is_draining = False
         self._boot = secrets.token_hex(4)
@@ -191,14 +193,22 @@ class Dispatcher:
             candidates = tuple(plan.arrange(candidates))
         payload = Payload(bytes(params.payload))
         fault = self._fault(spec, params, session, candidates, payload)
-        if fault is None and unsettled is not None and spec.fails_closed:
+        suspended = tuple(self.suspensions)
+        if fault is None and unsettled is not None and spec.fails_closed and all(one.hook for one in suspended):
             fault = ("load", unsettled)
         hooks: tuple[Hook, ...] = ()
+        warnings: list[str] = []
         if fault is None:
+            if suspended:
+                candidates, left_out = parted(suspended, candidates)
+                warnings = [note(suspended, hook) for hook in select(spec, left_out, payload).hooks]
             selection = select(spec, candidates, payload)
             hooks = selection.hooks
             if selection.is_blind and spec.fails_closed:
-                fault = ("payload", f"its field {spec.match!r} is missing or no string, and hooks match on it")
+                fault = (
+                    "payload",
+                    f"its field {spec.match!r} is missing or no string, or too long to match, and hooks match on it",
+                )
         if fault is not None:
             return decisions.refuse(
                 spec, *fault, decision_id=decision_id, revision=view.revision, payload=payload, context=params.context
@@ -210,6 +220,7 @@ class Dispatcher:
             params.context or {},
             lambda final: select(spec, candidates, final),
         )
+        fire.warnings += warnings
         deadline = started + budget(spec, hooks, params.timeout)
         call = Calls(self.targets, spec, params, session, deadline, decision_id, self._take_telemetry)
         if spec.fails_closed:

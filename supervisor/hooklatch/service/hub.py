@@ -13,6 +13,7 @@ from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_de
 from hooklatch.core.messages import Decision
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import EVERY_GATE, Hook, Layer, PythonTarget
+from hooklatch.core.suspension import Suspension, SuspensionError
 from hooklatch.service.assembly import hook_of, stand_in, with_way_out
 from hooklatch.service.configuration import place_of
 from hooklatch.service.connection import Connection
@@ -27,6 +28,7 @@ from hooklatch.service.settling import Settling
 from hooklatch.service.sources import Sources, UnitError
 from hooklatch.service.state import StateFile
 from hooklatch.service.statistics import Statistics
+from hooklatch.service.suspensions import Suspensions
 from hooklatch.service.trust import folder_of, pin
 
 __all__ = ["Bus", "Hub"]
@@ -97,10 +99,16 @@ class Hub:
         self.state = state
         self.places = places
         self.faults: list[str] = []
+        self.suspensions = Suspensions(state, files.store, self.note)
+        dispatcher.suspensions = self.suspensions
+        dispatcher.targets.on_quarantine = lambda hook, why: self.note("quarantined", {"hook": hook.name, "why": why})
         self.native = Native(dispatcher, lambda: files.dialects)
         dispatcher.targets.call_native = self.native.call
         dispatcher.settle = Settling(projects, files).settle
         dispatcher.on_telemetry = bus.told
+
+    def note(self, kind: str, fields: dict[str, Any]) -> None:
+        """Record something that is no decision; what cannot be recorded is logged."""
 
     def join(self, connection: Connection, session: Session) -> None:
         connection.session = session
@@ -195,6 +203,19 @@ class Hub:
             self.files.store()
             await self.files.reload()
         return {"folder": project, "was_trusted": was_trusted, "revision": self.registries.view.revision}
+
+    def suspend(self, hook: str | None, seconds: float, reason: str) -> Suspension:
+        """Leave a hook, a plugin or all hooks out of every fire for a limited time.
+
+        Raises:
+            RpcError: there is no such hook, or it is for too long, or without a reason.
+        """
+        if hook is not None and not any(hook in (one.id, one.name, one.plugin) for one in self.registries.every_hook()):
+            raise RpcError(ErrorCode.NOT_FOUND, f"there is no hook and no plugin {hook!r}; see: hooklatch hooks")
+        try:
+            return self.suspensions.suspend(hook, seconds, reason)
+        except SuspensionError as error:
+            raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
 
     async def reload(self) -> Reloaded:
         """Take every change of the files, also what is gone, and let every hook prove itself anew."""

@@ -89,6 +89,24 @@ class FolderParams(msgspec.Struct, frozen=True):
     folder: str
 
 
+class ResumeParams(msgspec.Struct, frozen=True):
+    """A hook's or a plugin's id, or every hook there is."""
+
+    id: str | None = None
+    all: bool = False
+
+    @property
+    def hook(self) -> str | None:
+        if (self.id is None) is not self.all:
+            raise RpcError(ErrorCode.INVALID_PARAMS, 'give the "id" of a hook or plugin, or "all": true')
+        return self.id
+
+
+class SuspendParams(ResumeParams, frozen=True, kw_only=True):
+    seconds: float
+    reason: str
+
+
 class TopicsParams(msgspec.Struct, frozen=True):
     topics: list[str]
 
@@ -115,6 +133,8 @@ class Methods:
             "reload": self._reload,
             "trust": self._trust,
             "untrust": self._untrust,
+            "suspend": self._suspend,
+            "resume": self._resume,
             "status": self._status,
             "sessions": self._sessions,
             "ping": self._ping,
@@ -338,6 +358,19 @@ class Methods:
         if not connection.is_admin:
             raise RpcError(ErrorCode.NOT_ADMIN, "untrust needs the admin socket")
         return await self._hub.untrust(convert(raw, FolderParams).folder)
+
+    async def _suspend(self, connection: Connection, raw: msgspec.Raw) -> object:
+        if not connection.is_admin:
+            raise RpcError(ErrorCode.NOT_ADMIN, "suspend needs the admin socket")
+        params = convert(raw, SuspendParams)
+        made = self._hub.suspend(params.hook, params.seconds, params.reason)
+        return {"suspended": made}
+
+    async def _resume(self, connection: Connection, raw: msgspec.Raw) -> object:
+        if not connection.is_admin:
+            raise RpcError(ErrorCode.NOT_ADMIN, "resume needs the admin socket")
+        hook = convert(raw, ResumeParams).hook
+        return {"was_suspended": self._hub.suspensions.resume(hook), "suspended": list(self._hub.suspensions)}
 
     async def _status(self, connection: Connection, raw: msgspec.Raw) -> object:
         return self._reports.status(connection.session, is_admin=connection.is_admin)

@@ -93,6 +93,11 @@ class Registries:
         """Give the hooks of all layers but sessions' own."""
         return [*self.view.hooks, *(hook for folder in self._projects for hook in self.project_hooks(folder))]
 
+    def every_hook(self) -> list[Hook]:
+        """Give the hooks of all layers, sessions' own too."""
+        own = (hook for session in self._sessions for hook in (*session.own.values(), *session.inherited))
+        return [*self.all_hooks(), *own]
+
     def project_hooks(self, folder: str) -> list[Hook]:
         """Give the hooks of a project that is in use."""
         return switched(self._projects.get(folder, ()), self.switches)

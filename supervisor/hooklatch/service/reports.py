@@ -6,10 +6,13 @@ import os
 import time
 from typing import Any
 
+from msgspec import to_builtins
+
 from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, PythonTarget, Snapshot, budget, select
+from hooklatch.core.suspension import Suspension, find, parted
 from hooklatch.service.configuration import Diagnostic
 from hooklatch.service.hub import Hub
 from hooklatch.service.plugins import Plugin
@@ -60,6 +63,8 @@ class Reports:
     def _state(self, hook: Hook) -> str:
         if not hook.enabled:
             return "disabled"
+        if find(self._hub.suspensions, hook) is not None:
+            return "suspended"
         if hook.problem is not None:
             return "inactive"
         return "quarantined" if self._hub.dispatcher.targets.breakers.is_quarantined(hook) else "active"
@@ -99,13 +104,16 @@ class Reports:
         """Say which hooks would fire for a payload, in which order, and why each other one would not."""
         view = self._hub.registries.view_of(session)
         try:
-            selection = select(spec, view.for_event(spec), payload)
+            firing, _ = parted(self._hub.suspensions, view.for_event(spec))
+            selection = select(spec, firing, payload)
         except PayloadError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         chosen = {hook.name for hook in selection.hooks}
         refusal = None
         if selection.is_blind and spec.fails_closed:
-            refusal = f"denied (cause payload) before any hook is called: {spec.match!r} is missing or no string"
+            refusal = (
+                f"denied (cause payload) before any hook is called: {spec.match!r} is missing or no string, or too long"
+            )
         return {
             "event": spec.name,
             "revision": view.revision,
@@ -136,6 +144,8 @@ class Reports:
             return f"it is a hook of {hook.event}"
         if not hook.enabled:
             return "it is disabled"
+        if (suspension := find(self._hub.suspensions, hook)) is not None:
+            return f"it is suspended: {suspension.reason}"
         if hook.plugin is not None and hook.name not in {one.name for one in view.hooks}:
             return f"this session does not allow the plugin {hook.plugin!r}"
         return f"its matcher ({hook.matcher.text}) does not match {spec.match}"
@@ -172,12 +182,14 @@ class Reports:
         inactive = [
             Diagnostic(f"hook {hook.id!r}", 0, hook.problem) for hook in hub.registries.api_hooks if hook.problem
         ]
+        suspended = [{**to_builtins(one), "seconds_left": left_of(one)} for one in hub.suspensions]
         problems: list[object] = [*hub.files.diagnostics, *inactive]
         status: dict[str, Any] = {
             "version": VERSION,
             "pid": os.getpid(),
             "uptime_s": round(time.time() - self._started, 1),
-            "health": "red" if problems or quarantined or hub.faults else "green",
+            "health": "red" if problems or quarantined or hub.faults or suspended else "green",
+            "suspended": suspended,
             "problems": problems,
             "faults": hub.faults,
             "warnings": hub.projects.all_warnings() if is_admin else own,
@@ -245,6 +257,10 @@ class Reports:
             "hooks": [hook.id for hook in hub.registries.project_hooks(folder)],
             "sessions": sum(session.project == folder for session in hub.sessions),
         }
+
+
+def left_of(suspension: Suspension) -> float:
+    return round(max(suspension.until - time.time(), 0.0), 1)
 
 
 def kind_of(hook: Hook) -> str:

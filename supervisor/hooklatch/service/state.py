@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.core.suspension import Suspension
 from hooklatch.service.settings import Settings
 
 __all__ = ["LockedError", "ManifestHook", "State", "StateFile", "lock"]
@@ -48,6 +49,7 @@ class State(msgspec.Struct):
     manifests: dict[str, list[ManifestHook]] = {}
     trusted: dict[str, dict[str, str]] = {}
     settings: Settings = Settings()
+    suspensions: list[Suspension] = []
 
 
 class StateFile:

@@ -1,0 +1,80 @@
+"""suspend and resume: break-glass, for a limited time and with a reason.  Asks the daemon; decides nothing itself."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from typing import Any
+
+from hooklatch.cli import terminal
+from hooklatch.cli.exits import CommandError, Exit
+from hooklatch.cli.parser import Commands
+from hooklatch.cli.reporting import suspension_text
+from hooklatch.cli.requests import administrator
+
+__all__ = ["add_commands"]
+
+UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
+EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE)
+
+
+def add_commands(commands: Commands) -> None:
+    parser = commands.add(
+        "suspend",
+        suspend,
+        help="leave a hook out of every fire for a limited time: break-glass, recorded and shown in the status",
+        example='hooklatch suspend guards:no_way_back --for 15m --reason "cleaning up the build host"',
+        exits=EXITS,
+    )
+    add_target(parser, "suspend")
+    parser.add_argument("--for", dest="seconds", metavar="TIME", type=length, required=True, help="15m, 90s, 2h")
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
+    parser = commands.add(
+        "resume",
+        resume,
+        help="end a suspension before its time",
+        example="hooklatch resume --all",
+        exits=EXITS,
+    )
+    add_target(parser, "resume")
+
+
+def add_target(parser: argparse.ArgumentParser, verb: str) -> None:
+    one = parser.add_mutually_exclusive_group(required=True)
+    one.add_argument("id", metavar="ID", nargs="?", help=f"the hook or the plugin to {verb}")
+    one.add_argument("--all", action="store_true", help=f"{verb} every hook of every layer")
+
+
+def length(text: str) -> float:
+    """Read a length of time: a number with s, m or h."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|m|h)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no length of time; write it like 15m, 90s or 2h")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def suspend(arguments: argparse.Namespace) -> int:
+    """Suspend a hook, a plugin or all hooks."""
+    with administrator(arguments) as link:
+        result: dict[str, Any] = link.ask(
+            "suspend", id=arguments.id, all=arguments.all, seconds=arguments.seconds, reason=arguments.reason
+        )
+    if arguments.json:
+        terminal.say_json(result)
+    else:
+        one = {**result["suspended"], "seconds_left": arguments.seconds}
+        terminal.say(terminal.plain(f"suspended {suspension_text(one)}"))
+    return Exit.OK
+
+
+def resume(arguments: argparse.Namespace) -> int:
+    """End the suspension of a hook or a plugin, or every one."""
+    with administrator(arguments) as link:
+        result = link.ask("resume", id=arguments.id, all=arguments.all)
+    if not result["was_suspended"] and arguments.id is not None:
+        raise CommandError(Exit.NO_INPUT, f"{arguments.id} was not suspended; see: hooklatch status")
+    if arguments.json:
+        terminal.say_json(result)
+    else:
+        terminal.say(terminal.plain(f"in force again: {arguments.id or 'every hook'}"))
+    return Exit.OK
