@@ -235,6 +235,8 @@ def report(arguments: argparse.Namespace, result: dict[str, Any], text: str) -> 
         terminal.say_json(result)
     else:
         terminal.say(terminal.plain(f"{text} (revision {result['revision']})"))
+    for warning in result.get("warnings", []):
+        terminal.complain(warning)
 
 
 def explain(arguments: argparse.Namespace) -> int:

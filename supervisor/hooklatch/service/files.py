@@ -189,8 +189,10 @@ class Files:
 
     def drop_below(self, folder: str) -> None:
         """Let go of the sources below a folder, so that what is there now needs not stand up to what was."""
-        units = self._sources.units
+        units, manifests = self._sources.units, self._state.state.manifests
         self._sources.forget({location for location in units if not location.startswith(f"{folder}/")})
+        for path in [path for path in manifests if path.startswith(f"{folder}/")]:
+            del manifests[path]
 
     def _paths(self, is_explicit: bool) -> list[str]:
         """List the files in their order; one that was there and is gone keeps its place until an explicit reload."""
@@ -301,7 +303,7 @@ class Files:
     ) -> Unit:
         unit = await self._sources.build(source, workers=workers)
         missing = self._named_functions(source.location, configs) - set(unit.loaded.functions)
-        lost_all = old is not None and old.loaded.hooks and not unit.loaded.hooks
+        lost_all = self._held_hooks(source.location, old) and not unit.loaded.hooks
         fault = None
         if missing and old is not None:
             fault = f"the new version lacks {', '.join(sorted(missing))}, which hooks name"
@@ -311,6 +313,10 @@ class Files:
             self._sources.discard(unit)
             raise UnitError(fault, source.location)
         return unit
+
+    def _held_hooks(self, location: str, old: Unit | None) -> bool:
+        """Say whether a source declared hooks when it was last good, be it before the last start."""
+        return bool(old.loaded.hooks if old is not None else self._state.state.manifests.get(location))
 
     def _named_functions(self, location: str, configs: Iterable[FileConfig]) -> set[str]:
         names = {
@@ -358,11 +364,13 @@ class Files:
         return not self._is_ours(path) and path not in self._wanted
 
     def store(self) -> None:
-        """Write the state; a failure is logged, since what is in force does not depend on it."""
+        """Write the state; a failure is logged and makes the status red, since what is in force does not depend on it."""
         try:
             self._state.write()
         except OSError as error:
-            logger.error("state not stored path=%s: %s", self._state.path, error)
+            why = error.strerror or str(error)
+            self._state.unwritten = f"{self._state.path}: {why}; what was changed holds only until the daemon ends"
+            logger.error("state not stored path=%s: %s", self._state.path, why)
 
     async def ensure(self, source: Source) -> Unit:
         """Give the unit of a source that a client names, building it if nobody has.

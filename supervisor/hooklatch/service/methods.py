@@ -18,6 +18,7 @@ from hooklatch.core.registry import budget
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.service.connection import Connection
 from hooklatch.service.fires import FireParams
+from hooklatch.service.health import health
 from hooklatch.service.hub import Hub
 from hooklatch.service.registration import Registrar
 from hooklatch.service.reports import Reports
@@ -27,7 +28,7 @@ from hooklatch.version import VERSION
 __all__ = ["Methods"]
 
 TOPICS = frozenset({"registry", "decisions", "telemetry"})
-WITHOUT_HELLO = frozenset({"hello", "fire", "ping"})
+WITHOUT_HELLO = frozenset({"hello", "fire", "ping", "health"})
 MAX_HOOKS = 1000  # that one session may register
 
 
@@ -138,6 +139,7 @@ class Methods:
             "status": self._status,
             "sessions": self._sessions,
             "ping": self._ping,
+            "health": self._health,
         }
 
     async def handle(self, connection: Connection, request: Request) -> object:
@@ -272,7 +274,7 @@ class Methods:
             hooks = await self._registrar.hooks_of(params.hooks, connection, None)
             self._hub.registries.register_global(hooks)
             self._hub.store_definitions(single_tables(params.hooks))
-            return {"ids": [hook.id for hook in hooks], "revision": self._hub.registries.view.revision}
+            return self._stored({"ids": [hook.id for hook in hooks], "revision": self._hub.registries.view.revision})
         session = self._own_session(connection)
         hooks = await self._registrar.hooks_of(params.hooks, connection, session)
         self._hub.registries.register_own(session, hooks)
@@ -284,7 +286,7 @@ class Methods:
         if self._is_global(connection, params.scope):
             if registries.unregister_global(params.id):
                 self._hub.drop_definition(params.id)
-            return {"revision": registries.view.revision}
+            return self._stored({"revision": registries.view.revision})
         session = self._own_session(connection)
         registries.unregister_own(session, params.id)
         return {"revision": session.view.revision}
@@ -302,7 +304,7 @@ class Methods:
             if enabled:
                 self._hub.forgive(params.id)
             self._hub.store_switches()
-            return {"revision": registries.view.revision}
+            return self._stored({"revision": registries.view.revision})
         session = self._own_session(connection)
         registries.switch_own(session, params.id, enabled=enabled)
         if enabled:
@@ -364,7 +366,7 @@ class Methods:
             raise RpcError(ErrorCode.NOT_ADMIN, "suspend needs the admin socket")
         params = convert(raw, SuspendParams)
         made = self._hub.suspend(params.hook, params.seconds, params.reason)
-        return {"suspended": made}
+        return self._stored({"suspended": made})
 
     async def _resume(self, connection: Connection, raw: msgspec.Raw) -> object:
         if not connection.is_admin:
@@ -380,6 +382,14 @@ class Methods:
 
     async def _ping(self, connection: Connection, raw: msgspec.Raw) -> object:
         return {}
+
+    async def _health(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return health(self._hub)
+
+    def _stored(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Add to the answer of a global change that it is in force and could not be stored, if so."""
+        fault = self._hub.state.unwritten
+        return {**result, "warnings": [fault]} if fault is not None else result
 
     def _specs(self) -> list[EventSpec]:
         catalogue = self._hub.registries.catalogue

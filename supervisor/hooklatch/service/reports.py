@@ -183,15 +183,16 @@ class Reports:
             Diagnostic(f"hook {hook.id!r}", 0, hook.problem) for hook in hub.registries.api_hooks if hook.problem
         ]
         suspended = [{**to_builtins(one), "seconds_left": left_of(one)} for one in hub.suspensions]
+        faults = [*hub.faults, *([hub.state.unwritten] if hub.state.unwritten else [])]
         problems: list[object] = [*hub.files.diagnostics, *inactive]
         status: dict[str, Any] = {
             "version": VERSION,
             "pid": os.getpid(),
             "uptime_s": round(time.time() - self._started, 1),
-            "health": "red" if problems or quarantined or hub.faults or suspended else "green",
+            "health": "red" if problems or quarantined or faults or suspended else "green",
             "suspended": suspended,
             "problems": problems,
-            "faults": hub.faults,
+            "faults": faults,
             "warnings": hub.projects.all_warnings() if is_admin else own,
             "quarantined": quarantined,
             "revision": view.revision,

@@ -59,6 +59,7 @@ class StateFile:
         self.path = os.path.join(folder, "state.json")
         self.state = State()
         self.is_readable = True
+        self.unwritten: str | None = None  # why what is in force is not on the disk, if it is not
 
     def read(self) -> str | None:
         """Read it; give what is wrong with it, if anything is (then it stays empty, and the file as it is)."""
@@ -99,6 +100,7 @@ class StateFile:
             os.fsync(folder)
         finally:
             os.close(folder)
+        self.unwritten = None
 
 
 def lock(folder: str, name: str) -> int:
