@@ -7,6 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from hooklatch_worker.failures import clipped
+
 __all__ = ["MAX_PAYLOAD", "Payload", "PayloadError", "canonical"]
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; a write tool carries whole files
@@ -16,6 +18,9 @@ SORTED = msgspec.json.Encoder(order="sorted")
 
 class PayloadError(ValueError):
     """These bytes are no JSON object that every side would read alike."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(clipped(message))
 
 
 class Payload:
@@ -27,6 +32,11 @@ class Payload:
         self.data = data
         self.version = version
         self._fields: dict[str, msgspec.Raw] | None = None
+
+    @property
+    def is_read(self) -> bool:
+        """Say whether the fields are known already, so that they cost nothing."""
+        return self._fields is not None
 
     @property
     def fields(self) -> dict[str, msgspec.Raw]:

@@ -24,10 +24,17 @@ REDACTED_TEXTS = (
     r"\bglpat-[A-Za-z0-9_-]{16,}",
     r"\b(AKIA|ASIA)[A-Z0-9]{16}\b",
     r"\bxox[abposr]-[A-Za-z0-9-]{10,}",
+    r"\bAIza[A-Za-z0-9_-]{30,}",
+    r"\bnpm_[A-Za-z0-9]{30,}",
+    r"\b[sr]k_(live|test)_[A-Za-z0-9]{10,}",
     r"\beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+",
-    r"(?i)\bbearer\s+[A-Za-z0-9._~+/-]{16,}=*",
-    r"(?i)\b[a-z0-9_]*(password|passwd|secret|token|api_?key)[a-z0-9_]*\s*[=:]\s*[^\s\"'&;]+",
-    r"-----BEGIN [A-Z ]*PRIVATE KEY-----",
+    r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/-]{16,}=*",
+    # NAME=value, name: "value", {"name": "value"}; and --name value.
+    r"(?i)\b[a-z0-9_-]*(password|passwd|secret|token|api[_-]?key)[a-z0-9_]*[\"']?\s*[=:]\s*[\"']?[^\s\"'&;,]+",
+    r"(?i)--?[a-z0-9-]*(password|passwd|secret|token|api-?key)\s+[\"']?[^\s\"'&;,]+",
+    r"(?i)\b[a-z][a-z0-9+.-]*://[^\s/:@\"']*:[^\s/@\"']+@",
+    # A whole key: its lines may be joined by a backslash and an n.
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Za-z0-9+/=\s\\:,-]*",
 )
 
 

@@ -1,0 +1,245 @@
+"""log: what was decided, from the record's own files, and whether they are as they were written.  Needs no daemon."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from hooklatch import paths
+from hooklatch.cli import terminal
+from hooklatch.cli.exits import CommandError, Exit
+from hooklatch.cli.parser import Commands, Parser
+
+if TYPE_CHECKING:
+    from hooklatch.record.reading import Filters
+    from hooklatch.record.verify import Report, Witness
+
+__all__ = ["add_commands"]
+
+SHOWN = 20  # records, where nobody says how many
+POLL = 0.2  # seconds between two looks at what has come
+AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)")
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
+FILTERS = (
+    ("session", "ID", "only fires of this session"),
+    ("hook", "ID", "only decisions for which this hook was called; `global/ID` names its layer too"),
+    ("verdict", "V", "pass, allow, deny, ask, halt or claim"),
+    ("cause", "C", "policy, or the failure: crash, timeout, overload, ... (see docs/hooks.md)"),
+    ("event", "NAME", "only this event"),
+    ("kind", "K", "decision, abandoned, started, registry, suspended, ... (see docs/record.md)"),
+)
+PLACE = ("seq", "at", "kind", "prev", "hash")
+
+
+def add_commands(commands: Commands) -> None:
+    parser = commands.add(
+        "log",
+        log,
+        help="show the decision record, or verify that it is as it was written",
+        example="hooklatch log --verdict deny --since 1h",
+        exits=(Exit.FINDINGS, Exit.NO_INPUT),
+    )
+    for name, metavar, help_text in FILTERS:
+        parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
+    moments = "a moment such as 2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 10m, 2h, 1d"
+    parser.add_argument("--since", metavar="WHEN", type=moment, help=moments)
+    parser.add_argument("--until", metavar="WHEN", type=moment, help="likewise")
+    parser.add_argument("-n", metavar="N", dest="number", type=count, default=SHOWN, help="the newest N (20); 0: all")
+    parser.add_argument("--follow", action="store_true", help="go on with what is recorded from now on, until Ctrl-C")
+    add_place(parser)
+    below = Commands(parser)
+    checking = below.add(
+        "verify",
+        check,
+        help="find every record that was changed, left out, moved, doubled or cut off, as far as that can be found",
+        example="hooklatch log verify --witness 4711:5b2e0c4f9a6d1e07",
+        exits=(Exit.FINDINGS, Exit.NO_INPUT),
+    )
+    checking.add_argument(
+        "--witness", metavar="SEQ:HASH", action="append", type=witness, default=[],
+        help="a head that a reply of the daemon carried (its `record`); may be repeated",
+    )  # fmt: skip
+    add_place(checking)
+
+
+def add_place(parser: Parser) -> None:
+    parser.add_argument(
+        "--record", metavar="DIR", default=argparse.SUPPRESS,
+        help="the record's folder (default: $XDG_STATE_HOME/hooklatch/record)",
+    )  # fmt: skip
+
+
+def moment(text: str) -> str:
+    """Read a moment, and spell it as the record does."""
+    ago = AGO.fullmatch(text)
+    try:
+        if ago is not None:
+            found = datetime.now(UTC) - timedelta(**{UNITS[ago[2]]: float(ago[1])})
+        else:
+            found = datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(f"{text!r} is no moment; write 2026-01-31T12:00:00Z, or 10m, 2h, 1d") from None
+    return f"{found:%Y-%m-%dT%H:%M:%S}.{found.microsecond // 1000:03d}Z"
+
+
+def count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of records")
+    return int(text)
+
+
+def witness(text: str) -> Witness:
+    from hooklatch.record.verify import Witness
+
+    match = WITNESS.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no SEQ:HASH, with 16 to 64 hexadecimal digits")
+    return Witness(int(match[1]), match[2])
+
+
+def folder_of(arguments: argparse.Namespace) -> str:
+    named: str | None = getattr(arguments, "record", None)
+    return named or os.path.join(paths.state_dir(os.environ), "record")
+
+
+def log(arguments: argparse.Namespace) -> int:
+    """Show records, oldest first."""
+    from hooklatch.record.reading import Filters, NoRecordError, Tailer, matching
+
+    given: dict[str, Any] = {
+        name: getattr(arguments, name) for name in (*(one[0] for one in FILTERS), "since", "until")
+    }
+    filters = Filters(**given)
+    folder = folder_of(arguments)
+    try:
+        tailer = Tailer(folder) if arguments.follow else None
+        for record in chosen(folder, filters, arguments.number):
+            if not terminal.has_reader():
+                return Exit.OK
+            show(record, is_json=arguments.json)
+        while tailer is not None and terminal.has_reader():
+            for record in matching(tailer.new(), filters):
+                show(record, is_json=arguments.json)
+            time.sleep(POLL)
+    except NoRecordError as error:
+        raise CommandError(Exit.NO_INPUT, str(error)) from None
+    except KeyboardInterrupt:
+        if not arguments.follow:
+            raise
+    return Exit.OK
+
+
+def chosen(folder: str, filters: Filters, number: int) -> Iterator[dict[str, Any]]:
+    from hooklatch.record.reading import forwards, matching, newest
+
+    if number == 0:
+        yield from matching(forwards(folder), filters)
+        return
+    found: list[dict[str, Any]] = []
+    for record in newest(folder, filters):
+        found.append(record)
+        if len(found) == number:
+            break
+    yield from reversed(found)
+
+
+def show(record: dict[str, Any], *, is_json: bool) -> None:
+    if is_json:
+        terminal.say_json(record)
+    else:
+        terminal.say(terminal.plain(line_of(record)))
+
+
+def line_of(record: dict[str, Any]) -> str:
+    """Put a record on one line for people."""
+    start = f"{record.get('at')}  {record.get('seq'):>8}  "
+    if record.get("kind") in ("decision", "abandoned"):
+        return start + text_of_decision(record)
+    fields = ", ".join(f"{key} {shown(value)}" for key, value in record.items() if key not in PLACE)
+    return f"{start}{record.get('kind')}" + (f": {fields}" if fields else "")
+
+
+def text_of_decision(record: dict[str, Any]) -> str:
+    parts = [f"{record.get('verdict', 'abandoned'):<6}  {record.get('event')}"]
+    excerpt: dict[str, Any] = record.get("excerpt") or {}
+    if isinstance(excerpt.get("tool_name"), str):
+        parts[0] += f" {excerpt['tool_name']}"
+    if record.get("hook"):
+        parts.append(f"by {record.get('layer')}/{record['hook']}")
+    if record.get("cause") not in (None, "policy", "abandoned"):
+        parts.append(f"cause {record['cause']}")
+    if record.get("session"):
+        parts.append(f"session {record['session']}")
+    reason = record.get("reason")
+    return ", ".join(parts) + (f": {reason}" if reason else "")
+
+
+def shown(value: object) -> str:
+    import msgspec
+
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Verify the record."""
+    from hooklatch.record.reading import NoRecordError
+    from hooklatch.record.verify import verify
+
+    folder = folder_of(arguments)
+    try:
+        report = verify(folder, arguments.witness, on_progress=Progress().tell)
+    except NoRecordError as error:
+        raise CommandError(Exit.NO_INPUT, str(error)) from None
+    if arguments.json:
+        terminal.say_json(report)
+    else:
+        show_report(folder, report)
+    return Exit.OK if report.ok else Exit.FINDINGS
+
+
+class Progress:
+    """Says how far it is, once a second."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + 1
+
+    def tell(self, done: int, total: int) -> None:
+        if time.monotonic() >= self._next and sys.stderr.isatty():
+            self._next = time.monotonic() + 1
+            terminal.complain(f"{done * 100 // max(total, 1)} % of {total // 2**20} MiB")
+
+
+def show_report(folder: str, report: Report) -> None:
+    say("record", f"{folder}: {report.records} records in {report.segments} segments")
+    for first, last in report.ranges[:SHOWN]:
+        say("whole", f"{first} to {last}")
+    if report.head is not None:
+        say("head", f"{report.head.seq}:{report.head.hash}")
+        anchored = report.anchored_through
+        if anchored is not None:
+            rest = f"; {anchored + 1} to {report.head.seq} are newer than that" if anchored < report.head.seq else ""
+            say("anchored", f"through {anchored}{rest}")
+    for one in report.witnesses:
+        say("witness", f"{one['seq']}:{one['hash']} {one['result']}")
+    for finding in report.findings:
+        say("WRONG", f"{finding.what}: {finding.text}" + (f" ({finding.segment})" if finding.segment else ""))
+    if report.findings_omitted:
+        say("WRONG", f"and {report.findings_omitted} more")
+    for told in report.told:
+        say("told", line_of(told))
+    for note in report.notes:
+        say("note", note)
+    say("proves", report.proves if report.ok else "that it is not as it was written; where nothing is named, it is")
+    for text in report.does_not_prove:
+        say("cannot", text)
+
+
+def say(label: str, text: str) -> None:
+    terminal.say(f"{label:<10}{terminal.plain(text)}")

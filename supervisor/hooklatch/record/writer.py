@@ -1,0 +1,400 @@
+"""Writes the decision record: what is recorded when, and what happens where it cannot be.  Decides nothing else.
+
+decided() ─▶ entry ─▶ Book.put ─▶ Head                 in the caller's task, before its answer leaves
+                         │
+run() ─▶ group sync ─▶ anchor ─▶ durable() returns;    rotation, retention, the look at the disk
+
+Whoever calls `decided` gets a record that stands whole in the file, or an error.  A sync that failed is never tried
+again on the same file: the kernel may have dropped what it could not write, and say nothing of it the next time
+(fsync(2)).  Then a new segment begins, and until one has been synced, gates are denied.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import trio
+
+from hooklatch.core.messages import Decision, Head
+from hooklatch.record.anchor import Anchor
+from hooklatch.record.book import Book
+from hooklatch.record.disk import Stage
+from hooklatch.record.entries import Fact, entry_of_abandoned, entry_of_decision, scrubbed
+from hooklatch.record.opening import Found, RecordError, facts_of_host, lock, take_over
+from hooklatch.record.redaction import Redactor
+from hooklatch.record.retention import plan, remove, sizes
+from hooklatch.record.room import Room
+from hooklatch.record.segments import NO_SPACE
+from hooklatch.record.settings import RecordSettings
+from hooklatch.record.syncing import Syncs
+
+__all__ = ["Fact", "Record", "RecordError"]
+
+logger = logging.getLogger("hooklatch.record")
+RESERVE = 2**20  # bytes for denials on a full disk: some 1500
+GROUP = 0.025  # seconds that records are gathered before a sync, where no answer waits for it
+LOOK = 1.0  # seconds between two looks at the disk
+RETENTION = 60.0  # seconds between two looks at what is too old
+MEND = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # seconds before the next segment, where each one fails
+MAX_FAULTS = 20
+
+
+class Record:
+    """The one writer of a folder of records."""
+
+    def __init__(
+        self,
+        folder: str,
+        settings: RecordSettings,
+        *,
+        clock: Callable[[], float] = time.time,
+        reserve: int = RESERVE,
+        fdatasync: Callable[[int], None] = os.fdatasync,
+    ) -> None:
+        """Open a record, mend its torn end, and write that this daemon has started.
+
+        Raises:
+            RecordError: another process writes it, or it cannot be written.
+        """
+        self.folder = folder
+        self._settings = settings
+        self._clock = clock
+        self._redactor = Redactor(settings)
+        self._room = Room(folder, settings, self._put)
+        self._faults: list[str] = []  # of what is written already: they stay until the next start
+        self._broken: str | None = None  # why nothing can be written
+        self._unsynced: str | None = None  # why nothing is known to reach the disk
+        self._attempts = 0  # new segments in a row that did not help
+        self._mend_at = 0.0  # the moment of the next one, by time.monotonic
+        self._retention_at = 0.0
+        self._dirty = trio.Event()
+        self._is_closed = False
+        self._lock = lock(folder)
+        try:
+            self._open(reserve, fdatasync)
+        except (OSError, RecordError) as error:
+            os.close(self._lock)
+            reason = error.strerror if isinstance(error, OSError) else error
+            raise RecordError(f"the record in {folder} cannot be written: {reason}") from None
+
+    def _open(self, reserve: int, fdatasync: Callable[[int], None]) -> None:
+        found = take_over(self.folder)
+        self._anchor = Anchor(self.folder)
+        try:
+            self._anchor.write(found.seq, found.hash)
+            self._book = Book(self.folder, found, clock=self._clock, reserve=reserve)
+        except OSError:
+            self._anchor.close()
+            raise
+        self._syncs = Syncs(self._book, self._anchor, fdatasync)
+        try:
+            self._introduce(found)
+        except RecordError:
+            self._book.close()
+            self._anchor.close()
+            raise
+
+    def _introduce(self, found: Found) -> None:
+        self._room.look()
+        for recovered in found.recovered:
+            logger.warning("recovered segment=%s bytes=%d", recovered["segment"], recovered["bytes"])
+            self.append("recovered", **recovered)
+        for fault in found.faults:
+            self._note(fault)
+        self.append(
+            "started",
+            **facts_of_host(),
+            durability=self._settings.durability,
+            after="nothing" if found.last is None else "stop" if found.last.kind == "stopped" else "crash",
+        )
+
+    # -- what is recorded --------------------------------------------------------------------------------------------
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether what is recorded can be written, and reaches the disk where that is wanted."""
+        return self._broken is None and self._unsynced is None
+
+    @property
+    def head(self) -> Head | None:
+        """The newest record."""
+        return self._book.head
+
+    def decided(self, decision: Decision, fact: Fact) -> Head | None:
+        """Record a decision, right before its answer leaves.
+
+        What is no gate's is counted where it cannot be recorded, and gives None.
+
+        Raises:
+            RecordError: a gate's decision is not in the file.
+        """
+        if self._room.stage is Stage.FULL:
+            self._room.look()
+        stage = self._room.stage
+        if not fact.is_gate and (stage >= Stage.CRITICAL or self._unsynced is not None):
+            self._room.count(decision.event)
+            return None
+        if stage is Stage.FULL:
+            raise RecordError(self._room.explain())
+        excerpt_bytes = self._settings.excerpt_bytes if stage < Stage.CRITICAL else 0
+        try:
+            return self._write("decision", entry_of_decision(decision, fact, excerpt_bytes, self._redactor))
+        except RecordError:
+            if fact.is_gate:
+                raise
+            self._room.count(decision.event)
+            return None
+
+    def refused(self, decision: Decision, fact: Fact) -> Head | None:
+        """Record that a gate is denied because its decision could not be recorded: from the reserve, if any is left."""
+        try:
+            body = entry_of_decision(decision, fact, 0, self._redactor)
+            if self._unsynced is not None and not self._is_closed:
+                return self._put("decision", body, from_reserve=True)  # nobody is promised that it reaches the disk
+            return self._write("decision", body, from_reserve=True)
+        except (OSError, RecordError):
+            self._room.count(decision.event)
+            return None
+
+    def abandoned(self, event: str, decision_id: str, revision: int | None, fact: Fact) -> Head | None:
+        """Record that a gate's client left before it was decided."""
+        try:
+            return self._write("abandoned", entry_of_abandoned(event, decision_id, revision, fact))
+        except RecordError:
+            self._room.count(event)
+            return None
+
+    def append(self, kind: str, **fields: Any) -> Head:
+        """Record something that is no decision.  Such records are few: on a full disk they use the reserve.
+
+        Raises:
+            RecordError: it is not in the file.
+        """
+        return self._write(kind, scrubbed(fields, self._redactor), from_reserve=self._room.stage is Stage.FULL)
+
+    async def durable(self, head: Head | None) -> None:
+        """Wait until a record is as safe as the settings promise: with `written` it is already, and nothing waits.
+
+        Raises:
+            RecordError: it may not be on the disk.
+        """
+        if head is not None and self._settings.durability == "sync":
+            await self._syncs.wait_for(head)
+
+    def _write(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:
+        if self._is_closed:
+            raise RecordError("the record is closed: the daemon is about to end")
+        if self._unsynced is not None:
+            raise RecordError(self._unsynced)
+        if self._broken is not None:
+            self._mend()
+        try:
+            return self._put(kind, body, from_reserve=from_reserve)
+        except OSError as error:
+            self._fail(error)
+        # Another file may work where this one does not: it has reached a limit of its size, or lost its blocks.
+        self._mend()
+        try:
+            return self._put(kind, body, from_reserve=from_reserve)
+        except OSError as error:
+            self._fail(error)
+        raise RecordError(self._broken)
+
+    def _put(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:
+        head = self._book.put(kind, body, from_reserve=from_reserve)
+        self._dirty.set()
+        return head
+
+    # -- what goes wrong ---------------------------------------------------------------------------------------------
+
+    def _fail(self, error: OSError) -> None:
+        """Take that an append failed; returns only where another segment may help."""
+        if error.errno in NO_SPACE and self._book.segment.is_whole:
+            self._room.ran_out()
+            raise RecordError(self._room.explain()) from None
+        self._broken = (
+            f"the record in {self.folder} cannot be written: {error.strerror or error}; mend its disk, or start the"
+            " daemon with another XDG_STATE_HOME"
+        )
+
+    def _mend(self) -> None:
+        """Begin a new segment in the place of one that cannot be written.
+
+        Raises:
+            RecordError: that failed too, or did a moment ago.
+        """
+        assert self._broken is not None
+        now = time.monotonic()
+        if now < self._mend_at:
+            raise RecordError(self._broken)
+        was_fresh = self._book.is_fresh
+        try:
+            self._book.begin_segment(reason=self._broken)
+        except OSError:
+            was_fresh = True
+            logger.error("%s", self._broken)
+            raise RecordError(self._broken) from None
+        finally:
+            if was_fresh:  # a new one does not help either; else each gate would leave a segment behind
+                self._attempts += 1
+                self._mend_at = now + MEND[min(self._attempts, len(MEND) - 1)]
+        self._note(self._broken)
+        self._broken = None
+        self._dirty.set()
+
+    def _note(self, fault: str) -> None:
+        """Keep a fault of the record itself, in the record too."""
+        self._remember(fault)
+        with suppress(OSError):
+            self._put("fault", scrubbed({"text": fault}, self._redactor), from_reserve=True)
+
+    def _remember(self, fault: str) -> None:
+        logger.error("%s", fault)
+        self._faults = [*self._faults, fault][-MAX_FAULTS:]
+
+    # -- the background ----------------------------------------------------------------------------------------------
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Sync, rotate, retire and watch the disk, for as long as it is not cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._watch)
+            task_status.started()
+            try:
+                while True:
+                    await self._dirty.wait()
+                    if self._settings.durability == "written":
+                        await trio.sleep(GROUP)
+                    await self._bring_to_disk()
+            finally:
+                self._syncs.end()
+
+    async def _bring_to_disk(self) -> None:
+        self._dirty = trio.Event()
+        self._rotate()
+        before = self._syncs.anchor_fault
+        fault = await self._syncs.once()
+        if (anchor_fault := self._syncs.anchor_fault) is not None and anchor_fault != before:
+            self._note(anchor_fault)
+        if fault is None:
+            self._attempts, self._unsynced = 0, None
+            return
+        self._unsynced = f"{fault}; mend its disk, or start the daemon with another XDG_STATE_HOME"
+        self._remember(fault)
+        while not self._begin_anew(fault):
+            await self._wait_longer()
+        await self._wait_longer()
+        self._dirty.set()
+
+    def _begin_anew(self, fault: str) -> bool:
+        """Begin a segment in the place of one whose sync failed, which is never synced again."""
+        try:
+            self._book.begin_segment(reason=fault)
+        except OSError as error:
+            logger.error("%s, and no segment can be begun: %s", fault, error.strerror)
+            return False
+        self._book.give_up_closing()
+        return True
+
+    async def _wait_longer(self) -> None:
+        await trio.sleep(MEND[min(self._attempts, len(MEND) - 1)])
+        self._attempts += 1
+
+    def _rotate(self) -> None:
+        book, settings = self._book, self._settings
+        age = self._clock() - book.began_at
+        if book.is_fresh or (book.segment.end < settings.segment_bytes and age < settings.segment_age):
+            return
+        try:
+            book.begin_segment()
+        except OSError as error:
+            logger.warning("no new segment could be begun in %s: %s", self.folder, error.strerror)
+        self._retention_at = 0.0
+
+    async def _watch(self) -> None:
+        while True:
+            self._room.look()
+            if self._broken is not None:
+                with suppress(RecordError):
+                    self._mend()
+            if self._room.stage < Stage.CRITICAL and not (self._broken or self._unsynced):
+                with suppress(OSError):
+                    self._room.tell_unrecorded()
+            if time.monotonic() >= self._retention_at:
+                self._retention_at = time.monotonic() + RETENTION
+                await self._retire()
+            await trio.sleep(LOOK)
+
+    async def _retire(self) -> None:
+        settings, current = self._settings, self._book.segment.place
+        try:
+            retirement = await trio.to_thread.run_sync(plan, self.folder, current, settings, self._clock())
+            if retirement is not None:
+                self.append("retired", **retirement.record)
+                await trio.to_thread.run_sync(remove, self.folder, retirement.places)
+        except (OSError, RecordError) as error:
+            logger.warning("old segments in %s could not be removed: %s", self.folder, error)
+
+    # -- settings, status, end ---------------------------------------------------------------------------------------
+
+    def apply(self, settings: RecordSettings) -> None:
+        """Take other settings at once."""
+        if settings == self._settings:
+            return
+        before, self._settings = self._settings, settings
+        self._redactor = Redactor(settings)
+        self._room.apply(settings)
+        names = [name for name in settings.__struct_fields__ if getattr(before, name) != getattr(settings, name)]
+        with suppress(RecordError):
+            self.append("settings", changed={name: getattr(settings, name) for name in names})
+        self._retention_at = 0.0
+        self._room.look()
+
+    def status(self) -> dict[str, Any]:
+        """Say how the record is; `faults` are what makes a daemon's health red."""
+        book = self._book
+        current = [text for text in (self._broken, self._unsynced) if text is not None]
+        warnings: list[str] = []
+        if (shortage := self._room.explain()) is not None:
+            (current if self._room.stage >= Stage.CRITICAL else warnings).append(shortage)
+        try:
+            known = sizes(self.folder)
+        except OSError:
+            known = {}
+        return {
+            "folder": self.folder,
+            "durability": self._settings.durability,
+            "head": self.head,
+            "segment": book.segment.place.name,
+            "segments": len(known),
+            "bytes": sum(size for size, _ in known.values()),
+            "stage": self._room.stage.label,
+            "free_bytes": self._room.free_bytes,
+            "reserve_bytes": book.segment.reserve,
+            "unrecorded": dict(self._room.unrecorded),
+            "faults": [*current, *self._faults],
+            "warnings": warnings,
+            "synced_seq": self._syncs.synced_seq,
+            "sync_age_s": round(time.monotonic() - self._syncs.synced_at, 3),
+            "syncs": self._syncs.count,
+        }
+
+    def close(self) -> None:
+        """Write that this daemon ends, bring all to the disk, and let go of the folder."""
+        if self._is_closed:
+            return
+        with suppress(OSError):
+            self._room.tell_unrecorded(from_reserve=True)
+            self._put("stopped", b"{}", from_reserve=True)
+        self._is_closed = True
+        self._syncs.end()
+        fault = self._syncs.once_blocking()
+        if fault is not None:
+            logger.error("%s", fault)
+        self._book.close()
+        self._anchor.close()
+        os.close(self._lock)

@@ -1,0 +1,180 @@
+"""log: the record's files for people and programs, without a daemon; verify and its exit codes.
+
+Slow: each command is a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cli.processes import Place, new_place, payload, serving
+from hooklatch.record.writer import Record
+from record.records import SETTINGS, decision, fact, records, segments
+
+pytestmark = pytest.mark.slow
+PROGRAM = f"{sys.executable} -m hooklatch"
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    """Give a place with a record of five decisions, as a daemon leaves it."""
+    with new_place({"hooks.toml": ""}) as place:
+        record = Record(str(folder_of(place)), SETTINGS)
+        for number in range(4):
+            record.decided(decision(number), fact(session=f"s{number % 2}"))
+        record.decided(
+            decision(4, verdict="pass", cause=None, hook=None, reason=None, event="stop"), fact(is_gate=False)
+        )
+        record.append("suspended", hook="guards:no_rm", reason="it is \x1b[31min the way")
+        record.close()
+        yield place
+
+
+def folder_of(place: Place) -> Path:
+    folder = place.folder / ".local/state/hooklatch/record"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def test_one_line_a_record_oldest_first(place: Place) -> None:
+    done = place.run("log")
+
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 9
+    assert lines[2][25:].split() == [
+        "3", "deny", "pre_tool_use", "Bash,", "by", "global/guards:no_rm,", "session", "s0:", "no", "rm",
+    ]  # fmt: skip
+    assert lines[-1].endswith("stopped")
+
+
+def test_nothing_in_a_record_can_command_a_terminal(place: Place) -> None:
+    done = place.run("log", "--kind", "suspended")
+
+    assert "reason it is \\x1b[31min the way" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_json_is_the_records_themselves_one_a_line(place: Place) -> None:
+    done = place.run("log", "--json", "-n", "0")
+
+    assert [json.loads(line) for line in done.stdout.splitlines()] == records(folder_of(place))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--session", "s0"], ["d-0", "d-2"]),
+        (["--verdict", "pass", "--event", "stop"], ["d-4"]),
+        (["--hook", "global/guards:no_rm", "--session", "s0", "--cause", "policy"], ["d-0", "d-2"]),
+        (["--kind", "decision", "-n", "2"], ["d-3", "d-4"]),
+        (["--kind", "decision", "-n", "0", "--since", "1h", "--until", "0s"], ["d-0", "d-1", "d-2", "d-3", "d-4"]),
+        (["--since", "2100-01-01"], []),
+    ],
+)
+def test_filters(place: Place, words: list[str], expected: list[str]) -> None:
+    done = place.run("log", "--json", *words)
+
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["decision_id"] for line in done.stdout.splitlines()] == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--since", "yesterday"], "'yesterday' is no moment; write 2026-01-31T12:00:00Z, or 10m, 2h, 1d"),
+        (["-n", "x"], "'x' is no number of records"),
+        (["verify", "--witness", "3:xyz"], "'3:xyz' is no SEQ:HASH, with 16 to 64 hexadecimal digits"),
+    ],
+)
+def test_misuse_is_told(place: Place, words: list[str], text: str) -> None:
+    done = place.run("log", *words)
+
+    assert done.returncode == 64
+    assert text in done.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["verify"]])
+def test_where_there_is_no_record_it_says_where_it_looked(place: Place, words: list[str]) -> None:
+    done = place.run("log", *words, "--record", str(place.folder / "nothing"))
+
+    assert done.returncode == 66
+    assert f"there is no record in {place.folder}/nothing" in done.stderr
+
+
+def test_another_folder_can_be_named_before_and_after_verify(place: Place) -> None:
+    folder = str(folder_of(place))
+
+    done = [
+        place.run("log", *words, HOME="/nowhere") for words in (["--record", folder], ["verify", "--record", folder])
+    ]
+
+    assert [one.returncode for one in done] == [0, 0]
+
+
+def test_follow_goes_on_until_it_is_interrupted(place: Place) -> None:
+    (place.folder / "payload.json").write_text(payload("Bash", command="ls"))
+    with serving(place):
+        follow = place.begin("log", "--follow", "-n", "1", "--json")
+        first = json.loads(follow.line())
+        assert place.run("fire", "pre_tool_use", "--payload", "payload.json", "--session", "mine").returncode == 0
+        while (record := json.loads(follow.line()))["kind"] != "decision":
+            continue
+        follow.signal(signal.SIGINT)
+        code, _, err = follow.end()
+
+    assert (code, err) == (0, "")
+    assert first["seq"] < record["seq"]
+    assert (record["session"], record["event"]) == ("mine", "pre_tool_use")
+
+
+def test_what_a_daemon_recorded_is_verified_with_a_head_that_a_reply_carried(place: Place) -> None:
+    with serving(place):
+        told = json.loads(place.run("fire", "stop", "--json").stdout)["record"]
+        living = place.run("log", "verify", "--witness", f"{told['seq']}:{told['hash']}")
+
+    done = place.json("log", "verify", "--witness", f"{told['seq']}:{told['hash']}")
+
+    assert living.returncode == 0, living.stdout
+    assert f"{told['seq']}:{told['hash']} confirmed" in living.stdout
+    assert (done["ok"], done["witnesses"][0]["result"], done["anchored_through"]) == (
+        True,
+        "confirmed",
+        done["head"]["seq"],
+    )
+
+
+def test_verify_says_what_it_proves_and_what_it_cannot(place: Place) -> None:
+    done = place.run("log", "verify")
+
+    assert done.returncode == 0, done.stdout
+    assert "whole     1 to 9\n" in done.stdout
+    assert "anchored  through 9\n" in done.stdout
+    assert "proves    no record of this chain was changed" in done.stdout
+    assert "cannot    prevent anything: it is tamper-evident, not tamper-proof." in done.stdout
+
+
+def test_what_was_changed_is_named_and_the_exit_code_tells(place: Place) -> None:
+    (path,) = segments(folder_of(place))
+    path.write_bytes(path.read_bytes().replace(b'"verdict":"deny"', b'"verdict":"pass"', 1))
+
+    done = place.run("log", "verify")
+
+    assert done.returncode == 1
+    assert (
+        "WRONG     altered: the line after record 2 is not what its hash says (0000000000000001.jsonl)" in done.stdout
+    )
+    assert place.json("log", "verify", code=1)["findings"][0]["seq"] == 3
+
+
+def test_a_reader_that_leaves_is_no_error(place: Place) -> None:
+    done = place.shell(f"{PROGRAM} log -n 0 | head -1", place.folder)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("\n") == 1
