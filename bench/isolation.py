@@ -1,0 +1,112 @@
+"""What an isolation level costs: a worker's start, from asking for the fork to its source being imported, and a call.
+
+The levels take turns, so that whatever else the machine does falls on all alike.  The start is paid by the spare, ahead
+of the calls; what every call pays is in the second table (a guard in Python, and one that runs `exit 0` in a shell).
+
+Bad would be: a start over 10 ms dearer than with standard, or a call over 1.2 times as long (p50).
+
+Run: python bench/isolation.py [--rounds N]
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+import time
+
+import trio
+
+from hooklatch.processes import scratch
+from hooklatch.processes.pool import Invocation
+from hooklatch.processes.worker import Worker
+from hooklatch.processes.zygote import Zygote, open_zygote
+from hooklatch_worker import wire
+from hooklatch_worker.isolation import held_by, kernel_here
+from machine import ROOT, describe, save, summary
+
+WORST_START_MS = 10.0
+WORST_CALL = 1.2
+GUARDS = wire.Source("file", str(ROOT / "bench" / "guards.py"))
+SHELL = wire.Source("module", "hooklatch_worker.shell")
+GUARD = Invocation("no_force_push", "pre_tool_use", b'{"tool_name":"Bash","tool_input":{"command":"ls"}}', b"{}")
+COMMAND = Invocation(
+    "run", "pre_tool_use", b'{"tool_name":"Bash","tool_input":{}}', b'{"cwd":"/"}',
+    b'{"command":"exit 0","fails_closed":true}',
+)  # fmt: skip
+
+
+async def start(zygote: Zygote, source: wire.Source, isolation: wire.Isolation) -> tuple[Worker, float]:
+    began = time.perf_counter()
+    worker = Worker(await zygote.fork(source, wire.WorkerLimits(isolation=isolation)))
+    code = open(source.location, "rb").read() if source.kind == "file" else b""  # noqa: ASYNC230, SIM115
+    loaded = await worker.load(code)
+    took = (time.perf_counter() - began) * 1e3
+    if loaded.isolation != isolation.level:
+        raise RuntimeError(f"{isolation.level} cannot be had here: {loaded.missing}")
+    return worker, took
+
+
+async def end(worker: Worker, isolation: wire.Isolation) -> None:
+    worker.kill("measured")
+    await worker.watch()
+    worker.close()
+    await scratch.remove(isolation.temporary, str(worker.generation))
+
+
+async def measure(rounds: int, folder: str) -> dict[str, dict[str, list[float]]]:
+    offered = [
+        wire.Isolation(level, temporary=os.path.join(folder, "tmp"))
+        for level in wire.ISOLATION_LEVELS
+        if not held_by(kernel_here(), wire.Isolation(level)).missing
+    ]
+    found: dict[str, dict[str, list[float]]] = {one.level: {"start": [], "guard": [], "command": []} for one in offered}
+    async with open_zygote() as zygote:
+        for turn in range(rounds + 3):
+            for isolation in offered:
+                for source, asked, name in ((GUARDS, GUARD, "guard"), (SHELL, COMMAND, "command")):
+                    worker, took = await start(zygote, source, isolation)
+                    times = [await timed(worker, asked) for _ in range(6)][1:]
+                    await end(worker, isolation)
+                    if turn >= 3:  # the first turns fill caches
+                        found[isolation.level][name] += times
+                        if source is GUARDS:
+                            found[isolation.level]["start"].append(took)
+    return found
+
+
+async def timed(worker: Worker, asked: Invocation) -> float:
+    began = time.perf_counter()
+    reply = await worker.call(asked, 10.0)
+    if reply.outcome.cause != "policy":
+        raise RuntimeError(str(reply.outcome))
+    return (time.perf_counter() - began) * 1e3
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Time a worker's start and calls under each isolation level.")
+    parser.add_argument("--rounds", type=int, default=60)
+    rounds = parser.parse_args().rounds
+    machine = describe()
+    print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    with tempfile.TemporaryDirectory() as folder:
+        found = trio.run(measure, rounds, folder)
+    rows = {level: {name: summary(series) for name, series in one.items()} for level, one in found.items()}
+    plain = rows["standard"]
+    print(f"\n{'p50 ms':<14}{'start':>9}{'p99':>9}{'guard':>9}{'command':>9}")
+    is_bad = False
+    for level, row in rows.items():
+        print(
+            f"{level:<14}{row['start'].p50_ms:>9.2f}{row['start'].p99_ms:>9.2f}{row['guard'].p50_ms:>9.3f}"
+            f"{row['command'].p50_ms:>9.2f}"
+        )
+        is_bad |= row["start"].p50_ms - plain["start"].p50_ms > WORST_START_MS
+        is_bad |= any(row[name].p50_ms > WORST_CALL * plain[name].p50_ms for name in ("guard", "command"))
+    print(f"bad: a start over {WORST_START_MS:g} ms dearer than standard, a call over {WORST_CALL:g} times as long")
+    save("isolation", {"machine": machine, "rounds": rounds, "levels": rows})
+    return int(is_bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,42 @@
+"""Runs a program where the kernel lacks something, by a filter that all below inherit: lacking.py WHAT PROGRAM ...
+
+What: `landlock` (as in a kernel built without it) or `seccomp` (as in one that takes no filters); or `capabilities`,
+which takes root's powers from the program, so that it is a user like any other.
+"""
+
+import ctypes
+import errno
+import os
+import sys
+
+from hooklatch_worker import isolation, linux, seccomp
+from hooklatch_worker.seccomp import ERRNO, FIRST_ARGUMENT, JUMP_EQUAL, LOAD, PR_SET_SECCOMP, RETURN, Instruction, Rule
+
+
+class NoFilters(Rule):
+    """Refuse prctl(2) where it sets a filter, and nowhere else."""
+
+    def instructions(self, number: int) -> list[Instruction]:
+        return [
+            (JUMP_EQUAL, 0, 3, number),
+            (LOAD, 0, 0, FIRST_ARGUMENT),
+            (JUMP_EQUAL, 0, 1, PR_SET_SECCOMP),
+            (RETURN, 0, 0, ERRNO | errno.EINVAL),
+            (LOAD, 0, 0, 0),
+        ]
+
+
+RULES = {
+    "landlock": [Rule("landlock_create_ruleset", errno.ENOSYS)],
+    "seccomp": [NoFilters("prctl"), Rule("seccomp", errno.EINVAL)],
+}
+
+if __name__ == "__main__":
+    _, what, *command = sys.argv
+    linux.forbid_new_privileges()
+    if what == "capabilities":
+        isolation.drop_capabilities()
+    else:
+        seccomp.apply(RULES[what])
+        assert ctypes.CDLL(None).prctl(21, 0, 0, 0, 0) == 2  # PR_GET_SECCOMP: a filter is on
+    os.execv(command[0], command)

@@ -1,0 +1,96 @@
+"""Landlock (landlock(7)) by ctypes: what a process can no longer do to files and to others.  Knows no level, no hook.
+
+A ruleset names kinds of access that are refused from now on, and the places where some of them stay.  It holds for the
+calling thread and for all that it starts, for ever, root included.  What a kernel offers is told by its ABI number;
+kinds that it does not know are left out, so whoever asks for them must compare that number first.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import stat
+import struct
+from collections.abc import Iterable, Mapping
+
+__all__ = ["DEVICE_IO", "READ", "WRITE", "abi", "restrict"]
+
+# linux/landlock.h; the system calls have one number on every architecture
+CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
+VERSION_FLAG = 1
+PATH_BENEATH = 1
+EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+REMOVE_AND_MAKE = 0x1FF << 4  # REMOVE_DIR to MAKE_SYM
+REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
+OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # all else is of folders only
+KNOWN_BY_ABI = {1: 0x1FFF, 2: 0x3FFF, 3: 0x7FFF, 4: 0x7FFF, 5: 0xFFFF}
+BIND_TCP, CONNECT_TCP = 1 << 0, 1 << 1
+NETWORK_ABI = 4
+SCOPE_ABSTRACT_SOCKETS, SCOPE_SIGNALS = 1 << 0, 1 << 1
+SCOPE_ABI = 6
+
+READ = EXECUTE | READ_FILE | READ_DIR
+WRITE = WRITE_FILE | REMOVE_AND_MAKE | REFER | TRUNCATE
+DEVICE_IO = IOCTL_DEV
+LIST = READ_DIR
+
+
+def abi() -> int:
+    """Give the ABI number of this kernel's Landlock; 0 where there is none, or where it is switched off."""
+    return max(0, syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION_FLAG)))
+
+
+def restrict(
+    refused: int, places: Mapping[str, int], *, refuses_tcp: bool, offered: int, listed: Iterable[str] = ()
+) -> None:
+    """Refuse some access everywhere but in `places`, which are files or folders with all below; for ever.
+
+    In `listed` folders names can be read, and nothing else.  Signals to and abstract sockets of processes outside are
+    refused too, where `offered` (the ABI number) has that.  A place that cannot be opened is left out: refused.
+
+    Raises:
+        OSError: the kernel would not.
+    """
+    known = refused & KNOWN_BY_ABI[min(offered, max(KNOWN_BY_ABI))]
+    network = BIND_TCP | CONNECT_TCP if refuses_tcp and offered >= NETWORK_ABI else 0
+    scoped = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS if offered >= SCOPE_ABI else 0
+    attributes = struct.pack("=QQQ", known, network, scoped)  # a tail of zeros is fine with an older kernel
+    ruleset = checked(syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0)))
+    try:
+        for path, access in places.items():
+            add(ruleset, path, access & known)
+        for path in listed:
+            add(ruleset, path, LIST & known)
+        checked(syscall(RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)))
+    finally:
+        os.close(ruleset)
+
+
+def add(ruleset: int, path: str, access: int) -> None:
+    try:
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except (OSError, ValueError):
+        return
+    try:
+        if not stat.S_ISDIR(os.fstat(fd).st_mode):
+            access &= OF_A_FILE
+        if access:
+            rule = struct.pack("=Qi", access, fd)
+            checked(syscall(ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(PATH_BENEATH), rule, ctypes.c_uint32(0)))
+    finally:
+        os.close(fd)
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.syscall.restype = ctypes.c_long
+
+
+def syscall(number: int, *arguments: object) -> int:
+    return int(LIBC.syscall(ctypes.c_long(number), *arguments))
+
+
+def checked(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), "landlock")
+    return result
