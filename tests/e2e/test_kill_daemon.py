@@ -1,4 +1,4 @@
-"""SIGKILL to the daemon or to its zygote: whatever they and their hooks started is gone within two seconds."""
+"""SIGKILL to the daemon or to its zygote: whatever they and their hooks started is gone within one second."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import trio
 
 from hooklatch_worker import linux
 from processes.pools import until
-from processes.survivors import knowing, nobody_survives, wait_until_gone
+from processes.survivors import PATIENCE, knowing, nobody_survives, wait_until_gone
 from support import Client
 
 DAEMON = """
@@ -32,7 +32,29 @@ folder = sys.argv[1]
 options = Options(config=folder + "/hooks.toml", runtime_dir=folder + "/run", state_dir=folder + "/state")
 run_daemon(options, on_ready=ready)
 """
-CONFIG = '[[source]]\npath = "breeding.py"\nworkers = 4\n'
+CONFIG = """
+[[source]]
+path = "breeding.py"
+workers = 4
+"""
+# One of each kind that a shell can start: a child, one that ignores the hangup, its own session, a daemon of the old
+# school with a pipeline of its own that ignores what it is told.
+SHELL = """
+[[hook]]
+id = "{name}"
+event = "pre_tool_use"
+match = "{name}"
+timeout = {timeout}
+env = {{ BRED = "{bred}" }}
+command = '''
+sleep 3600 &
+nohup sleep 3600 > /dev/null 2>&1 &
+setsid sleep 3600 &
+(setsid sh -c 'trap "" TERM HUP INT; (sleep 3600 & cat /dev/zero | sleep 3600) & sleep 3600' &)
+printf x >> "$BRED"
+{end}
+'''
+"""
 BREEDING = '''
 import os, signal, subprocess, time
 from hooklatch import allow, hook
@@ -56,6 +78,11 @@ def breed(event):
 def busy(event):
     breed(event)
     sum(range(10**12))
+
+@hook("pre_tool_use", match="late", timeout=0.5)
+def late(event):
+    breed(event)
+    time.sleep(60)
 
 @hook("pre_tool_use", match="done", timeout=60)
 def done(event):
@@ -105,6 +132,18 @@ class Process:
         await client.send("fire", event="pre_tool_use", payload=payload)
         return client
 
+    async def workers(self) -> list[int]:
+        return [pid for source in (await self.status())["sources"] for pid in source["pids"]]
+
+    async def strays(self) -> set[int]:
+        """Give what knows the word and is neither the daemon, nor a worker, nor what stands between them."""
+        while True:
+            status = await self.status()
+            above = {self.process.pid, *linux.children(self.process.pid), status["zygote"]["pid"]}
+            found = set(knowing(self.word)) - above
+            if not any(source["starting"] for source in status["sources"]):
+                return found - {pid for source in status["sources"] for pid in source["pids"]}
+
     @property
     def bred(self) -> int:
         path = self.folder / "bred"
@@ -113,7 +152,11 @@ class Process:
 
 @contextmanager
 def started(folder: Path, word: str) -> Generator[Process]:
-    (folder / "hooks.toml").write_text(CONFIG)
+    shell = [("shell-done", 60, "exit 0"), ("shell-busy", 60, "sleep 60"), ("shell-late", 0.5, "sleep 60")]
+    config = CONFIG + "".join(
+        SHELL.format(name=name, timeout=timeout, end=end, bred=folder / "bred") for name, timeout, end in shell
+    )
+    (folder / "hooks.toml").write_text(config)
     (folder / "breeding.py").write_text(BREEDING)
     process = subprocess.Popen([sys.executable, "-c", DAEMON, str(folder)], stdout=subprocess.PIPE)
     try:
@@ -127,12 +170,13 @@ def started(folder: Path, word: str) -> Generator[Process]:
 
 @asynccontextmanager
 async def crowded(folder: Path) -> AsyncGenerator[Process]:
-    """Run a daemon two of whose workers spin in C, and which has offspring of many kinds."""
+    """Run a daemon two of whose workers spin in C and one waits for a command, with offspring of many kinds."""
     with nobody_survives() as word, started(folder, word) as daemon:
         assert (await daemon.fire("done"))["verdict"] == "allow"
-        waiting = [await daemon.send("busy") for _ in range(2)]
-        await until(lambda: daemon.bred == 3)
-        assert len(knowing(word)) > 15
+        assert (await daemon.fire("shell-done"))["verdict"] == "pass"
+        waiting = [await daemon.send(tool) for tool in ("busy", "busy", "shell-busy")]
+        await until(lambda: daemon.bred == 5)
+        assert len(knowing(word)) > 30
         yield daemon
         for client in waiting:
             await client.aclose()
@@ -146,13 +190,84 @@ async def test_nothing_outlives_a_killed_daemon(tmp_path: Path) -> None:
         assert wait_until_gone(daemon.word) == []
 
 
-async def test_nothing_outlives_a_killed_daemon_whose_zygote_was_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stopped", [{"zygote"}, {"guardian"}, {"zygote", "guardian"}, {"worker"}])
+async def test_nothing_outlives_a_killed_daemon_when_others_were_stopped(tmp_path: Path, stopped: set[str]) -> None:
     async with crowded(tmp_path) as daemon:
-        os.kill((await daemon.status())["zygote"]["pid"], signal.SIGSTOP)
+        for pid in await named(daemon, stopped):
+            os.kill(pid, signal.SIGSTOP)
         daemon.process.send_signal(signal.SIGKILL)
         daemon.process.wait()
 
         assert wait_until_gone(daemon.word) == []
+
+
+@pytest.mark.parametrize("other", ["zygote", "guardian"])
+async def test_nothing_outlives_a_daemon_that_is_killed_together_with_another(tmp_path: Path, other: str) -> None:
+    async with crowded(tmp_path) as daemon:
+        (pid,) = await named(daemon, {other})
+        daemon.process.send_signal(signal.SIGSTOP)  # so that neither can do anything before both are dead
+        os.kill(pid, signal.SIGSTOP)
+        os.kill(pid, signal.SIGKILL)
+        daemon.process.send_signal(signal.SIGKILL)
+        daemon.process.wait()
+
+        assert wait_until_gone(daemon.word) == []
+
+
+async def test_nothing_outlives_zygote_and_guardian_killed_together_and_the_daemon_goes_on(tmp_path: Path) -> None:
+    async with crowded(tmp_path) as daemon:
+        old = await daemon.strays()
+        pids = await named(daemon, {"zygote", "guardian"})
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in pids:
+                os.kill(pid, number)
+
+        await soon(lambda: not old & set(knowing(daemon.word)))
+        after = await daemon.fire("answer")
+
+    assert after["verdict"] == "allow"
+
+
+async def named(daemon: Process, names: set[str]) -> list[int]:
+    zygote = (await daemon.status())["zygote"]["pid"]
+    (guardian,) = [pid for pid in linux.children(daemon.process.pid) if zygote in linux.children(pid)]
+    pids = {"zygote": [zygote], "guardian": [guardian], "worker": await daemon.workers()}
+    return [pid for name in sorted(names) for pid in pids[name]]
+
+
+async def soon(is_so: Callable[[], object]) -> None:
+    with trio.fail_after(PATIENCE):
+        await until(is_so)
+
+
+@pytest.mark.parametrize("tool", ["busy", "shell-busy"])
+async def test_nothing_outlives_a_worker_that_is_killed(tmp_path: Path, tool: str) -> None:
+    with nobody_survives() as word, started(tmp_path, word) as daemon:
+        client = await daemon.send(tool)
+        await until(lambda: daemon.bred == 1)
+        left = await daemon.strays()
+        assert len(left) >= 5
+        for pid in await daemon.workers():
+            os.kill(pid, signal.SIGKILL)
+        await soon(lambda: not left & set(knowing(word)))
+        message = await client.read()
+        await client.aclose()
+
+        assert message is not None
+        assert (message["result"]["verdict"], message["result"]["cause"]) == ("deny", "crash")
+        assert (await daemon.fire("answer"))["verdict"] == "allow"
+
+
+@pytest.mark.parametrize("tool", ["late", "shell-late"])
+async def test_nothing_outlives_a_hook_that_is_past_its_deadline(tmp_path: Path, tool: str) -> None:
+    with nobody_survives() as word, started(tmp_path, word) as daemon:
+        bystanders = await daemon.strays()
+        decision = await daemon.fire(tool)
+        with trio.fail_after(PATIENCE):
+            while await daemon.strays() - bystanders:
+                await trio.lowlevel.checkpoint()
+
+    assert (decision["verdict"], decision["cause"]) == ("deny", "timeout")
 
 
 async def test_nothing_outlives_a_daemon_that_ends_well(tmp_path: Path) -> None:
@@ -191,7 +306,7 @@ def command(pid: int) -> str:
 async def test_a_killed_zygote_denies_what_was_under_way(tmp_path: Path) -> None:
     async with crowded(tmp_path) as daemon:
         client = await daemon.send("busy")
-        await until(lambda: daemon.bred == 4)
+        await until(lambda: daemon.bred == 6)
         os.kill((await daemon.status())["zygote"]["pid"], signal.SIGKILL)
         message = await client.read()
         await client.aclose()

@@ -26,9 +26,12 @@ class Workers:
         self.zygote = zygote
         self.folder = folder
 
-    async def call(self, function: str, *, timeout: float = 10.0, is_gate: bool = True, **payload: Any) -> Reply:
+    async def call(
+        self, function: str, *, timeout: float = 10.0, is_gate: bool = True, share: str = "", **payload: Any
+    ) -> Reply:
         files = {"began": str(self.folder / "began"), "go": str(self.folder / "go")}
-        invocation = Invocation(function, "pre_tool_use", json.dumps(files | payload).encode(), b"{}", is_gate=is_gate)
+        given = json.dumps(files | payload).encode()
+        invocation = Invocation(function, "pre_tool_use", given, b"{}", is_gate=is_gate, share=share)
         return await self.pool.call(invocation, trio.current_time() + timeout)
 
     async def said(self, function: str, **payload: Any) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 COOKIE = "HOOKLATCH_TEST_COOKIE"
-PATIENCE = 2.0  # seconds in which all must be gone
+PATIENCE = 1.0  # seconds in which all must be gone
 
 
 @contextmanager

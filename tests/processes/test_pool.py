@@ -82,7 +82,7 @@ async def test_a_worker_is_recycled_for_its_age(tmp_path: Path) -> None:
 
 
 async def test_an_idle_worker_over_its_memory_is_recycled_and_no_call_meets_it(tmp_path: Path) -> None:
-    """Slow: idle workers are measured every 2 s."""
+    """Slow: idle workers are measured every 0.5 s."""
     async with running_pool(tmp_path, WORKADAY, resident_bytes=100 * 2**20) as workers, trio.open_nursery() as nursery:
         nursery.start_soon(watch_memory, lambda: [workers.pool])
         fat = await workers.said("grow_later", mib=150)
@@ -154,6 +154,116 @@ async def test_a_full_queue_is_overload_and_notifications_do_not_fill_it_for_gat
 
     assert (notification.outcome.cause, gate.outcome.cause) == ("overload", "overload")
     assert {reply.outcome.cause for _, reply in calls.replies} == {"policy"}
+
+
+async def test_a_session_that_fills_the_queue_makes_room_for_another(tmp_path: Path) -> None:
+    async with running_pool(tmp_path, WORKADAY, workers=2, queue=3) as workers, trio.open_nursery() as nursery:
+        calls = Calls(workers, nursery)
+        for _ in range(2):
+            calls.start("runs", share="flood")
+        await until(lambda: len(workers.began) == 2)
+        for number, name in enumerate(("waits first", "waits second", "waits third")):
+            calls.start(name, share="flood")
+            await until(lambda number=number: workers.pool.status().waiting == number + 1)  # type: ignore[misc]
+        calls.start("other", share="other")
+        await until(lambda: calls.names)
+        refused = [*calls.names], calls.replies[0][1].outcome
+        workers.let_go()
+
+    assert refused[0] == ["waits third"]
+    assert (refused[1].cause, refused[1].message) == (
+        "overload", "3 calls wait for a worker of its source already, 2 of its own session",
+    )  # fmt: skip
+    assert {reply.outcome.cause for name, reply in calls.replies if name != "waits third"} == {"policy"}
+
+
+async def test_the_last_worker_is_kept_for_a_session_that_has_none(tmp_path: Path) -> None:
+    async with running_pool(tmp_path, WORKADAY, workers=3) as workers, trio.open_nursery() as nursery:
+        await workers.call("pid", share="other")
+        calls = Calls(workers, nursery)
+        for _ in range(5):
+            calls.start("call", share="flood")
+        await until(lambda: len(workers.began) == 2 and workers.pool.status().idle == 1)
+
+        for _ in range(3):
+            reply = await workers.call("pid", share="other")
+            assert reply.outcome.cause == "policy"
+        assert (len(workers.began), workers.pool.status().waiting) == (2, 3)
+        workers.let_go()
+
+
+async def test_a_session_that_is_alone_has_every_worker(tmp_path: Path) -> None:
+    async with running_pool(tmp_path, WORKADAY, workers=3) as workers, trio.open_nursery() as nursery:
+        calls = Calls(workers, nursery)
+        for _ in range(5):
+            calls.start("call", share="alone")
+
+        await until(lambda: len(workers.began) == 3)
+        workers.let_go()
+
+
+async def test_sessions_take_turns_whatever_each_of_them_offers(tmp_path: Path) -> None:
+    async with running_pool(tmp_path, WORKADAY, workers=2) as workers, trio.open_nursery() as nursery:
+        calls = Calls(workers, nursery)
+        calls.start("held", share="flood", go=str(tmp_path / "never"), timeout=2.0)
+        await until(lambda: len(workers.began) == 1)
+        calls.start("first", share="flood")
+        await until(lambda: len(workers.began) == 2)
+        for _ in range(20):
+            calls.start("flood", "pid", share="flood")
+        await until(lambda: workers.pool.status().waiting == 20)
+        for name in "abc":
+            for _ in range(2):
+                calls.start(name, "pid", share=name)
+        await until(lambda: workers.pool.status().waiting == 26)
+        workers.let_go()
+
+    order = [name for name in calls.names if name not in ("held", "first")]
+    assert order.count("flood") == 20
+    assert set(order[:12]) >= {"a", "b", "c"}
+    assert all(order[:16].count(name) == 2 for name in "abc")
+
+
+async def test_a_call_whose_turn_cannot_come_in_time_is_refused_at_once(tmp_path: Path) -> None:
+    """Slow: the pool learns from 64 calls how long one takes."""
+    text = WORKADAY + "\n\ndef nap(event):\n    time.sleep(0.02)\n"
+    async with running_pool(tmp_path, text, workers=2) as workers, trio.open_nursery() as nursery:
+        for _ in range(32):
+            async with trio.open_nursery() as pair:
+                pair.start_soon(workers.call, "nap")
+                pair.start_soon(workers.call, "nap")
+        calls = Calls(workers, nursery)
+        for _ in range(202):
+            calls.start("call", timeout=60.0)
+        await until(lambda: workers.pool.status().waiting == 200)
+
+        hopeless = await workers.call("pid", timeout=0.5)
+        waiting = workers.pool.status().waiting
+        workers.let_go()
+
+    assert hopeless.outcome.cause == "overload"
+    assert "past its deadline" in hopeless.outcome.message
+    assert waiting == 200
+    assert {reply.outcome.cause for _, reply in calls.replies} == {"policy"}
+
+
+async def test_a_callback_is_not_blamed_for_time_that_its_call_spent_waiting(tmp_path: Path) -> None:
+    """Slow: a call waits for most of its second, and runs for the rest."""
+    async with running_pool(tmp_path, WORKADAY, workers=2) as workers, trio.open_nursery() as nursery:
+        calls = Calls(workers, nursery)
+        calls.start("first")
+        calls.start("second")
+        await until(lambda: len(workers.began) == 2)
+        started = trio.current_time()
+        calls.start("late", go=str(tmp_path / "never"), timeout=1.0)
+        await until(lambda: trio.current_time() > started + 0.7)
+        workers.let_go()
+        await until(lambda: "late" in calls.names)
+        blamed = await workers.call("wait", go=str(tmp_path / "never"), timeout=0.1)
+
+    late = dict(calls.replies)["late"]
+    assert (late.outcome.cause, late.is_lost, late.is_orphaned) == ("timeout", True, True)
+    assert (blamed.outcome.cause, blamed.is_lost, blamed.is_orphaned) == ("timeout", True, False)
 
 
 async def test_there_are_never_more_workers_than_allowed(tmp_path: Path) -> None:

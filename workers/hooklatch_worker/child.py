@@ -1,6 +1,6 @@
 """A worker's whole life, from just after the fork to its end.  Knows one source and one socket; decides nothing.
 
-    fork → confined → `Code` → source imported → `Loaded` → (`Call` → `Answered` | `Failed`)* → end of input → exit
+    fork → confined → `Code` → isolated → source imported → `Loaded` → (`Call` → `Answered` | `Failed`)* → exit
 
 It answers one call at a time and leaves by os._exit, so that nothing which user code registered can hold it back.
 """
@@ -17,7 +17,7 @@ import sys
 
 import msgspec
 
-from hooklatch_worker import linux, wire
+from hooklatch_worker import isolation, linux, wire
 from hooklatch_worker.calls import MAX_MESSAGE, Caller, Capture, open_stream
 from hooklatch_worker.loader import SourceError, Unit, load
 
@@ -103,8 +103,9 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
     if first is None:
         return 0
     try:
+        held = hold(request)
         unit = load(request.source, CODES.decode(first).data)
-        loaded = describe(generation, unit)
+        loaded = describe(generation, unit, held)
     except SourceError as error:
         failure = wire.LoadFailed(generation, printable(error.message), printable(error.file), error.line)
         connection.sendall(wire.frame(failure))
@@ -142,12 +143,21 @@ def let_emit(connection: socket.socket, call: wire.Call) -> None:
     lsp.emit = emit
 
 
-def describe(generation: int, unit: Unit) -> bytes:
+def hold(request: wire.Fork) -> isolation.Held:
+    """Put the isolation level on, before anything of the source runs."""
+    try:
+        return isolation.confine(request.limits.isolation, request.source, str(request.generation))
+    except isolation.IsolationError as error:
+        raise SourceError(str(error), request.source.location, 0) from None
+
+
+def describe(generation: int, unit: Unit, held: isolation.Held) -> bytes:
     """Say what was found, and have the runtimes that it needs at hand, so that no call pays for their import."""
     try:
         for runtime in unit.runtimes:
             importlib.import_module(runtime)
-        return wire.frame(wire.Loaded(generation, unit.hooks, sorted(unit.functions), unit.files))
+        functions = sorted(unit.functions)
+        return wire.frame(wire.Loaded(generation, unit.hooks, functions, unit.files, held.level, held.missing))
     except (ImportError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise SourceError(f"what its markers say cannot be told: {error}", unit.path, 0) from None
 

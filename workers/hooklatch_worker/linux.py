@@ -7,7 +7,9 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 
 __all__ = [
     "become_subreaper",
@@ -15,6 +17,7 @@ __all__ = [
     "descendants",
     "die_with_parent",
     "forbid_new_privileges",
+    "freeze",
     "has_ended",
     "is_supported",
     "kill_children",
@@ -25,6 +28,11 @@ __all__ = [
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
+
+FREEZE_TIMEOUT = 0.5  # seconds; what cannot be stopped must not hold us
+LOOK_INTERVAL = 0.001  # seconds between two such looks, in which those that run come to their stop
+AT_REST = b"TtZX"  # states of proc(5); not D, in which a fork may be, or a parent in vfork(2): then time runs out
+PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def is_supported() -> bool:
@@ -92,24 +100,57 @@ def children(pid: int | None = None) -> list[int]:
 
 def descendants(pid: int) -> Iterator[int]:
     """Give every descendant of a process, parents before their children."""
-    for child in children(pid):
-        yield child
-        yield from descendants(child)
+    seen = {pid}
+    pending = [pid]
+    while pending:
+        for child in children(pending.pop()):
+            if child not in seen:
+                seen.add(child)
+                pending.append(child)
+                yield child
+
+
+def freeze(roots: Iterable[int], *, timeout: float = FREEZE_TIMEOUT) -> set[int]:
+    """Stop processes and all below them, so that none starts another one; give them all.
+
+    Killing them as they are found would be a race with whatever forks without end.  Who was stopped while it forked
+    still finishes that one, so this ends when everybody rests and a look after that finds nobody new.
+    """
+    roots = list(roots)
+    frozen: set[int] = set()
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        is_still = all(state_of(pid) in AT_REST for pid in frozen)
+        found = set(roots).union(*(descendants(pid) for pid in roots))
+        fresh = found - frozen
+        if is_still and not fresh:
+            break
+        for pid in fresh:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        frozen |= fresh
+        time.sleep(LOOK_INTERVAL)
+    return frozen
+
+
+def state_of(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2][1:2]
+    except OSError:
+        return b"X"  # it is gone
 
 
 def kill_children(*, keep: frozenset[int] = frozenset()) -> int:
-    """SIGKILL and reap every child of this process but those to keep, adopted orphans too; give how many were left.
+    """SIGKILL every child of this process but those to keep, with all below it; give how many children that were.
 
-    Killing a child hands its own children to us, so call it again until it gives 0.
+    What died is reaped, what lost its parent has become a child of ours: call it again until it gives 0.
     """
-    left = 0
-    for pid in children():
-        if pid in keep:
-            continue
-        left += 1
-        try:
+    condemned = [pid for pid in children() if pid not in keep]
+    for pid in freeze(condemned) if condemned else ():
+        with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    for pid in condemned:
+        with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
-        except (ProcessLookupError, ChildProcessError):
-            continue
-    return left
+    return len(condemned)

@@ -8,9 +8,11 @@ import os
 import sys
 import types
 from collections.abc import Callable
+from importlib import machinery
 from typing import Any
 
 from hooklatch_worker.markers import Marker
+from hooklatch_worker.safety import check_file, read_safely
 from hooklatch_worker.wire import Declared, Source
 
 __all__ = ["SourceError", "Unit", "load"]
@@ -82,9 +84,54 @@ def import_file(path: str, data: bytes) -> types.ModuleType:
     module = types.ModuleType(module_name(path))
     module.__file__ = path
     sys.modules[module.__name__] = module
+    guard_folder(os.path.dirname(path))
     sys.path.insert(0, os.path.dirname(path))
     exec(code, module.__dict__)
     return module
+
+
+class CheckedSource(machinery.SourceFileLoader):
+    """Loads a module from its source, or the bytecode beside it."""
+
+    def get_data(self, path: str) -> bytes:
+        """Read either."""
+        return read_safely(path)
+
+
+class CheckedBytecode(machinery.SourcelessFileLoader):
+    """Loads a module of which there is only the bytecode."""
+
+    def get_data(self, path: str) -> bytes:
+        """Read it."""
+        return read_safely(path)
+
+
+class CheckedExtension(machinery.ExtensionFileLoader):
+    """Loads a module of machine code."""
+
+    def create_module(self, spec: machinery.ModuleSpec) -> types.ModuleType:
+        """Load it."""
+        check_file(self.path)
+        return super().create_module(spec)
+
+
+def guard_folder(folder: str) -> None:
+    """Have whatever is imported from a folder stand up to the rule that its file of hooks has stood up to."""
+    prefix = os.path.join(folder, "")
+    kinds = (
+        (CheckedExtension, machinery.EXTENSION_SUFFIXES),
+        (CheckedSource, machinery.SOURCE_SUFFIXES),
+        (CheckedBytecode, machinery.BYTECODE_SUFFIXES),
+    )
+
+    def finder(path: str) -> machinery.FileFinder:
+        if not os.path.join(path, "").startswith(prefix):
+            raise ImportError(f"{path} is not below {folder}", path=path)
+        return machinery.FileFinder(path, *kinds)
+
+    sys.path_hooks.insert(0, finder)
+    for path in [path for path in sys.path_importer_cache if os.path.join(path, "").startswith(prefix)]:
+        del sys.path_importer_cache[path]
 
 
 def module_name(path: str) -> str:

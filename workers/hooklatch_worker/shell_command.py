@@ -97,6 +97,7 @@ def execute(
     """
     started = time.monotonic()
     reap()
+    earlier = frozenset(linux.descendants(os.getpid()))
     with start(arguments, cwd=cwd, env=env, umask=umask) as process:
         exit_code: int | None = None
         stdout, stderr = (Output(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None)
@@ -105,7 +106,7 @@ def execute(
                 exit_code = exit_code_of(process)
         finally:
             if exit_code is None:
-                condemn(process)
+                condemn(process, earlier)
         stdout.drain()
         stderr.drain()
     return Result(
@@ -193,10 +194,13 @@ def feed(fd: int, left: memoryview) -> memoryview:
         return left[:0]  # it does not want to read its input, which is its right
 
 
-def condemn(process: Started) -> None:
-    """Tell a command and all below it to stop, and see to it that they do; waits for neither."""
+def condemn(process: Started, earlier: frozenset[int]) -> None:
+    """Tell a command and all that it started to stop, and see to it that they do; waits for neither.
+
+    What was below the worker `earlier` is another command's, which ended well and may leave something running.
+    """
     worker, leader = os.getpid(), process.pid
-    strays = open_strays(worker, leader)
+    strays = open_all(pid for pid in linux.descendants(worker) if pid not in earlier and group_of(pid) != leader)
     try:
         tell(leader, strays, signal.SIGTERM)
         helper = fork_helper(worker, leader, strays)
@@ -206,16 +210,16 @@ def condemn(process: Started) -> None:
     condemned.append(Condemned(process, helper))
 
 
-def open_strays(worker: int, leader: int) -> list[int]:
+def open_all(pids: Iterable[int]) -> list[int]:
     opened: list[int] = []
-    for pid in find_strays(worker, leader):
+    for pid in pids:
         with suppress(OSError):  # it is gone, or there is no descriptor left: then it lives on, below us
             opened.append(os.pidfd_open(pid))
     return opened
 
 
 def find_strays(worker: int, leader: int) -> set[int]:
-    """Find what the command started and its group's signal misses, as all that runs under timeout(1) does.
+    """Find what the command has started since, beside the next command, which its group's signal misses.
 
     What lost its parent has come to the worker by now, and is known by the session it is in.
     """
@@ -257,7 +261,7 @@ def fork_helper(worker: int, leader: int, strays: list[int]) -> int | None:
     try:
         close_all_but(strays)  # above all our socket, whose end the daemon must hear of when the worker dies
         time.sleep(GRACE)
-        late = open_strays(worker, leader)
+        late = open_all(find_strays(worker, leader))
         tell(leader, [*strays, *late], signal.SIGKILL)
     finally:
         os._exit(0)

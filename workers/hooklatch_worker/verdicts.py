@@ -12,6 +12,8 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
+from hooklatch_worker.failures import clipped
+
 __all__ = [
     "Answer",
     "GarbageError",
@@ -41,6 +43,9 @@ C_co = TypeVar("C_co", covariant=True)
 
 class GarbageError(Exception):
     """An answer that cannot be understood; on a gate it counts as a deny."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(clipped(message))
 
 
 class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True):

@@ -71,6 +71,7 @@ class Isolation(msgspec.Struct, frozen=True):
 
     `standard` is what always holds.  `restricted` writes nothing but below the paths of `write`, and without `network`
     has none; `strict` also reads nothing but code, the system and the paths of `read`, and makes no connection at all.
+    Below `temporary` each of these two gets a folder of its own.
     """
 
     level: str = "standard"
@@ -78,6 +79,7 @@ class Isolation(msgspec.Struct, frozen=True):
     write: list[str] = []
     read: list[str] = []
     network: bool = False
+    temporary: str = ""
 
 
 class WorkerLimits(msgspec.Struct, frozen=True):
@@ -157,12 +159,17 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
-    """Worker to daemon: the source is imported.  `files` are the modules of its folder that it imported."""
+    """Worker to daemon: the source is imported.  `files` are the modules of its folder that it imported.
+
+    `isolation` is the level that is wholly in force, and `missing` what the configured one has beyond what is.
+    """
 
     generation: int
     hooks: list[Declared]
     functions: list[str]
     files: list[str]
+    isolation: str = "standard"
+    missing: list[str] = []
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed"):

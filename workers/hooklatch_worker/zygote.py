@@ -2,11 +2,12 @@
 
 It is single-threaded and clean, so forking it is safe, which forking the trio daemon is not (trio #1614).  It is a
 child subreaper: whatever a dead worker left running comes here, and since its only rightful children are
-workers, every other child is killed on sight.  When its control socket ends, the daemon is gone: it kills all
-that is below it, and leaves.
+workers, every other child is killed on sight, stopped first with all below it.  When its control socket ends the
+daemon is gone, and when its parent ends so is the guardian: it kills all that is below it, and leaves.
 
     daemon ──Fork──▶ zygote ──fork──▶ worker
-           ◀──Forked + [socket, pidfd, output, error]──     ◀──Exited── (when one dies; best effort)
+           ◀──Ready + [pidfd]──  (once)                     ◀──Exited── (when one dies; best effort)
+           ◀──Forked + [socket, pidfd, output, error]──
 """
 
 from __future__ import annotations
@@ -24,53 +25,68 @@ import time
 
 import msgspec
 
-from hooklatch_worker import child, linux, wire
+from hooklatch_worker import child, linux, temporary, wire
 
 __all__ = ["live"]
 
-MOST_ROUNDS = 64  # of killing orphans at one time; their own SIGCHLD brings us back for the rest
+REAP_TIMEOUT = 0.5  # seconds of killing orphans at one time: forks are waiting
+RETRY = 200  # milliseconds until we go on with those that are left, if none of them dies before
 SWEEP_TIMEOUT = 5.0  # seconds; a child in uninterruptible sleep must not keep the zygote for ever
 FORKS = msgspec.msgpack.Decoder(wire.Fork)
 
 
-def live(control: socket.socket) -> None:
-    """Be the zygote; returns when the daemon has closed its end and nothing is left below us."""
-    os.setsid()  # a Ctrl-C in the daemon's terminal is the daemon's affair
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the daemon's end is ours; until then a draining one needs workers
+def live(control: socket.socket, guardian_pid: int) -> None:
+    """Be the zygote until the daemon or the guardian is gone; never returns."""
     linux.become_subreaper()
     linux.wake_when_orphaned()
     if threading.active_count() != 1:
         raise RuntimeError("the zygote has more than one thread; forking it would not be safe")
     gc.freeze()  # objects that exist now are never moved to a page of the worker's own by a collection
+    zygote = Zygote(control, guardian_pid)
     try:
-        Zygote(control).run()
+        zygote.run()
     finally:
         sweep()
+        for folder in zygote.temporary:
+            temporary.remove_tree(folder)
         os._exit(0)
 
 
 class Zygote:
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, guardian_pid: int) -> None:
         self._control = control
+        self._guardian_pid = guardian_pid
         self._workers: dict[int, tuple[int, multiprocessing.process.BaseProcess]] = {}
         self._context = multiprocessing.get_context("fork")
+        self.temporary: set[str] = set()  # where workers have their temporary folders
 
     def run(self) -> None:
         wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
         signal.set_wakeup_fd(wake_w, warn_on_full_buffer=False)
+        guardian = os.pidfd_open(self._guardian_pid)
+        if os.getppid() != self._guardian_pid:
+            return
         poll = select.poll()
-        poll.register(self._control, select.POLLIN)
-        poll.register(wake_r, select.POLLIN)
-        self._tell(wire.Ready(os.getpid()))
+        for fd in (self._control.fileno(), wake_r, guardian):
+            poll.register(fd, select.POLLIN)
+        self._greet()
+        is_clean = True
         while True:
-            ready = {fd for fd, _ in poll.poll()}
+            ready = {fd for fd, _ in poll.poll(None if is_clean else RETRY)}
+            if guardian in ready:
+                return
             if wake_r in ready:
                 os.read(wake_r, 4096)
-                self._reap()
+            if wake_r in ready or not is_clean:
+                is_clean = self._reap()
             if self._control.fileno() in ready and not self._obey():
                 return
+
+    def _greet(self) -> None:
+        own = os.pidfd_open(os.getpid())
+        self._tell(wire.Ready(os.getpid()), [own])
+        os.close(own)
 
     def _obey(self) -> bool:
         data = self._control.recv(2**16)
@@ -84,6 +100,8 @@ class Zygote:
         return True
 
     def _fork(self, request: wire.Fork) -> None:
+        if request.limits.isolation.temporary:
+            self.temporary.add(request.limits.isolation.temporary)
         fds: list[int] = []
         ours, theirs = socket.socketpair()
         with ours, theirs:
@@ -102,14 +120,18 @@ class Zygote:
                 for fd in fds:
                     os.close(fd)
 
-    def _reap(self) -> None:
+    def _reap(self) -> bool:
+        """Take note of workers that died, and kill what they left; say whether it is all gone."""
         for pid, (generation, process) in list(self._workers.items()):
             if process.exitcode is not None:
                 del self._workers[pid]
                 self._tell(wire.Exited(generation, pid, process.exitcode), wait=False)
-        for _ in range(MOST_ROUNDS):  # each killed child may hand us its own; one that will not die must not hold us
-            if not linux.kill_children(keep=frozenset(self._workers)):
-                return
+        rightful = frozenset(self._workers)
+        deadline = time.monotonic() + REAP_TIMEOUT
+        while linux.kill_children(keep=rightful):
+            if time.monotonic() > deadline:
+                return False
+        return True
 
     def _tell(self, message: msgspec.Struct, fds: list[int] | None = None, *, wait: bool = True) -> None:
         try:

@@ -1,48 +1,114 @@
-"""Watches the resident memory of workers, during calls and between them.  Knows sizes; knows no hook.
+"""Watches what workers take: memory, and processes below them.  Knows sizes and counts; knows no hook.
 
 RLIMIT_AS would break healthy programs that only reserve memory (node, java), so what is bounded is what is resident.
+RLIMIT_NPROC does not bind root, and counts all that the user runs, so a hook's limit would be the user's: what is
+bounded is what a worker has below it.  The zygote stops and kills that when the worker is dead.
 """
 
 from __future__ import annotations
 
 import itertools
+import logging
+import os
+import signal
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import psutil
 import trio
 
-from hooklatch.processes.pool import Pool
+from hooklatch.processes.pool import LSP_SOURCE, Pool
 from hooklatch.processes.worker import Worker
+from hooklatch_worker import linux
 
 __all__ = ["watch_memory"]
 
+logger = logging.getLogger("hooklatch.memory")
 INTERVAL = 0.1  # seconds between two looks at a busy worker: Python fills about 1 GiB a second
-IDLE_ROUNDS = 20  # such intervals between two looks at an idle one, where only a thread left behind can grow
+IDLE_ROUNDS = 5  # such intervals between two looks at an idle one that has no child: what grows there is a thread's
 
 
 async def watch_memory(pools: Callable[[], Iterable[Pool]]) -> None:
-    """Kill what is over its pool's `resident_bytes`: in a call it is a crash, between calls a recycling."""
-    for round_number in itertools.count():
-        await trio.sleep(INTERVAL)
-        is_full_round = round_number % IDLE_ROUNDS == 0
-        for pool in pools():
-            for worker in pool.live_workers():
-                check(pool, worker, is_full_round=is_full_round)
+    """Kill what is over a limit of its pool: in a call it is a crash, between calls a recycling."""
+    async with trio.open_nursery() as nursery:
+        for round_number in itertools.count():
+            await trio.sleep(INTERVAL)
+            is_full_round = round_number % IDLE_ROUNDS == 0
+            for pool in pools():
+                for worker in [*pool.live_workers(), *pool.loading_workers()]:
+                    if not worker.is_doomed and (is_full_round or is_due(pool, worker)):
+                        check(pool, worker, nursery)
 
 
-def check(pool: Pool, worker: Worker, *, is_full_round: bool) -> None:
-    is_busy = pool.is_running(worker)
-    if worker.is_doomed or not (is_busy or is_full_round or worker.calls != worker.measured_calls):
-        return
+def is_due(pool: Pool, worker: Worker) -> bool:
+    return worker.has_children or worker.calls != worker.measured_calls or not pool.is_idle(worker)
+
+
+def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
     worker.measured_calls = worker.calls
-    try:
-        size = psutil.Process(worker.pid).memory_info().rss
-    except psutil.Error:
-        return  # it has just died; its own watch knows
-    limit = pool.limits.resident_bytes
-    if size <= limit:
+    limits = pool.limits
+    own = resident(worker.pid)
+    if own > limits.resident_bytes:
+        end(pool, worker, over("resident", own, limits.resident_bytes))
         return
-    if is_busy:
-        worker.kill(f"{size // 2**20} MiB resident are over the limit of {limit // 2**20} MiB")
-    else:
+    below = list(itertools.islice(linux.descendants(worker.pid), limits.processes + 1))
+    worker.has_children = bool(below)
+    if len(below) > limits.processes:
+        stop(below)
+        end(pool, worker, f"it started processes without end: more than {limits.processes} were below it")
+    elif pool.source == LSP_SOURCE or worker.is_being_measured:
+        return  # language servers take what the project needs
+    elif own + sum(map(resident, below)) > limits.total_bytes:
+        # The sum says too much, for forked children share most of their pages.  The truth takes its time, and the
+        # counting must go on meanwhile.
+        worker.is_being_measured = True
+        nursery.start_soon(check_total, pool, worker, below)
+
+
+async def check_total(pool: Pool, worker: Worker, below: list[int]) -> None:
+    total = await trio.to_thread.run_sync(shared_once, [worker.pid, *below])
+    worker.is_being_measured = False
+    limit = pool.limits.total_bytes
+    if total > limit and not worker.is_doomed:
+        end(pool, worker, over("resident with all below it", total, limit))
+
+
+def stop(pids: Iterable[int]) -> None:
+    """Keep those found from starting more until the zygote comes to all of them."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+
+
+def end(pool: Pool, worker: Worker, reason: str) -> None:
+    if pool.is_idle(worker):
+        logger.warning("idle worker over a limit: %s", reason, extra={"pid": worker.pid})
         pool.recycle(worker)
+    else:
+        worker.kill(reason)
+
+
+def shared_once(pids: list[int]) -> int:
+    return sum(map(proportional, pids))
+
+
+def resident(pid: int) -> int:
+    """Give what a process holds in memory, pages that it shares with others counted whole; 0 when it is gone."""
+    try:
+        return psutil.Process(pid).memory_info().rss
+    except psutil.Error:
+        return 0
+
+
+def proportional(pid: int) -> int:
+    """Give the same, of a shared page its share alone; the kernel walks the page tables for that."""
+    try:
+        return psutil.Process(pid).memory_full_info().pss
+    except psutil.AccessDenied:
+        return resident(pid)
+    except psutil.Error:
+        return 0
+
+
+def over(what: str, size: int, limit: int) -> str:
+    return f"{size // 2**20} MiB {what} are over the limit of {limit // 2**20} MiB"

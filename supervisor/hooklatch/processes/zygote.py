@@ -1,4 +1,4 @@
-"""The daemon's handle on its zygote.  Knows one process and its control socket; knows no hook and no verdict.
+"""The daemon's handle on its zygote.  Knows two processes and a control socket; knows no hook and no verdict.
 
 run() ── starts the zygote, hears it, and when it dies starts another (rest for one: its workers died with it)
 fork() ─ asks for a worker, waits for a new zygote if there is none, kills a silent one after 2 s
@@ -17,8 +17,7 @@ from contextlib import asynccontextmanager, suppress
 import trio
 
 from hooklatch.processes.environment import allowed, only
-from hooklatch_worker import linux, wire
-from hooklatch_worker import zygote as child
+from hooklatch_worker import guardian, linux, wire
 
 __all__ = ["ForkError", "WorkerProcess", "Zygote", "ZygoteLostError", "open_zygote"]
 
@@ -84,7 +83,7 @@ class Order:
 
 
 class Life:
-    """One zygote process, from its start to its death."""
+    """One zygote process, from its start to its death, and the guardian above it."""
 
     def __init__(self) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -92,18 +91,34 @@ class Life:
         self.orders: dict[int, Order] = {}
         self.workers: dict[int, WorkerProcess] = {}
         self.is_over = False
+        self.pid = self.pidfd = 0  # until it has greeted
         try:
             with theirs, only(allowed(os.environ)):
-                self.process = multiprocessing.get_context("spawn").Process(
-                    target=child.live, args=(theirs,), name="hooklatch-zygote"
+                self.guardian = multiprocessing.get_context("spawn").Process(
+                    target=guardian.live, args=(theirs,), name="hooklatch-guardian"
                 )
-                self.process.start()
-            assert self.process.pid is not None
-            self.pid = self.process.pid
-            self.pidfd = os.pidfd_open(self.pid)
+                self.guardian.start()
+            assert self.guardian.pid is not None
+            self.guardian_pid = self.guardian.pid
+            self._guardian_pidfd = os.pidfd_open(self.guardian_pid)
         except OSError:
             self.control.close()
             raise
+
+    async def greet(self) -> None:
+        """Wait until it listens.
+
+        Raises:
+            ForkError: it does not.
+        """
+        with trio.move_on_after(BOOT_TIMEOUT):
+            match await self.receive():
+                case wire.Ready(pid), [pidfd]:
+                    self.pid, self.pidfd = pid, pidfd
+                    return
+                case _:
+                    pass
+        raise ForkError("the zygote did not start")
 
     @property
     def is_alive(self) -> bool:
@@ -125,23 +140,32 @@ class Life:
                 return None
             return (wire.decode_from_zygote(data), fds) if data else None
 
-    def kill(self) -> None:
-        self.process.kill()
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Signal the zygote; the guardian follows it."""
+        if self.pid:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, number)
 
     async def aclose(self) -> None:
         """End it: it sweeps when its control socket ends; a stuck one is killed."""
         with trio.CancelScope(shield=True):
             trio.lowlevel.notify_closing(self.control)
             self.control.close()
-            with trio.move_on_after(STOP_TIMEOUT) as scope:
-                await trio.lowlevel.wait_readable(self.pidfd)
-            if scope.cancelled_caught:
-                self.kill()
-                await trio.lowlevel.wait_readable(self.pidfd)
+            self.kill(signal.SIGCONT)  # somebody may have stopped it, or the guardian
+            with suppress(ProcessLookupError):  # it died with the zygote, and is reaped
+                signal.pidfd_send_signal(self._guardian_pidfd, signal.SIGCONT)
+            for end in (self.kill, self.guardian.kill):
+                with trio.move_on_after(STOP_TIMEOUT):
+                    await trio.lowlevel.wait_readable(self._guardian_pidfd)
+                    break
+                end()
+            await trio.lowlevel.wait_readable(self._guardian_pidfd)
             self.is_over = True
-            self.process.join()
-            self.process.close()
-            os.close(self.pidfd)
+            self.guardian.join()
+            self.guardian.close()
+            os.close(self._guardian_pidfd)
+            if self.pid:
+                os.close(self.pidfd)
 
 
 class Zygote:
@@ -149,6 +173,7 @@ class Zygote:
 
     def __init__(self, *, owns_process: bool = False) -> None:
         self._life: Life | None = None
+        self._latest: Life | None = None  # from its start until all that it left is gone
         self._ready = trio.Event()
         self._generation = 0
         self._owns_process = owns_process
@@ -162,6 +187,16 @@ class Zygote:
     @property
     def is_alive(self) -> bool:
         return self._life is not None and self._life.is_alive
+
+    def roots(self) -> frozenset[int]:
+        """Name the processes below which everything is that runs hooks.
+
+        The daemon's own process is one, which adopts what a zygote and its guardian leave if both are killed; but as
+        process 1 of a container it adopts what anybody leaves there.
+        """
+        latest = self._latest
+        found = {latest.pid, latest.guardian_pid} - {0} if latest is not None else set[int]()
+        return frozenset(found | {os.getpid()} if self._owns_process and os.getpid() != 1 else found)
 
     async def fork(self, source: wire.Source, limits: wire.WorkerLimits) -> WorkerProcess:
         """Fork a worker that will import `source`; waits for a zygote if there is none just now.
@@ -188,7 +223,7 @@ class Zygote:
             # What comes later finds nobody waiting; `_hear` then kills it.
             life.orders.pop(generation, None)
         if not order.done.is_set():
-            logger.error("zygote silent for %.0f s, killing it pid=%d", SILENCE, life.pid)
+            logger.error("zygote silent for %.0f s, killing it", SILENCE, extra={"pid": life.pid})
             life.kill()
             self._lose(life)
         if isinstance(order.result, ForkError):
@@ -233,19 +268,19 @@ class Zygote:
 
     async def _live(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         try:
-            life = Life()
+            life = self._latest = Life()
         except OSError as error:
             raise ForkError(f"the zygote could not be started: {error.strerror}") from None
         started = trio.current_time()
         try:
-            await self._greet(life)
+            await life.greet()
             self._life = life
             self._ready.set()
             task_status.started()
             await self._hear(life)
-            logger.error("zygote died pid=%d", life.pid)
+            logger.error("zygote died", extra={"pid": life.pid})
         except wire.FrameError as error:
-            logger.error("zygote talks nonsense, killing it pid=%d: %s", life.pid, error)
+            logger.error("zygote talks nonsense, killing it: %s", error, extra={"pid": life.pid})
             life.kill()
         finally:
             self._lose(life)
@@ -253,15 +288,9 @@ class Zygote:
                 order.done.set()
             await life.aclose()
             await self._sweep()
+            self._latest = None
         is_early = trio.current_time() - started < STABLE
         self._deaths_in_a_row = self._deaths_in_a_row + 1 if is_early else 0
-
-    async def _greet(self, life: Life) -> None:
-        with trio.move_on_after(BOOT_TIMEOUT):
-            greeting = await life.receive()
-            if greeting is not None and isinstance(greeting[0], wire.Ready):
-                return
-        raise ForkError("the zygote did not start")
 
     async def _hear(self, life: Life) -> None:
         while (received := await life.receive()) is not None:

@@ -1,8 +1,6 @@
-"""Which files may hold hooks: what another user could have written must not run.  Knows owners and modes only.
+"""What the service trusts on the disk: files that hold hooks, and its own two folders.  Knows owners and modes only.
 
-The rule is that of sshd's StrictModes: the file and each folder above it belong to the user or to root and are not
-writable by others; a sticky folder (/tmp) is accepted above, but never as the file's own.  Of a symbolic link, both
-ends are held to it.
+The rule itself is the worker's too, which holds to it the modules that a file of hooks imports from its folder.
 """
 
 from __future__ import annotations
@@ -10,53 +8,21 @@ from __future__ import annotations
 import os
 import stat
 
-__all__ = ["UnsafeFileError", "read_safely"]
+from hooklatch_worker.safety import MAX_FILE, UnsafeFileError, check_folders, guards, read_safely
 
-MAX_FILE = 4 * 2**20  # bytes of a file that holds hooks
-
-
-class UnsafeFileError(Exception):
-    """A file that must not be run, with the command that mends it."""
+__all__ = ["MAX_FILE", "UnsafeFileError", "check_folders", "guards", "make_private", "read_safely"]
 
 
-def read_safely(path: str) -> bytes:
-    """Read a file that nobody but the user and root could have written.
+def make_private(path: str) -> None:
+    """Make a folder that nobody else can look into, or see that the one which is there is one.
+
+    What others could only read is closed to them; what they could have written to is left for a person to look at.
 
     Raises:
-        UnsafeFileError: somebody else could have.
-        OSError: it cannot be read.
+        UnsafeFileError: it, or a folder above it, is somebody else's or writable by others.
+        OSError: it cannot be made.
     """
-    if "\0" in path:
-        raise UnsafeFileError(f"{path!r} is no path")
-    real = os.path.realpath(path)
-    fd = os.open(real, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            raise UnsafeFileError(f"{path} is no regular file")
-        check(real, status)
-        check_folders(os.path.dirname(real))
-        check_folders(os.path.dirname(os.path.abspath(path)))
-        with open(fd, "rb", closefd=False) as file:
-            data = file.read(MAX_FILE + 1)
-    finally:
-        os.close(fd)
-    if len(data) > MAX_FILE:
-        raise UnsafeFileError(f"{path} is over {MAX_FILE // 2**20} MiB")
-    return data
-
-
-def check_folders(folder: str) -> None:
-    check(folder, os.stat(folder))
-    while folder != "/":
-        folder = os.path.dirname(folder)
-        check(folder, os.stat(folder), is_above=True)
-
-
-def check(path: str, status: os.stat_result, *, is_above: bool = False) -> None:
-    if status.st_uid not in (0, os.geteuid()):
-        raise UnsafeFileError(f"{path} belongs to user {status.st_uid}; mend it with: chown {os.geteuid()} {path}")
-    if is_above and status.st_mode & stat.S_ISVTX:
-        return
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UnsafeFileError(f"{path} is writable by others; mend it with: chmod go-w {path}")
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    check_folders(path)
+    if stat.S_IMODE(os.stat(path).st_mode) & 0o077:
+        os.chmod(path, 0o700)

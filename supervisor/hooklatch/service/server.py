@@ -12,8 +12,10 @@ import trio
 
 from hooklatch.core.protocol import ErrorCode, RpcError, encode_error
 from hooklatch.service.connection import Connection
+from hooklatch.service.peers import PeerGoneError, Peers
+from hooklatch.service.safety import UnsafeFileError, check_folders
 
-__all__ = ["RuntimeDirError", "accept_connections", "listen", "make_runtime_dir"]
+__all__ = ["RuntimeDirError", "accept_connections", "check_nobody_listens", "listen", "make_runtime_dir"]
 
 logger = logging.getLogger("hooklatch.server")
 BACKLOG = 1024
@@ -45,14 +47,18 @@ def make_runtime_dir(path: str) -> None:
         raise RuntimeDirError(f"{path} is not a folder of this user; choose another --runtime-dir")
     if status.st_mode & 0o077:
         raise RuntimeDirError(f"{path} is open to others; mend it with: chmod 700 {path}")
+    try:
+        check_folders(path)
+    except (UnsafeFileError, OSError) as error:
+        raise RuntimeDirError(f"{error}; or choose another --runtime-dir") from None
 
 
 def listen(path: str) -> socket.socket:
-    """Bind a socket that only its owner can reach.  The caller holds the folder's lock: what is there is stale."""
+    """Bind a socket that only its owner can reach.  The caller knows that what is there is stale."""
     try:
         os.unlink(path)
     except FileNotFoundError:
-        logger.debug("no stale socket path=%s", path)
+        logger.debug("no stale socket", extra={"path": path})
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     umask = os.umask(0o177)  # bind makes the file with the umask's mode; a later chmod would leave a gap
     try:
@@ -64,37 +70,74 @@ def listen(path: str) -> socket.socket:
     return listener
 
 
+def check_nobody_listens(path: str) -> None:
+    """Return if a socket there is stale, for one who holds the folder's lock.
+
+    Raises:
+        RuntimeDirError: somebody listens who needs no lock: a service manager, for a daemon that it starts.
+    """
+    if is_listened_to(path):
+        raise RuntimeDirError(
+            f"somebody listens at {path} already; if that is systemd: systemctl --user start hooklatch, "
+            "or systemctl --user stop hooklatch-agent.socket hooklatch-admin.socket"
+        )
+
+
+def is_listened_to(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True  # unix(7): its backlog is full
+        except OSError:
+            return False
+    return True
+
+
 async def accept_connections(
-    listener: socket.socket, make: Callable[[socket.socket], Connection], connections: dict[int, Connection]
+    listener: socket.socket,
+    make: Callable[[socket.socket], Connection],
+    connections: dict[int, Connection],
+    peers: Peers,
+    door: trio.CancelScope,
 ) -> None:
-    """Serve every client that comes, until cancelled."""
+    """Serve every client that comes, until cancelled; when `door` is, those that are here are served on."""
     async with trio.open_nursery() as nursery:
-        while True:
-            try:
-                stream, _ = listener.accept()
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(listener)
-                continue
-            except OSError as error:
-                logger.error("accept failed: %s", error)
-                await trio.sleep(ACCEPT_PAUSE)
-                continue
-            admit(stream, make, connections, nursery)
+        with door:
+            while not door.cancel_called:
+                try:
+                    stream, _ = listener.accept()
+                except BlockingIOError:
+                    await trio.lowlevel.wait_readable(listener)
+                    continue
+                except OSError as error:
+                    logger.error("accept failed: %s", error)
+                    await trio.sleep(ACCEPT_PAUSE)
+                    continue
+                admit(stream, make, connections, peers, nursery)
 
 
 def admit(
     stream: socket.socket,
     make: Callable[[socket.socket], Connection],
     connections: dict[int, Connection],
+    peers: Peers,
     nursery: trio.Nursery,
 ) -> None:
     if len(connections) >= MAX_CONNECTIONS:
         refuse(stream, RpcError(ErrorCode.OVERLOAD, f"{MAX_CONNECTIONS} connections are open already"))
         return
-    connection = make(stream)
-    if connection.peer_uid not in (0, os.geteuid()):
-        refuse(stream, RpcError(ErrorCode.NOT_PERMITTED, f"user {connection.peer_uid} may not connect"))
+    try:
+        peers.check(stream)
+    except RpcError as error:
+        logger.warning("connection refused: %s", error)
+        refuse(stream, error)
         return
+    except PeerGoneError:
+        stream.close()
+        return
+    connection = make(stream)
     connections[connection.number] = connection
     nursery.start_soon(connection.run)
 

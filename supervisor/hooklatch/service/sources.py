@@ -11,6 +11,7 @@ import logging
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
@@ -19,14 +20,14 @@ import trio
 from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.worker import LoadError
 from hooklatch.processes.zygote import ForkError, Zygote
-from hooklatch.service.safety import UnsafeFileError, read_safely
+from hooklatch.service.safety import UnsafeFileError, guards, read_safely
 from hooklatch_worker.wire import Loaded, Source
 
 __all__ = ["Sources", "Unit", "UnitError", "stamp"]
 
 logger = logging.getLogger("hooklatch.sources")
 GRACE = 60.0  # seconds in which a client must register hooks on the unit that it had built
-Stamp = tuple[int, int, int]  # mtime in ns, size, inode
+Stamp = tuple[int, ...]  # mtime in ns, size, inode; mode and owner of it and of each folder above
 
 
 class UnitError(Exception):
@@ -52,7 +53,7 @@ class Unit:
         self.stamps = stamps
         # What was loaded, not what is there by now: a file that changed meanwhile must count as changed.
         self.digests = {
-            path: digest(path) if seen is None or seen[0] <= began_ns else None for path, seen in stamps.items()
+            path: self._digest(path) if seen is None or seen[0] <= began_ns else None for path, seen in stamps.items()
         }
         if source.digest:
             self.digests[source.location] = source.digest
@@ -65,22 +66,24 @@ class Unit:
 
     @property
     def is_current(self) -> bool:
-        """Say whether its files still hold what was loaded; a new time alone is no new version."""
+        """Say whether its files still hold what was loaded, and may; a new time alone is no new version."""
         now = {path: stamp(path) for path in self.stamps}
         if now == self.stamps:
             return True
-        if any(digest(path) != known for path, known in self.digests.items()):
+        if any(self._digest(path) != known for path, known in self.digests.items()):
             return False
         self.stamps = now
         return True
 
-
-def digest(path: str) -> str | None:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except (OSError, ValueError):
-        return None
+    def _digest(self, path: str) -> str | None:
+        """Hash a file; None where it cannot be read, or may not be.  Packages are trusted wherever they are."""
+        try:
+            if self.source.kind == "file":
+                return hashlib.sha256(read_safely(path)).hexdigest()
+            with open(path, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except (UnsafeFileError, OSError, ValueError):
+            return None
 
 
 def stamp(path: str) -> Stamp | None:
@@ -89,7 +92,7 @@ def stamp(path: str) -> Stamp | None:
         status = os.stat(path)
     except (OSError, ValueError):  # ValueError: a name with a null byte
         return None
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode, status.st_uid, *guards(path)
 
 
 class Sources:
@@ -103,10 +106,13 @@ class Sources:
         pools: dict[tuple[str, int], Pool],
     ) -> None:
         self.limits = limits
+        self.levels: dict[str, str] = {}  # the isolation of sources that have one of their own
         self.units: dict[str, Unit] = {}
         self.pools = pools
         self.zygote = zygote
+        self.ended: Counter[str] = Counter()  # what became of the workers of pools that are gone
         self._quiesced = quiesced
+        self.on_adopted: Callable[[Unit], None] = lambda unit: None
         self._builds = 0
         self._nursery: trio.Nursery | None = None
 
@@ -117,8 +123,15 @@ class Sources:
             task_status.started()
             await trio.sleep_forever()
 
-    def limits_of(self, workers: int | None) -> PoolLimits:
-        return self.limits if workers is None else msgspec.structs.replace(self.limits, workers=workers)
+    def limits_of(self, source: Source, workers: int | None) -> PoolLimits:
+        """Give a source's limits: those of all, with what is its own."""
+        isolation = self.limits.worker.isolation
+        isolation = msgspec.structs.replace(isolation, level=self.levels.get(source.location, isolation.level))
+        return msgspec.structs.replace(
+            self.limits,
+            workers=workers or self.limits.workers,
+            worker=msgspec.structs.replace(self.limits.worker, isolation=isolation),
+        )
 
     async def build(self, source: Source, *, workers: int | None = None) -> Unit:
         """Prove that the present version of a source imports, in a worker of a pool of its own.
@@ -133,7 +146,7 @@ class Sources:
         before = {source.location: stamp(source.location)} if source.kind == "file" else {}
         source, code = self._read(source)
         self._builds += 1
-        pool = Pool(source, self._builds, self.zygote, self.limits_of(workers), code)
+        pool = Pool(source, self._builds, self.zygote, self.limits_of(source, workers), code)
         scope = trio.CancelScope()
         try:
             loaded = await self._nursery.start(self._run_pool, pool, scope)
@@ -171,8 +184,13 @@ class Sources:
         """Put a unit in force; the one before it retires once no fire can need it."""
         old = self.units.get(unit.source.location)
         self.units[unit.source.location] = unit
+        self.on_adopted(unit)
         if old is not None and old is not unit:
             self._retire(old)
+
+    def drop(self, location: str) -> None:
+        """Retire a unit that must not be used any more, though there is no other."""
+        self._retire(self.units.pop(location))
 
     def discard(self, unit: Unit) -> None:
         """Drop a unit that never came into force."""
@@ -194,8 +212,9 @@ class Sources:
         self._end(unit)
 
     def _end(self, unit: Unit) -> None:
-        logger.info("pool ended source=%s build=%d", unit.source.location, unit.build)
-        self.pools.pop((unit.source.location, unit.build), None)
+        logger.info("pool ended", extra={"source": unit.source.location, "build": unit.build})
+        if self.pools.pop((unit.source.location, unit.build), None) is not None:
+            self.ended.update(unit.pool.counts)
         unit.scope.cancel()
 
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping
 
-from hooklatch.service.safety import UnsafeFileError, read_safely
+from hooklatch.service.safety import UnsafeFileError, guards, read_safely
 
 __all__ = ["Pins", "Stamps", "difference", "folder_of", "pin", "stamps"]
 
@@ -69,11 +69,12 @@ def entries(root: str) -> Iterator[os.DirEntry[str]]:
 def stamps(project: str) -> Stamps | None:
     """Tell versions of all these files apart without reading them; None where that cannot be told.
 
-    The change time is among them, which a program without privileges cannot set.
+    The change time is among them, which a program without privileges cannot set, and who may write to the folders.
     """
-    found: Stamps = {}
+    root = folder_of(project)
+    found: Stamps = {root: guards(os.path.join(root, FOLDER))}
     try:
-        for entry in entries(folder_of(project)):
+        for entry in entries(root):
             status = entry.stat(follow_symlinks=False)
             found[entry.path] = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino, status.st_mode)
             if len(found) > 2 * MAX_FILES:

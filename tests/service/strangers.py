@@ -1,0 +1,67 @@
+"""Other users and other processes, for tests of who may do what."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+NOBODY = 65534
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+def as_nobody(act: Callable[[], object]) -> str:
+    """Do something as another user, in a child of this process; give what came of it as text."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        text = "nothing"
+        try:
+            signal.alarm(20)
+            os.setgroups([])
+            os.setresgid(NOBODY, NOBODY, NOBODY)
+            os.setresuid(NOBODY, NOBODY, NOBODY)
+            text = str(act())
+        except BaseException as error:  # whatever it is, the child must not go on as a second test run
+            text = f"{type(error).__name__}: {error}"
+        finally:
+            os.write(write_end, text.encode())
+            os._exit(0)
+    os.close(write_end)
+    with open(read_end) as file:
+        text = file.read()
+    os.waitpid(child, 0)
+    return text
+
+
+@contextmanager
+def folder_for_all() -> Generator[Path]:
+    """Give a folder that every user can look into; pytest's own are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="hooklatch-") as name:
+        os.chmod(name, 0o755)
+        yield Path(name)
+
+
+CALL = """
+import json, socket, sys
+stream = socket.socket(socket.AF_UNIX)
+stream.settimeout(10)
+stream.connect(sys.argv[1])
+try:
+    stream.sendall(b'{"jsonrpc":"2.0","id":1,"method":"ping","params":{}}\\n')
+    print(stream.makefile().readline(), end="")
+except OSError:
+    print(stream.makefile().readline(), end="")
+"""
+
+
+def start_caller(socket_path: str, code: str = CALL) -> subprocess.Popen[bytes]:
+    """Start a program that connects, asks, and prints the answer."""
+    return subprocess.Popen([sys.executable, "-c", code, socket_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
