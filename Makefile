@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples
 
-.PHONY: check test demo bench format format-check lint types clean
+.PHONY: check test fuzz demo bench soak format format-check lint types clean
 
 check: format-check lint types test
 
@@ -30,11 +30,20 @@ types: $(VENV)/.ready
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest
 
+# Coverage-guided, two minutes a target; where atheris cannot be installed, `make test` fuzzes with Hypothesis all the same.
+fuzz: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
+	$(BIN)/python tests/fuzz/coverage_guided.py
+
 demo: $(VENV)/.ready
 	$(BIN)/python examples/demo.py
 
 bench: $(VENV)/.ready
 	$(BIN)/python bench/run.py
+
+MINUTES ?= 10
+soak: $(VENV)/.ready
+	$(BIN)/python tests/chaos/soak.py $(MINUTES)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache

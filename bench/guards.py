@@ -1,6 +1,7 @@
-"""The callbacks of the benchmarks: one guard that every contender calls, and two that show and hold a worker."""
+"""The callbacks of the benchmarks: the guard that every contender calls, and those that work, tell and hold."""
 
 import os
+import shlex
 import time
 from typing import Any
 
@@ -11,6 +12,15 @@ from hooklatch import deny, hook, warn
 def no_force_push(event: Any) -> Any:
     if "push --force" in event.tool_input["command"]:
         return deny("force pushes are not allowed here")
+    return None
+
+
+@hook("pre_tool_use", match="Work")
+def read_commands(event: Any) -> Any:
+    """Cost what a guard costs that takes a script apart: half a millisecond and more of a core."""
+    for line in event.tool_input["script"].splitlines():
+        if shlex.split(line)[:2] == ["rm", "-rf"]:
+            return deny("name the files to remove")
     return None
 
 

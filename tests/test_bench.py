@@ -45,3 +45,17 @@ def test_the_profile_of_a_fire_names_every_stage() -> None:
     assert done.returncode == 0, done.stderr
     for stage in ("socket in", "select", "machine", "pool send", "worker", "decision encode", "socket out"):
         assert stage in done.stdout
+
+
+@pytest.mark.slow
+def test_the_overload_benchmark_compares_quiet_sessions_with_and_without_each_flood() -> None:
+    """Slow: it starts a daemon and a process for each flood."""
+    command = [sys.executable, str(BENCH / "overload.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    floods = json.loads((BENCH / "results" / "overload_quick.json").read_bytes())["floods"]
+    assert len(floods) == 6
+    for row in floods.values():
+        assert {"quiet", "flooded", "ratio", "first_after_ms", "refused", "flood_overloads"} <= set(row)
+        assert row["flooded"]["count"] > 0

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 TOP = {
     ".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "bench", "docs", "examples",
-    "pyproject.toml", "supervisor", "tests", "typings", "workers",
+    "packaging", "pyproject.toml", "supervisor", "tests", "typings", "workers",
 }  # fmt: skip
 MAX_LINES = 500
 

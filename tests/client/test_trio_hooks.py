@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,32 @@ async def test_a_lost_session_is_resumed_with_its_hooks_and_subscription(daemon:
     assert [hook["id"] for hook in session["hooks"]] == ["guard"]
     assert missed == Announcement(topic="registry", resync=21)
     assert answer.verdict == "allow"
+
+
+async def test_an_announcement_that_comes_with_the_answer_of_a_reconnect_is_not_taken_back(
+    daemon: ScriptedDaemon, path: Path
+) -> None:
+    def first(peer: Peer) -> None:
+        peer.welcome()
+        peer.answer(peer.read_until("subscribe"), {"revision": 8})
+
+    def second(peer: Peer) -> None:
+        peer.welcome(revision=20)
+        answer = {"jsonrpc": "2.0", "id": peer.read_until("subscribe")["id"], "result": {"revision": 21}}
+        news = {"jsonrpc": "2.0", "method": "announce", "params": {"topic": "registry", "previous": 21, "revision": 22}}
+        peer.send(b"".join(json.dumps(message).encode() + b"\n" for message in (answer, news)))
+        peer.read()
+
+    daemon.play(first, second)
+
+    async with connect(path, session_id="mine") as s:
+        listener = s.announcements()
+        await s.subscribe()
+        told = [(await anext(listener)).current for _ in range(2)]
+        revision = s.revision
+
+    assert told == [22, 22]
+    assert revision == 22
 
 
 async def test_an_unregistered_hook_is_not_registered_again(daemon: ScriptedDaemon, path: Path) -> None:

@@ -72,9 +72,18 @@ def test_a_pattern_that_would_close_a_wrapping_group_is_refused(search: bool) ->
         compile_matcher({"regex": "a)|(b", "search": search})
 
 
-@pytest.mark.parametrize("pattern", [r"(?=a)b", r"(?!a)b", r"(?<=a)b", r"(?<!a)b", r"(a)\1", r"(?P<x>a)(?P=x)"])
-def test_what_needs_backtracking_is_refused_with_what_to_read_instead(pattern: str) -> None:
-    with pytest.raises(MatcherError, match=r"look-around and back-references are not supported; see docs/hooks\.md"):
+@pytest.mark.parametrize(
+    ("pattern", "instead"),
+    [
+        *[(text, "write the exception as a second hook") for text in (r"(?=a)b", r"(?!a)b", r"(?<=a)b", r"(?<!a)b")],
+        *[(text, "back-references are not supported") for text in (r"(a)\1", r"(?P<x>a)(?P=x)")],
+        *[(text, "nothing ever backtracks") for text in (r"(?>a+)b", r"a++b")],
+        *[(text, "repeated 1000 times at most") for text in (r"a{1001}", r"a{2,100000}", r"((a{30}){30}){30}")],
+        *[(text, "needs too much memory") for text in (r"\pL{1000}", r"(?:\pL\pN){300}")],
+    ],
+)
+def test_what_cannot_run_in_linear_time_is_refused_with_what_to_write_instead(pattern: str, instead: str) -> None:
+    with pytest.raises(MatcherError, match=rf"{instead}.*decide in the callback; see docs/hooks\.md"):
         compile_matcher({"regex": pattern})
 
 

@@ -88,6 +88,21 @@ async def test_a_manifest_survives_several_starts_with_the_broken_file(tmp_path:
             assert [one["verdict"] for one in decisions] == ["deny", "pass"]
 
 
+async def test_a_source_that_is_empty_at_the_start_denies_where_its_gates_stood(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARDS}):
+        pass
+    (tmp_path / "guards.py").write_text("")
+    async with running_daemon(tmp_path) as daemon, daemon.session() as client, daemon.administrator() as admin:
+        denied = await bash(client)
+        status = await admin.call("status")
+        await admin.call("reload")
+        accepted = await client.fire_tool("Bash", command="ls")
+
+    assert denied[:2] == ("deny", "load")
+    assert is_red(status)
+    assert accepted["verdict"] == "pass"
+
+
 async def test_a_file_that_held_hooks_and_is_gone_at_the_start_denies_by_its_manifest(tmp_path: Path) -> None:
     async with running_daemon(tmp_path, {"hooks.toml": "", "hooks.d/more.py": GUARDS}):
         pass

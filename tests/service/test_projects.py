@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from processes.pools import until
 from support import Client, Daemon, RpcFailure, running_daemon
 
 GUARDS = """
@@ -318,3 +319,43 @@ async def test_a_change_with_its_time_set_back_is_seen(daemon: Daemon, project: 
         os.utime(helper, ns=(before.st_atime_ns, before.st_mtime_ns))
 
         assert (await client.fire_tool("Bash"))["cause"] == "load"
+
+
+SLOW = """
+import os
+import time
+from hooklatch_worker import deny, hook
+
+open({began!r}, "w").close()
+while not os.path.exists({go!r}):
+    time.sleep(0.001)
+
+@hook("pre_tool_use")
+def guard(event):
+    return deny("project")
+"""
+
+
+async def test_a_fire_waits_for_the_hooks_that_an_earlier_one_is_having_loaded(
+    tmp_path: Path, project: Project
+) -> None:
+    began, go = tmp_path / "began", tmp_path / "go"
+    project.write("guards.py", SLOW.format(began=str(began), go=str(go)))
+    go.touch()
+    async with running_daemon(tmp_path) as daemon:
+        await trusted(daemon, project)
+    go.unlink()
+    began.unlink()
+    async with running_daemon(tmp_path) as daemon, daemon.session() as witness:
+        clients = [daemon.connect() for _ in range(2)]
+        params = {"event": "pre_tool_use", "payload": {"tool_name": "Bash"}, "envelope": {"cwd": project.path}}
+        numbers = [await clients[0].send("fire", **params)]
+        await until(began.exists)
+        numbers.append(await clients[1].send("fire", **params))
+        await witness.call("ping")
+        go.touch()
+        decisions = [await client.answer_to(number) for client, number in zip(clients, numbers, strict=True)]
+        for client in clients:
+            await client.aclose()
+
+    assert [(one["verdict"], one["reason"]) for one in decisions] == [("deny", "project")] * 2

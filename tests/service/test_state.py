@@ -228,15 +228,18 @@ def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 
 async def test_a_change_that_cannot_be_stored_is_in_force_and_says_so(tmp_path: Path) -> None:
-    async with running_daemon(tmp_path, FILES) as daemon:
-        async with daemon.administrator() as admin, daemon.session() as client:
-            (tmp_path / "state/state.json.new").mkdir()  # what stands where the next version is written
-            changed = await admin.call("register", scope="global", hooks=[run(daemon)])
-            red = await admin.call("status")
-            decision = await client.fire_tool("Bash")
-            (tmp_path / "state/state.json.new").rmdir()
-            stored = await admin.call("enable", id="guards:no")
-            green = await admin.call("status")
+    async with (
+        running_daemon(tmp_path, FILES) as daemon,
+        daemon.administrator() as admin,
+        daemon.session() as client,
+    ):
+        (tmp_path / "state/state.json.new").mkdir()  # what stands where the next version is written
+        changed = await admin.call("register", scope="global", hooks=[run(daemon)])
+        red = await admin.call("status")
+        decision = await client.fire_tool("Bash")
+        (tmp_path / "state/state.json.new").rmdir()
+        stored = await admin.call("enable", id="guards:no")
+        green = await admin.call("status")
 
     assert "holds only until the daemon ends" in changed["warnings"][0]
     assert (red["health"], red["faults"]) == ("red", changed["warnings"])

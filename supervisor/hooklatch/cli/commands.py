@@ -10,8 +10,10 @@ import traceback
 from hooklatch.cli import (
     doctor,
     firing,
+    health,
     hooks,
     importing,
+    log,
     reporting,
     serving,
     starting,
@@ -27,7 +29,21 @@ from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFail
 
 __all__ = ["all_commands", "run"]
 
-GROUPS = (serving, firing, hooks, reporting, watching, doctor, starting, trusting, suspending, importing, testing)
+GROUPS = (
+    serving,
+    firing,
+    hooks,
+    reporting,
+    health,
+    watching,
+    log,
+    doctor,
+    starting,
+    trusting,
+    suspending,
+    importing,
+    testing,
+)
 CODES = {
     "load_failed": Exit.BAD_DATA,
     "not_found": Exit.NO_INPUT,

@@ -80,6 +80,16 @@ def doctor(arguments: argparse.Namespace) -> int:
 def of_status(status: dict[str, Any]) -> Iterator[Finding]:
     for problem in status["problems"]:
         yield Finding(place_and_text(problem), "mend it; a saved file is taken at once (see: hooklatch reload)")
+    isolation = status["isolation"]
+    for path in isolation["absent"]:
+        what = f"[isolation] names {path}, which is not there: workers that were started cannot use it"
+        yield Finding(what, "make it, then: hooklatch reload", is_problem=False)
+    for source in status["sources"]:
+        if source["isolation"]["configured"] != isolation["level"]:
+            what = f"{source['source']} is isolated as {source['isolation']['configured']}, not as {isolation['level']}"
+            yield Finding(
+                f"{what} as [isolation] says", "see isolation in its [[source]], or in [lsp]", is_problem=False
+            )
     for fault in status["faults"]:
         yield Finding(fault, "mend or remove the file, then start the daemon again")
     for name in status["quarantined"]:

@@ -40,7 +40,7 @@ MEANINGS = {
     Exit.USAGE: "misuse: an unknown option or event, a bad value",
     Exit.BAD_DATA: "the data is unusable: a payload that is no JSON object, a file of hooks or of cases that is wrong",
     Exit.NO_INPUT: "what was named does not exist: a file, a hook, a session",
-    Exit.UNAVAILABLE: "no daemon is reachable; for serve and test: it cannot start here, or another one runs",
+    Exit.UNAVAILABLE: "no daemon is reachable, or it is about to leave; for serve and test: it cannot start here",
     Exit.SOFTWARE: "a bug in hooklatch",
     Exit.CANNOT_CREATE: "a file is there already and was left alone, or cannot be made",
     Exit.IO_ERROR: "standard output cannot be written",

@@ -198,6 +198,7 @@ def show_status(result: dict[str, Any]) -> None:
         ("fired", f"{result['fired']} {counts(result['verdicts'])}"),
         ("failures", counts(result["failures"])),
         ("dropped", counts(result["dropped"])),
+        ("record", record_text(result["record"])),
     )
     show(*((mark["mark"], mark["hook"]) for mark in result["marks"]))
     show(*(("plugin", plugin_text(plugin)) for plugin in result["plugins"]))
@@ -214,6 +215,12 @@ def suspension_text(one: dict[str, Any]) -> str:
     return f"{what}, for {duration(one['seconds_left'])} more: {one['reason']} (to end it: {resume})"
 
 
+def record_text(record: dict[str, Any]) -> str:
+    head = record["head"]
+    missing = f", not recorded: {counts(record['unrecorded'])}" if record["unrecorded"] else ""
+    return f"{record['durability']}, {head['seq']} records, disk {record['stage']}{missing}; {record['folder']}"
+
+
 def plugin_text(plugin: dict[str, Any]) -> str:
     package = f" ({plugin['package']})" if plugin["package"] else ""
     return f"{plugin['name']}{package}: {', '.join(plugin['hooks']) or 'no hooks'}"
@@ -223,7 +230,15 @@ def source_text(source: dict[str, Any]) -> str:
     lost = f", {source['lost']} lost" if source["lost"] else ""
     return (
         f"{source['source']}: workers {source['idle']} idle, {source['busy']} busy{lost}; {source['waiting']} waiting"
+        f"; {isolation_text(source['isolation'])}"
     )
+
+
+def isolation_text(isolation: dict[str, Any]) -> str:
+    """Say how a source's workers are isolated, and loudly where that is less than it should be."""
+    if isolation["missing"]:
+        return f"WEAKER than {isolation['configured']}: no {'; no '.join(isolation['missing'])}"
+    return str(isolation["in_force"])
 
 
 def counts(numbers: dict[str, int]) -> str:

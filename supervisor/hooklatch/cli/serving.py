@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import sys
+import signal
 
 from hooklatch import paths
 from hooklatch.cli import terminal
@@ -16,7 +16,6 @@ from hooklatch.cli.requests import directories
 __all__ = ["add_commands"]
 
 logger = logging.getLogger("hooklatch.serve")
-FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def add_commands(commands: Commands) -> None:
@@ -32,6 +31,12 @@ def add_commands(commands: Commands) -> None:
         choices=("debug", "info", "warning", "error"),
         default="info",
         help="what goes to standard error (default: info)",
+    )
+    serve_parser.add_argument(
+        "--log-format", choices=("human", "json"), default="human", help="lines for people, or JSON (default: human)"
+    )
+    serve_parser.add_argument(
+        "--admin-dir", metavar="DIR", help="put admin.sock there, away from those who may see agent.sock"
     )
     hook_parser = commands.add(
         "hook",
@@ -53,7 +58,10 @@ def hook(arguments: argparse.Namespace) -> int:
 
 def serve(arguments: argparse.Namespace) -> int:
     """Run the daemon; prints one line when it can answer."""
+    # Process 1 of a container has no default action for SIGTERM: until the daemon listens for it, this is one.
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
     from hooklatch.service.daemon import Options, Ready, StartError, run_daemon
+    from hooklatch.service.logs import start_log
 
     folders = directories(arguments)
     if not folders:
@@ -62,8 +70,9 @@ def serve(arguments: argparse.Namespace) -> int:
         config=os.path.abspath(paths.config_file(arguments.config, os.environ)),
         runtime_dir=folders[0],
         state_dir=paths.state_dir(os.environ),
+        admin_dir=os.path.abspath(arguments.admin_dir) if arguments.admin_dir else None,
     )
-    start_log(arguments.log_level)
+    log = start_log(arguments.log_level, arguments.log_format)
 
     def announce(ready: Ready) -> None:
         if arguments.json:
@@ -73,7 +82,8 @@ def serve(arguments: argparse.Namespace) -> int:
                 f"hooklatch is ready: agent {ready.agent}, admin {ready.admin} (pid {ready.pid}, "
                 f"revision {ready.revision})"
             )
-        logger.info("ready agent=%s admin=%s revision=%d", ready.agent, ready.admin, ready.revision)
+        where = {"agent": ready.agent, "admin": ready.admin, "revision": ready.revision}
+        logger.info("ready", extra=where)
 
     try:
         run_daemon(options, on_ready=announce)
@@ -83,9 +93,6 @@ def serve(arguments: argparse.Namespace) -> int:
         if group.split(KeyboardInterrupt)[1] is not None:
             raise
         raise KeyboardInterrupt from None  # before the daemon listened for signals
+    finally:
+        log.close()
     return Exit.OK
-
-
-def start_log(level: str) -> None:
-    logging.basicConfig(stream=sys.stderr, format=FORMAT, level=level.upper())
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it reports each change of each file it sees

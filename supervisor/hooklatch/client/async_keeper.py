@@ -2,8 +2,9 @@
 
 no link ──connect, hello──▶ link ──lost, silent, faulty──▶ no link, and again after a back-off
 
-Knows nothing of what is asked over the link, and not under which library it runs. While there is no link, every
-request fails at once.
+Knows nothing of what is asked over the link, and not under which library it runs. A request that finds the link just
+lost waits for the first attempt to get another: a daemon that is being replaced takes a moment. After that attempt, and
+until a later one succeeds, every request fails at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from hooklatch.client.answers import Changed, read_answer
 from hooklatch.client.core import CallRequested
 from hooklatch.client.liveness import backoff, crowd_delay
 from hooklatch.client.memory import Memory
-from hooklatch.client.runtime import Link, Runtime
+from hooklatch.client.runtime import Event, Link, Runtime
 from hooklatch.client.sockets import attempt
 from hooklatch.client.standing import Standing
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
@@ -34,6 +35,7 @@ class Keeper(Standing):
         super().__init__(paths, memory, "the session was not opened; use it in async with")
         self.link: Link | None = None
         self._runtime: Runtime | None = None
+        self._resettled: Event | None = None  # set when the first attempt after the loss of a link is over
 
     @property
     def is_connected(self) -> bool:
@@ -74,6 +76,7 @@ class Keeper(Standing):
         self.is_closed = True
         if self.link is not None:
             self.link.end(DaemonUnreachableError("the session was closed"))
+        self._settle()
         self.wake_listeners()
 
     async def request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
@@ -84,6 +87,9 @@ class Keeper(Standing):
             SessionClosedError: there will be none.
         """
         self.check_open()
+        if self._resettled is not None and not self.is_connected:
+            await self._resettled.wait()
+            self.check_open()
         if self.link is None:
             if self._runtime is not None:
                 await self._runtime.sleep(0)
@@ -103,6 +109,11 @@ class Keeper(Standing):
                 await self._open(runtime)
             except (DaemonUnreachableError, UnreadableAnswerError, RequestFailedError) as error:
                 self.note(error)
+                self._settle()
+
+    def _settle(self) -> None:
+        if self._resettled is not None:
+            self._resettled.set()
 
     async def _open(self, runtime: Runtime) -> None:
         connection = await open_connection(runtime, self._paths, self.memory.liveness.connect)
@@ -119,6 +130,8 @@ class Keeper(Standing):
             self.link = None
             link.end(DaemonUnreachableError(str(error)))
             raise
+        self._settle()
+        self._resettled = runtime.event()
         self.connected(revision)
 
     async def _serve(self, call: CallRequested) -> bytes | str:

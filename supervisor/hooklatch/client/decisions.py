@@ -16,7 +16,7 @@ import msgspec
 
 from hooklatch.client.answers import read_answer
 from hooklatch.core.catalogue import Catalogue
-from hooklatch.core.messages import RETRYABLE, Cause, DecisionVerdict
+from hooklatch.core.messages import RETRYABLE, Cause, DecisionVerdict, Head
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RefusedError, UnreadableAnswerError
 
 __all__ = [
@@ -62,7 +62,8 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     `cause` is "policy" where a hook decided, else the failure for which it is a refusal; `revision` is None where
     the client decided by itself. In a session with a dialect `rendered` is the answer in that dialect's own words, and
     `followed_by` holds the decisions on the other events that the native one stood for. A decision that the client made
-    has nothing rendered: what is not `allowed` is to be taken as that system's refusal.
+    has nothing rendered: what is not `allowed` is to be taken as that system's refusal. `record` is the head of the
+    daemon's decision record: kept, it is a witness to all that was decided before.
     """
 
     decision_id: str
@@ -86,6 +87,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str] = []
     rendered: Any = None
     followed_by: list[Decision] = []
+    record: Head | None = None
 
     @property
     def allowed(self) -> bool:

@@ -226,7 +226,9 @@ class Memory:
         last_heard, self.revision = self.revision, revision
         if last_heard in (None, revision):
             return None
-        return Announcement(topic="registry", resync=revision)
+        if revision is not None:
+            self.revision = max(last_heard, revision)  # an announcement may have overtaken the answer
+        return Announcement(topic="registry", resync=self.revision)
 
     @property
     def in_flight(self) -> int:

@@ -2,7 +2,9 @@
 
 no link ──connect, hello──▶ link ──lost, silent, faulty──▶ no link, and again after a back-off
 
-Knows nothing of what is asked over the link. While there is none, every request fails at once.
+Knows nothing of what is asked over the link. A request that finds the link just lost waits for the first attempt to get
+another: a daemon that is being replaced takes a moment. After that attempt, and until a later one succeeds, every
+request fails at once.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ class Keeper(Standing):
         self._newest: Link | None = None  # the same, or one that is not welcomed yet
         self._closing = threading.Event()
         self._tried = threading.Event()  # the first attempt is over
+        self._resettled = threading.Event()  # so is the first one after the loss of a link
+        self._resettled.set()
         self._refusal: Exception | None = None
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -89,6 +93,9 @@ class Keeper(Standing):
         self.check_open()
         if not self._tried.is_set():
             self.start()
+        if not self.is_connected:
+            self._resettled.wait()
+            self.check_open()
         if (link := self.link) is None:
             raise DaemonUnreachableError(self.problem)
         return link.request(method, params)
@@ -96,8 +103,15 @@ class Keeper(Standing):
     def _stop(self) -> None:
         self.is_closed = True
         self._closing.set()
+        self._resettled.set()
 
     def _stay_connected(self) -> None:
+        try:
+            self._connect_again_and_again()
+        finally:
+            self._resettled.set()
+
+    def _connect_again_and_again(self) -> None:
         attempts = 0
         while not self.is_closed:
             try:
@@ -107,6 +121,7 @@ class Keeper(Standing):
                     self._refusal = error
                     self._stop()
                 self.note(error)
+                self._resettled.set()
             else:
                 attempts = 0
                 self._tried.set()
@@ -131,6 +146,8 @@ class Keeper(Standing):
             link.end(DaemonUnreachableError(str(error)))
             link.close()
             raise
+        resettled, self._resettled = self._resettled, threading.Event()
+        resettled.set()
         self.connected(revision)
         return link
 

@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 
 from hooklatch_worker.events import EVENT_CLASSES
+from hooklatch_worker.failures import clipped
 
 __all__ = ["Catalogue", "EventDefinition", "EventSpec", "Field", "InvalidEventError"]
 
@@ -31,9 +32,9 @@ class InvalidEventError(ValueError):
     """An operator's definition of an event that cannot stand; the reason says what to write instead."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"event {name!r}: {reason}")
         self.name = name
-        self.reason = reason
+        self.reason = clipped(reason)
+        super().__init__(f"event {clipped(name)!r}: {self.reason}")
 
 
 class Field(msgspec.Struct, frozen=True):

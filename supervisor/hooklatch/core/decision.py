@@ -22,7 +22,7 @@ from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.registry import Hook
 from hooklatch_worker.verdicts import Answer, GarbageError, decode
 
-__all__ = ["Fire", "StartCall", "failure_text", "refuse"]
+__all__ = ["Fire", "StartCall", "failure_text", "refuse", "unrecorded"]
 
 FAILURES: dict[Cause, str] = {
     "crash": "hook crashed (fail-safe deny)",
@@ -242,6 +242,24 @@ def refuse(
         duration_ms=0.0,
         context=context or {},
         warnings=[] if is_closed else [text],
+    )
+
+
+def unrecorded(decision: Decision, message: str) -> Decision:
+    """Deny a gate whose decision could not be recorded, whatever it was; a refusal's own reason stays readable."""
+    said = f" (it was refused in any case: {decision.reason})" if decision.is_refusal and decision.reason else ""
+    return msgspec.structs.replace(
+        decision,
+        verdict="deny",
+        cause="audit",
+        reason=failure_text("audit", message) + said,
+        layer=None,
+        hook=None,
+        retryable=False,
+        patch=None,
+        append=None,
+        value=None,
+        record=None,
     )
 
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
+from math import isfinite
 from typing import Any, cast
 
 import msgspec
 
 from hooklatch.core.matchers import Matcher, MatcherError, compile_matcher
 from hooklatch.core.shell import SHELL_KEYS, ShellCommand, read_shell
+from hooklatch_worker.failures import clipped
 from hooklatch_worker.markers import Marker
 
 __all__ = [
@@ -39,9 +41,9 @@ class InvalidHookError(ValueError):
     """A definition that cannot be accepted: which one, what is wrong, what to write."""
 
     def __init__(self, hook_id: str, reason: str) -> None:
-        super().__init__(f"hook {hook_id!r}: {reason}" if hook_id else reason)
         self.hook_id = hook_id
-        self.reason = reason
+        self.reason = clipped(reason)
+        super().__init__(f"hook {clipped(hook_id)!r}: {self.reason}" if hook_id else self.reason)
 
 
 class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,6 +249,19 @@ def config_of(value: object, name: str) -> bytes:
     if not isinstance(value, Mapping):
         raise InvalidHookError(name, f"config is a table, not {value!r}")
     try:
-        return msgspec.json.encode(value)
-    except (TypeError, ValueError, RecursionError) as error:
+        is_sayable = is_finite(cast("object", value))
+        encoded = msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
         raise InvalidHookError(name, f"config holds what JSON cannot: {error}") from None
+    if not is_sayable:
+        raise InvalidHookError(name, "config holds nan or inf, which JSON cannot say")
+    return encoded
+
+
+def is_finite(value: object) -> bool:
+    """Say whether no number in a value is one that JSON turns into null."""
+    if isinstance(value, Mapping):
+        return all(is_finite(part) for part in cast("Mapping[object, object]", value).values())
+    if isinstance(value, list | tuple):
+        return all(is_finite(part) for part in cast("Iterable[object]", value))
+    return not isinstance(value, float) or isfinite(value)

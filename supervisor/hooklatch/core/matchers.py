@@ -12,10 +12,21 @@ from typing import Protocol, cast
 
 import re2
 
-__all__ = ["Matcher", "MatcherError", "compile_matcher"]
+__all__ = ["MAX_STEPS", "Matcher", "MatcherError", "compile_matcher", "compile_re2"]
 
 MAX_PATTERN = 4096  # characters; a longer one is a mistake, or an attack on the compiler
-MAX_MEMORY = 8 * 2**20  # bytes that RE2 may use for one pattern; its own default
+MAX_MEMORY = 2**20  # bytes that RE2 may use for one pattern; its default of 8 MiB is much for each of a thousand hooks
+# Steps, of 5 ns at the worst, that matching one value may take.  Linear in the value's length is not enough where it
+# may have 8 MiB: RE2 takes as many steps for a character as the pattern has instructions.
+MAX_STEPS = 2 * 10**8
+MAX_SHOWN = 200  # characters of a value that an error repeats
+ALTERNATIVES = (
+    (("(?=", "(?!", "(?<"), "look-around is not supported: write the exception as a second hook"),
+    (("(?P", r"\1", r"\2", r"\3", r"\4", r"\5", r"\6", r"\7", r"\8", r"\9"), "back-references are not supported"),
+    (("(?>", "++", "*+", "?+"), "nothing ever backtracks, so write the group or the repetition plainly"),
+    (("repetition size",), "a part is repeated 1000 times at most, all nesting counted: write * or +"),
+    (("too large",), "it needs too much memory: write * or + for repetitions that are counted"),
+)
 
 
 class MatcherError(ValueError):
@@ -23,13 +34,17 @@ class MatcherError(ValueError):
 
 
 class Matcher:
-    """Says whether a value matches; `text` shows it to people, `source` is its canonical JSON form."""
+    """Says whether a value matches; `text` shows it to people, `source` is its canonical JSON form.
 
-    __slots__ = ("_test", "source", "text")
+    `weight` is how many steps it may take for one character, 0 where it looks at a value as a whole.
+    """
 
-    def __init__(self, source: object, text: str, test: Callable[[str], bool] | None) -> None:
+    __slots__ = ("_test", "source", "text", "weight")
+
+    def __init__(self, source: object, text: str, test: Callable[[str], bool] | None, weight: int = 0) -> None:
         self.source = source
         self.text = text
+        self.weight = weight
         self._test = test
 
     @property
@@ -44,6 +59,9 @@ class Matcher:
 
 
 class Pattern(Protocol):
+    @property
+    def programsize(self) -> int: ...
+
     def fullmatch(self, text: str) -> object: ...
     def search(self, text: str) -> object: ...
 
@@ -67,13 +85,13 @@ def compile_matcher(source: object) -> Matcher:
             return of_regex(pattern, cast("Mapping[str, object]", source))
         case _:
             raise MatcherError(
-                f"a matcher is a name, a list of names, {{glob = ...}} or {{regex = ...}}, not {source!r}"
+                f"a matcher is a name, a list of names, {{glob = ...}} or {{regex = ...}}, not {shown(source)}"
             )
 
 
 def of_names(names: Sequence[object]) -> Matcher:
     if not names or not all(isinstance(name, str) for name in names):
-        raise MatcherError(f"a list of names must hold one string or more, not {names!r}")
+        raise MatcherError(f"a list of names must hold one string or more, not {shown(names)}")
     known = frozenset(checked_name(name) for name in cast("Sequence[str]", names))
     return Matcher(list(names), "|".join(sorted(known)), known.__contains__)
 
@@ -82,7 +100,8 @@ def of_glob(pattern: object, source: Mapping[str, object]) -> Matcher:
     refuse_unknown(source, "glob")
     text = checked(pattern)
     compiled = compile_re2(regex_of_glob(text))
-    return Matcher({"glob": text}, f"glob {text}", lambda value: compiled.fullmatch(value) is not None)
+    weight = compiled.programsize
+    return Matcher({"glob": text}, f"glob {text}", lambda value: compiled.fullmatch(value) is not None, weight)
 
 
 def of_regex(pattern: object, source: Mapping[str, object]) -> Matcher:
@@ -90,21 +109,23 @@ def of_regex(pattern: object, source: Mapping[str, object]) -> Matcher:
     text = checked(pattern)
     search = source.get("search", False)
     if not isinstance(search, bool):
-        raise MatcherError(f"search must be true or false, not {search!r}")
+        raise MatcherError(f"search must be true or false, not {shown(search)}")
     compiled = compile_re2(text)
     if search:
         return Matcher(
             {"regex": text, "search": True},
             f"regex {text} (search)",
             lambda value: compiled.search(value) is not None,
+            compiled.programsize,
         )
-    return Matcher({"regex": text}, f"regex {text}", lambda value: compiled.fullmatch(value) is not None)
+    weight = compiled.programsize
+    return Matcher({"regex": text}, f"regex {text}", lambda value: compiled.fullmatch(value) is not None, weight)
 
 
 def refuse_unknown(source: Mapping[str, object], kind: str, *others: str) -> None:
     for key in source:
         if key not in (kind, *others):
-            raise MatcherError(f"a {kind} matcher has no key {key!r}")
+            raise MatcherError(f"a {kind} matcher has no key {shown(key)}")
 
 
 def checked_name(name: str) -> str:
@@ -116,13 +137,13 @@ def checked_name(name: str) -> str:
 
 def checked(pattern: object) -> str:
     if not isinstance(pattern, str):
-        raise MatcherError(f"a pattern must be a string, not {pattern!r}")
+        raise MatcherError(f"a pattern must be a string, not {shown(pattern)}")
     if len(pattern) > MAX_PATTERN:
         raise MatcherError(f"a pattern of {len(pattern)} characters is over the limit of {MAX_PATTERN}")
     try:
         pattern.encode()
     except UnicodeEncodeError:
-        raise MatcherError(f"{pattern!r} holds characters that are not valid Unicode") from None
+        raise MatcherError(f"{shown(pattern)} holds characters that are not valid Unicode") from None
     return pattern
 
 
@@ -142,7 +163,7 @@ def regex_of_glob(pattern: str) -> str:
             position += negated
             end = pattern.find("]", position + 1)  # a bracket that comes first is itself a member
             if end < 0:
-                raise MatcherError(f"the glob {pattern!r} has an unclosed '['")
+                raise MatcherError(f"the glob {shown(pattern)} has an unclosed '['")
             inside = pattern[position:end].replace("\\", "\\\\")
             parts.append(f"[{'^' if negated else ''}{inside}]")
             position = end + 1
@@ -159,12 +180,28 @@ def compile_re2(pattern: str) -> Pattern:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
+        reason = reason_of(error)
         raise MatcherError(
-            f"{pattern!r} is not a pattern that RE2 can run: {reason_of(error)}"
-            " (look-around and back-references are not supported; see docs/hooks.md)"
+            f"{shown(pattern)} is not a pattern that RE2 can run: {reason} ({alternative_to(reason)};"
+            " see docs/hooks.md, Matching)"
         ) from None
 
 
 def reason_of(error: Exception) -> str:
     first = error.args[0] if error.args else ""
-    return first.decode("utf-8", "replace") if isinstance(first, bytes) else str(first)
+    text = first.decode("utf-8", "replace") if isinstance(first, bytes) else str(first)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"  # it may repeat the whole pattern
+
+
+def alternative_to(reason: str) -> str:
+    """Say what to write instead of what RE2 refused for a reason."""
+    for marks, alternative in ALTERNATIVES:
+        if any(mark in reason for mark in marks):
+            return f"{alternative}, or match more and decide in the callback"
+    return "RE2 has no look-around and no back-references; mend it, or match more and decide in the callback"
+
+
+def shown(value: object) -> str:
+    """Give a value as an error repeats it: whole where it is short."""
+    text = repr(value)
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

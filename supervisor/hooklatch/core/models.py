@@ -128,7 +128,7 @@ class Gate(Fire):
         self._waiting.reverse()
 
     def _end_blind(self) -> None:
-        message = f"{self.spec.match} is no string after its change, so matching is not possible"
+        message = f"{self.spec.match} is no string after its change, or too long, so matching is not possible"
         self._end("deny", self._changed_by, failure_text("payload", message, self._changed_by), "payload")
 
     def accept(self, call: StartCall, answer: Answer) -> None:

@@ -13,6 +13,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from hooklatch_worker.failures import clipped
+
 __all__ = [
     "MAX_FRAME",
     "MAX_IN_FLIGHT",
@@ -241,5 +243,5 @@ def encode_result(number: object, result: object) -> bytes:
 
 
 def encode_error(number: object, error: RpcError) -> bytes:
-    body = {"code": int(error.code), "message": error.message, "data": {"name": error.code.label}}
+    body = {"code": int(error.code), "message": clipped(error.message), "data": {"name": error.code.label}}
     return ENCODER.encode({"jsonrpc": "2.0", "id": number, "error": body}) + b"\n"

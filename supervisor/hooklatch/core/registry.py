@@ -12,7 +12,7 @@ from enum import IntEnum
 import msgspec
 
 from hooklatch.core.catalogue import EventSpec
-from hooklatch.core.matchers import Matcher
+from hooklatch.core.matchers import MAX_STEPS, Matcher
 from hooklatch.core.payload import Payload
 from hooklatch_worker.wire import Source
 
@@ -177,7 +177,7 @@ class Snapshot:
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The hooks that match a payload; `is_blind` when a matcher had no string to look at."""
+    """The hooks that match a payload; `is_blind` when a matcher had no string to look at, or one too long for it."""
 
     hooks: tuple[Hook, ...]
     is_blind: bool = False
@@ -192,7 +192,7 @@ def select(spec: EventSpec, hooks: Sequence[Hook], payload: Payload) -> Selectio
     if spec.match is None or all(hook.matcher.matches_all for hook in hooks):
         return Selection(tuple(hooks))
     value = payload.text(spec.match)
-    if value is None:
+    if value is None or len(value) * sum(hook.matcher.weight for hook in hooks) > MAX_STEPS:
         return Selection(tuple(hook for hook in hooks if hook.matcher.matches_all), is_blind=True)
     return Selection(tuple(hook for hook in hooks if hook.matcher.matches(value)))
 

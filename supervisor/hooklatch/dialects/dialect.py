@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from hooklatch.core.catalogue import Catalogue, Combine, EventSpec, Flow, View
+from hooklatch_worker.failures import clipped
 
 __all__ = [
     "OUTPUT_WORDS",
@@ -44,9 +45,9 @@ class InvalidDialectError(ValueError):
     """A dialect that cannot be used; the reason says what to write instead."""
 
     def __init__(self, name: str, reason: str) -> None:
-        super().__init__(f"dialect {name!r}: {reason}")
         self.name = name
-        self.reason = reason
+        self.reason = clipped(reason)
+        super().__init__(f"dialect {clipped(name)!r}: {self.reason}")
 
 
 class UnknownNativeEventError(LookupError):
@@ -60,7 +61,7 @@ class UnknownNativeEventError(LookupError):
 
     def __str__(self) -> str:
         hint = f"; did you mean {self.hint!r}?" if self.hint else ""
-        return f"{self.dialect} has no event {self.name!r}{hint}"
+        return f"{self.dialect} has no event {clipped(self.name)!r}{hint}"
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True):

@@ -195,7 +195,10 @@ def pattern_in(dialect: Dialect, source: object, name: str) -> object:
 def seconds(dialect: Dialect, timeout: object) -> object:
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or dialect.timeout_unit == "s":
         return timeout  # what is no number is refused with the rest of the definition
-    return timeout / 1000
+    try:
+        return timeout / 1000
+    except OverflowError:
+        return timeout  # a whole number beyond all floats, which is refused too
 
 
 def text_of(value: object, what: str) -> str:

@@ -65,6 +65,7 @@ class Collector:
         self.kinds: list[str] = []
         self.is_disabled = False
         self._ids: set[str] = set()
+        self._last: dict[str, int] = {}  # the last number that a name was given
 
     def note(self, place: str, text: str, *, is_loss: bool = False) -> None:
         """Say what is different here."""
@@ -118,10 +119,11 @@ class Collector:
     def _id(self, name: str) -> str:
         letters = [letter if letter.isprintable() and is_id(letter) else "_" for letter in name[:MAX_NAME]]
         base = "".join(letters) or "hook"
-        number, found = 1, base
+        number, found = self._last.get(base, 1), base
         while found in self._ids:
             number += 1
             found = f"{base}-{number}"
+        self._last[base] = number
         self._ids.add(found)
         return found
 

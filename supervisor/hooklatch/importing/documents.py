@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from hooklatch.importing import claude, radium, reasonix
 from hooklatch.importing.collecting import Collector, Imported
+from hooklatch_worker.failures import clipped
 
 __all__ = ["UnreadableFileError", "read_hooks"]
 
@@ -21,6 +22,9 @@ SYSTEMS = (claude, reasonix, radium)
 
 class UnreadableFileError(ValueError):
     """A file that holds no hooks of a kind we know: where, and what it should hold."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(clipped(message))
 
 
 def read_hooks(name: str, data: bytes) -> Imported:

@@ -6,7 +6,7 @@ bucket), and calls come in by `call()`, in the caller's own task.
     call ─▶ idle worker? ─▶ take it ─▶ answer ─▶ back to idle
               │ no                └▶ died, or the deadline passed ─▶ killed, replaced from the spare
               ▼
-            bounded queue, gates before notifications; one worker is never given to a notification
+            bounded queue, gates before notifications, each session in its turn (`shares.py`)
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections import deque
 
 import msgspec
 import trio
 
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.core.restarts import TokenBucket
+from hooklatch.processes import scratch
+from hooklatch.processes.shares import Shares
 from hooklatch.processes.worker import Invocation, LoadError, Reply, Worker
 from hooklatch.processes.zygote import ForkError, Zygote, ZygoteLostError
 from hooklatch_worker import wire
 
-__all__ = ["LSP_SOURCE", "Invocation", "Pool", "PoolLimits", "PoolStatus"]
+__all__ = ["LSP_SOURCE", "Invocation", "IsolationStatus", "Pool", "PoolLimits", "PoolStatus"]
 
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
@@ -37,7 +38,10 @@ LSP_SOURCE = wire.Source("module", "hooklatch_worker.lsp")  # our own; a user's 
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
-    """How many workers, and when one is replaced.  `resident_bytes` holds also while a call runs.
+    """How many workers, and when one is replaced.  The three of memory and processes hold also while a call runs.
+
+    `resident_bytes` is of the worker alone; `total_bytes` is of it and all that it started, whose number is limited
+    by `processes`.
 
     `queue` bounds the gates that wait for a worker, and apart from them the other calls: a flood of notifications
     leaves gates their places.  `load_timeout` is for importing, apart from any call's own limit (celery's 4 s is a
@@ -48,13 +52,24 @@ class PoolLimits(msgspec.Struct, frozen=True):
     calls: int = 10_000
     age: float = 3600.0
     resident_bytes: int = 512 * 2**20
+    total_bytes: int = 2 * 2**30
+    processes: int = 128
     worker: wire.WorkerLimits = wire.WorkerLimits()
     queue: int = 1024
     load_timeout: float = 30.0
 
 
+class IsolationStatus(msgspec.Struct, frozen=True):
+    """The level that is configured, the strongest that is wholly in force, and what lies between them."""
+
+    configured: str
+    in_force: str
+    missing: list[str]
+
+
 class PoolStatus(msgspec.Struct, frozen=True):
     source: str
+    digest: str
     build: int
     idle: int
     busy: int
@@ -65,17 +80,7 @@ class PoolStatus(msgspec.Struct, frozen=True):
     lost: int
     recycled: int
     condemned: int
-
-
-class Waiter:
-    """A call that waits for a worker."""
-
-    __slots__ = ("failure", "granted", "worker")
-
-    def __init__(self) -> None:
-        self.granted = trio.Event()
-        self.worker: Worker | None = None
-        self.failure: CallOutcome | None = None
+    isolation: IsolationStatus
 
 
 class Pool:
@@ -91,15 +96,15 @@ class Pool:
         self._idle: list[Worker] = []
         self._running: dict[Worker, float] = {}  # the deadline of each call that is under way
         self._alarm = trio.CancelScope()
-        self._busy: set[Worker] = set()
+        self._busy: dict[Worker, Invocation] = {}
         self._condemned: set[Worker] = set()
+        self._loading: set[Worker] = set()
         self._starting = 0
-        self._busy_notifications = 0
-        self._gates: deque[Waiter] = deque()
-        self._notifications: deque[Waiter] = deque()
+        self._shares = Shares(limits.workers, limits.queue)
         self._forks = TokenBucket(rate=50.0, burst=20)
         self._failures_in_a_row = 0
         self._is_closed = False
+        self._first: wire.Loaded | None = None  # what the worker said that proved this build
         self._counts = {"started": 0, "lost": 0, "recycled": 0}
 
     async def run(self, task_status: trio.TaskStatus[wire.Loaded] = trio.TASK_STATUS_IGNORED) -> None:
@@ -119,7 +124,7 @@ class Pool:
                 await self._watch_deadlines()
             finally:
                 self._is_closed = True
-                self._fail_waiting(CallOutcome("overload", message="its source is being closed"))
+                self._shares.refuse_all(CallOutcome("overload", message="its source is being closed"))
                 nursery.cancel_scope.cancel()
 
     async def call(self, invocation: Invocation, deadline: float) -> Reply:
@@ -127,12 +132,14 @@ class Pool:
 
         Cancelling it lets the callback go on until its deadline, with nobody to hear the answer.
         """
-        started = time.perf_counter()
-        worker = self._take(is_gate=invocation.is_gate)
+        started = began = time.perf_counter()
+        self._shares.arrived(invocation.share)
+        worker = self._take(invocation)
         if worker is None:
-            found = await self._wait_until(deadline, is_gate=invocation.is_gate)
+            found = await self._wait_until(deadline, invocation)
+            began = time.perf_counter()
             if isinstance(found, CallOutcome):
-                return Reply(found.lasting(time.perf_counter() - started))
+                return Reply(found.lasting(began - started))
             worker = found
         self._fill()
         self._running[worker] = deadline
@@ -141,21 +148,25 @@ class Pool:
         try:
             reply = await worker.call(invocation, deadline - trio.current_time())
         except trio.Cancelled:
-            self._abandon(worker, is_gate=invocation.is_gate, deadline=deadline)
+            self._abandon(worker, deadline)
             raise
         finally:
             del self._running[worker]
+        ended = time.perf_counter()
         if worker.is_expired:
-            waited = time.perf_counter() - started
-            reply = Reply(worker.lost_outcome("timeout", f"no answer within {waited:.1f} s"), is_lost=True)
-        self._give_back(worker, is_gate=invocation.is_gate, is_fit=not reply.is_lost)
-        reply.outcome = reply.outcome.lasting(time.perf_counter() - started)
+            text = f"no answer within {ended - started:.1f} s"
+            # Where it waited longer than it ran, the deadline was the queue's doing, and not the callback's.
+            is_queued = began - started > ended - began
+            reply = Reply(worker.lost_outcome("timeout", text), is_lost=True, is_orphaned=is_queued)
+        self._shares.took(ended - began)
+        self._give_back(worker, is_fit=not reply.is_lost)
+        reply.outcome = reply.outcome.lasting(ended - started)
         return reply
 
-    async def _wait_until(self, deadline: float, *, is_gate: bool) -> Worker | CallOutcome:
+    async def _wait_until(self, deadline: float, invocation: Invocation) -> Worker | CallOutcome:
         started = trio.current_time()
         with trio.move_on_at(deadline):
-            return await self._wait(is_gate=is_gate)
+            return await self._wait(invocation, deadline)
         waited = trio.current_time() - started
         return CallOutcome("timeout", message=f"no worker became free within {waited:.1f} s")
 
@@ -173,16 +184,16 @@ class Pool:
     def _next_deadline(self) -> float:
         return min((at for worker, at in self._running.items() if not worker.is_expired), default=math.inf)
 
-    def _abandon(self, worker: Worker | None, *, is_gate: bool, deadline: float) -> None:
-        if worker is None or worker not in self._busy:
+    def _abandon(self, worker: Worker, deadline: float) -> None:
+        if worker not in self._busy:
             return
         if self._is_closed or self._nursery is None:
             worker.kill("the pool closes")
-            self._give_back(worker, is_gate=is_gate, is_fit=False)
+            self._give_back(worker, is_fit=False)
             return
-        self._nursery.start_soon(self._drain, worker, is_gate, deadline)
+        self._nursery.start_soon(self._drain, worker, deadline)
 
-    async def _drain(self, worker: Worker, is_gate: bool, deadline: float) -> None:
+    async def _drain(self, worker: Worker, deadline: float) -> None:
         is_fit = False
         try:
             with trio.move_on_at(deadline):
@@ -190,47 +201,47 @@ class Pool:
         finally:
             if not is_fit:
                 worker.kill("its abandoned call went past its deadline")
-            self._give_back(worker, is_gate=is_gate, is_fit=is_fit)
+            self._give_back(worker, is_fit=is_fit)
 
-    def _take(self, *, is_gate: bool) -> Worker | None:
-        if not self._may_run(is_gate=is_gate):
-            return None
-        while self._idle:
-            worker = self._idle.pop()
-            if worker.process.is_lost:
-                self._condemned.add(worker)  # it has just died, or is dying; its watch is about to learn of it
-                continue
-            self._busy.add(worker)
-            self._busy_notifications += not is_gate
-            return worker
-        return None
+    def _take(self, invocation: Invocation) -> Worker | None:
+        if self._busy:  # else the first of at least two workers is anybody's
+            if self._shares and self._idle:
+                self._serve_waiting()  # a worker that was kept for another session need be no longer
+            if not self._shares.may_run(invocation):
+                return None
+        return self._occupy(invocation) if self._has_idle() else None
 
-    def _may_run(self, *, is_gate: bool) -> bool:
-        return is_gate or self._busy_notifications < self.limits.workers - 1
+    def _has_idle(self) -> bool:
+        while self._idle and self._idle[-1].process.is_lost:
+            self._condemned.add(self._idle.pop())  # it has just died, or is dying; its watch is about to learn of it
+        return bool(self._idle)
 
-    async def _wait(self, *, is_gate: bool) -> Worker | CallOutcome:
-        queue = self._gates if is_gate else self._notifications
+    def _occupy(self, invocation: Invocation) -> Worker:
+        worker = self._idle.pop()
+        self._busy[worker] = invocation
+        self._shares.occupied(invocation)
+        return worker
+
+    async def _wait(self, invocation: Invocation, deadline: float) -> Worker | CallOutcome:
         if self._is_closed:
             return CallOutcome("overload", message="its source is being closed")
-        if len(queue) >= self.limits.queue:
-            return CallOutcome("overload", message=f"{len(queue)} calls wait for a worker of its source already")
-        waiter = Waiter()
-        queue.append(waiter)
+        waiter = self._shares.wait(invocation, deadline)
+        if isinstance(waiter, CallOutcome):
+            return waiter
         self._fill()
         try:
             await waiter.granted.wait()
         except trio.Cancelled:
             # It may have been served at the very moment at which it was cancelled.
             if waiter.worker is not None:
-                self._give_back(waiter.worker, is_gate=is_gate, is_fit=True)
+                self._give_back(waiter.worker, is_fit=True)
             elif waiter.failure is None:
-                queue.remove(waiter)
+                self._shares.leave(waiter)
             raise
         return waiter.worker or waiter.failure or CallOutcome("overload", message="no worker could be had")
 
-    def _give_back(self, worker: Worker, *, is_gate: bool, is_fit: bool) -> None:
-        self._busy.discard(worker)
-        self._busy_notifications -= not is_gate
+    def _give_back(self, worker: Worker, *, is_fit: bool) -> None:
+        self._shares.vacated(self._busy.pop(worker))
         if worker.is_dead:
             worker.close()
         elif not is_fit or worker.is_doomed:
@@ -261,26 +272,16 @@ class Pool:
         self._fill()
 
     def _serve_waiting(self) -> None:
-        """Hand idle workers to those that wait: gates first."""
-        for queue, is_gate in ((self._gates, True), (self._notifications, False)):
-            while queue and (worker := self._take(is_gate=is_gate)) is not None:
-                waiter = queue.popleft()
-                waiter.worker = worker
-                waiter.granted.set()
-
-    def _fail_waiting(self, failure: CallOutcome) -> None:
-        for queue in (self._gates, self._notifications):
-            while queue:
-                waiter = queue.popleft()
-                waiter.failure = failure
-                waiter.granted.set()
+        """Hand idle workers to those that wait."""
+        while self._shares and self._has_idle() and (waiter := self._shares.next()) is not None:
+            waiter.worker = self._occupy(waiter.invocation)
+            waiter.granted.set()
 
     def _fill(self) -> None:
         """Start what is missing: a spare, and one worker for each call that waits, up to the limit."""
         if self._is_closed or self._nursery is None:
             return
-        waiting = len(self._gates) + len(self._notifications)
-        missing = SPARES + waiting - len(self._idle) - self._starting
+        missing = SPARES + len(self._shares) - len(self._idle) - self._starting
         room = self.limits.workers - len(self._idle) - len(self._busy) - self._starting
         for _ in range(min(missing, room)):
             self._starting += 1
@@ -307,10 +308,10 @@ class Pool:
 
     async def _start_failed(self, error: ForkError | LoadError) -> None:
         self._failures_in_a_row += 1
-        logger.warning("worker not started source=%s: %s", self.source.location, error)
+        logger.warning("worker not started: %s", error, extra={"source": self.source.location})
         if not self._idle and not self._busy:
             cause: Cause = "load" if isinstance(error, LoadError) else "overload"
-            self._fail_waiting(CallOutcome(cause, message=f"no worker could be started: {error}"))
+            self._shares.refuse_all(CallOutcome(cause, message=f"no worker could be started: {error}"))
         await trio.sleep(RETRY_WAIT)
         self._fill()
 
@@ -319,26 +320,47 @@ class Pool:
             try:
                 return await self._fork_once()
             except ZygoteLostError as error:
-                logger.info("worker not started, again with the next zygote source=%s: %s", self.source.location, error)
+                where = {"source": self.source.location}
+                logger.info("worker not started, again with the next zygote: %s", error, extra=where)
         return await self._fork_once()
 
     async def _fork_once(self) -> tuple[Worker, wire.Loaded]:
         worker = Worker(await self._zygote.fork(self.source, self.limits.worker), may_emit=self.source == LSP_SOURCE)
         limit = self.limits.load_timeout
+        self._loading.add(worker)
         try:
             with trio.fail_after(limit):
                 loaded = await worker.load(self._code)
+            self._check_isolation(loaded)
         except BaseException as error:
             is_orphaned = worker.process.is_orphaned
             worker.kill("it could not be loaded")
             worker.close()
+            await self._clear(worker)
             if isinstance(error, trio.TooSlowError):
                 raise LoadError(f"it did not finish importing within {limit:.0f} s") from None
             if isinstance(error, LoadError) and is_orphaned:
                 raise ZygoteLostError("the zygote died while the worker imported") from None
             raise
+        finally:
+            self._loading.discard(worker)
         self._counts["started"] += 1
         return worker, loaded
+
+    def _check_isolation(self, loaded: wire.Loaded) -> None:
+        """Refuse a worker that is held to less than is required, or than the first one was."""
+        wanted = self.limits.worker.isolation
+        if wanted.is_required and (loaded.isolation != wanted.level or loaded.missing):
+            raise LoadError(f"{wanted.level} isolation is required, and only {loaded.isolation} is in force")
+        first = self._first = self._first or loaded
+        if lost := set(loaded.missing) - set(first.missing):
+            raise LoadError(f"it is isolated less than the source's first worker was: {'; '.join(sorted(lost))}")
+
+    async def _clear(self, worker: Worker) -> None:
+        """Remove the temporary folder of a worker that is dead."""
+        root = self.limits.worker.isolation.temporary
+        if root:
+            await scratch.remove(root, str(worker.generation))
 
     async def _keep(self, worker: Worker) -> None:
         """Watch one worker until it is dead, then make up for it."""
@@ -354,33 +376,53 @@ class Pool:
                 if worker in self._idle:
                     self._idle.remove(worker)
                 worker.close()
+            await self._clear(worker)
         if worker.kill_reason != RECYCLED:
             self._counts["lost"] += 1
         if not worker.process.is_orphaned:
             self._failures_in_a_row = 0 if worker.calls else self._failures_in_a_row + 1
-        logger.info("worker ended pid=%d reason=%s", worker.pid, worker.kill_reason)
+        what = {"pid": worker.pid, "source": self.source.location, "reason": worker.kill_reason}
+        logger.info("worker ended", extra=what)
         self._fill()
 
     def live_workers(self) -> list[Worker]:
         """Give every worker, idle or busy."""
         return [*self._idle, *self._busy]
 
-    def is_running(self, worker: Worker) -> bool:
-        return worker in self._busy
+    def loading_workers(self) -> list[Worker]:
+        """Give those that import the source just now."""
+        return list(self._loading)
+
+    def is_idle(self, worker: Worker) -> bool:
+        return worker in self._idle
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Say how many workers were started, lost and recycled since its start."""
+        return dict(self._counts)
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._busy or self._gates or self._notifications)
+        return bool(self._busy or self._shares)
+
+    @property
+    def isolation(self) -> IsolationStatus:
+        configured = self.limits.worker.isolation.level
+        if self._first is None:
+            return IsolationStatus(configured, "standard", [])
+        return IsolationStatus(configured, self._first.isolation, self._first.missing)
 
     def status(self) -> PoolStatus:
         return PoolStatus(
             source=self.source.location,
+            digest=self.source.digest,
             build=self.build,
             idle=len(self._idle),
             busy=len(self._busy),
             starting=self._starting,
-            waiting=len(self._gates) + len(self._notifications),
+            waiting=len(self._shares),
             condemned=len(self._condemned),
             pids=[worker.pid for worker in self.live_workers()],
+            isolation=self.isolation,
             **self._counts,
         )

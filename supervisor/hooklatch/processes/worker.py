@@ -27,7 +27,10 @@ LOAD_NOTICE = 1.0  # the same while importing, when nobody waits for a decision
 
 
 class Invocation(msgspec.Struct, frozen=True):
-    """One callback and what it is given; payload, envelope, config and merged are JSON objects."""
+    """One callback and what it is given; payload, envelope, config and merged are JSON objects.
+
+    `share` tells whose turn it takes: its session.
+    """
 
     function: str
     event: str
@@ -39,6 +42,7 @@ class Invocation(msgspec.Struct, frozen=True):
     runtime: str = "trio"
     is_gate: bool = True
     is_told_timeout: bool = False
+    share: str = ""
 
 
 class LoadError(Exception):
@@ -76,6 +80,8 @@ class Worker:
         self.pid = process.pid
         self.calls = 0
         self.measured_calls = 0
+        self.has_children = False
+        self.is_being_measured = False
         self.started_at = trio.current_time()
         # By generation, so that workers which started together do not leave together.
         self.endurance = random.Random(process.generation).uniform(0.9, 1.1)
@@ -101,9 +107,8 @@ class Worker:
             await self._send(wire.frame(wire.Code(code)))
             message = wire.decode_from_worker(await self._receive())
         except (EOFError, wire.FrameError) as error:
-            raise LoadError(
-                f"the worker died while importing: {await self._how_it_died(LOAD_NOTICE) or error}"
-            ) from None
+            how = self.kill_reason or await self._how_it_died(LOAD_NOTICE) or error
+            raise LoadError(f"the worker died while importing: {how}") from None
         match message:
             case wire.Loaded(generation) if generation == self.generation:
                 return message

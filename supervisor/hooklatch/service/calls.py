@@ -99,7 +99,7 @@ class Targets:
         outcome, now = reply.outcome, trio.current_time()
         if reply.is_lost and outcome.cause in ("crash", "timeout") and not reply.is_orphaned:
             if self.breakers.make(hook).died(now, outcome.message):
-                logger.error("quarantined hook=%s: %s", hook.name, outcome.message)
+                logger.error("hook quarantined: %s", outcome.message, extra={"hook": hook.name})
                 self.on_quarantine(hook, outcome.message)
         elif (breaker := self.breakers.of(hook)) is not None:
             if outcome.cause in ("policy", "crash", "protocol") and not reply.is_orphaned:
@@ -160,10 +160,27 @@ class Calls:
             target.runtime if isinstance(target, PythonTarget) else "",
             self._spec.is_gate,
             isinstance(target, PythonTarget) and bool(target.command),
+            self._share,
         )
         outcome = await self._targets.call(call, invocation, envelope, deadline, self._take)
         self._targets.called(hook, outcome)
+        if outcome.cause not in ("policy", "overload"):  # a flood is counted, and not written line by line
+            what = {
+                "hook": hook.name, "event": envelope.event, "cause": outcome.cause, "session": envelope.session_id,
+                "call": envelope.call_id, "decision": self._decision_id,
+            }  # fmt: skip
+            logger.warning("hook failed", extra=what)  # its words may be the payload's: the decision has them
         return outcome
+
+    @property
+    def _share(self) -> str:
+        """Whose turn its calls take: its session's; without one, that which its host says it is of, or its own.
+
+        What a host says cannot take a live session's turns: those are named apart.
+        """
+        if self._session is not None:
+            return self._session.id
+        return f"?{self._params.envelope.session_id or self._decision_id}"
 
     def _take(self, reply: Reply) -> None:
         self._telemetry(reply, self._params, self._session)

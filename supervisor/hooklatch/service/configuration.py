@@ -18,7 +18,8 @@ from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_de
 from hooklatch.core.shell import SHELL_FUNCTION, SHELL_SOURCE
 from hooklatch.processes.pool import PoolLimits
 from hooklatch.service.main_tables import MAIN_TABLES, MainTables, read_main_tables
-from hooklatch_worker.wire import Source, WorkerLimits
+from hooklatch_worker.failures import clipped
+from hooklatch_worker.wire import ISOLATION_LEVELS, Source, WorkerLimits
 
 __all__ = [
     "LINE", "PROJECT_TABLES", "TABLES", "ConfigError", "Diagnostic", "FileConfig", "SourceEntry", "place_of",
@@ -28,9 +29,14 @@ __all__ = [
 T = TypeVar("T")
 TABLES = ("source", "hook", "event", "dialect", "workers")  # of any file of the user's
 PROJECT_TABLES = ("source", "hook")  # of a project's: it changes nothing that other sessions see
+HEADER = re.compile(r"\s*\[\[\s*(\w+)\s*\]\]|\s*\[\s*([\w.-]+)\s*\]")
 LINE = "__line__"  # where a table that is checked later begins
-WORKER_KEYS = {"workers": int, "calls": int, "age": float, "memory_mib": int, "open_files": int, "file_mib": int}
+WORKER_KEYS = {
+    "workers": int, "calls": int, "age": float, "memory_mib": int, "total_mib": int, "processes": int,
+    "open_files": int, "file_mib": int,
+}  # fmt: skip
 MIN_WORKERS, MAX_WORKERS = 2, 64
+MAX_LIMIT = 2**31  # of any of [workers]; far beyond what anybody means, and a number that still travels
 
 
 class Diagnostic(msgspec.Struct, frozen=True):
@@ -59,12 +65,14 @@ class SourceEntry(msgspec.Struct, frozen=True):
     kind: str
     location: str
     workers: int | None = None
+    isolation: str | None = None
 
 
 class FileConfig(msgspec.Struct, frozen=True):
-    """What one TOML file declares."""
+    """What one file declares, and the sha256 of the bytes that said so (none of a Python file: its source has it)."""
 
     path: str
+    digest: str = ""
     sources: list[SourceEntry] = []
     hooks: list[HookDefinition] = []
     events: list[dict[str, Any]] = []
@@ -102,7 +110,9 @@ def read_config(path: str, data: bytes, tables: tuple[str, ...] = (*TABLES, *MAI
         raise ConfigError(Diagnostic(path, 0, "not TOML: it is nested too deep")) from None
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
-        raise ConfigError(Diagnostic(path, int(found[1]) if found else 0, f"not TOML: {error}")) from None
+        raise ConfigError(Diagnostic(path, int(found[1]) if found else 0, f"not TOML: {clipped(str(error))}")) from None
+    except ValueError:  # what int() says of a number of more digits than it takes
+        raise ConfigError(Diagnostic(path, 0, "not TOML: a number has thousands of digits")) from None
     return Reader(path, text).read(document, tables)
 
 
@@ -121,6 +131,15 @@ class Reader:
         self._path = path
         self._lines = text.splitlines()
         self._folder = os.path.dirname(path)
+        self._headers: dict[str, list[int]] = {}  # of tables with two brackets
+        self._tables_once: dict[str, int] = {}  # and with one
+        for number, line in enumerate(self._lines, 1):
+            if (named := HEADER.match(line)) is None:
+                continue
+            if named[1] is not None:
+                self._headers.setdefault(named[1], []).append(number)
+            else:
+                self._tables_once.setdefault(named[2], number)
 
     def read(self, document: Mapping[str, Any], tables: tuple[str, ...]) -> FileConfig:
         self._at(
@@ -140,8 +159,8 @@ class Reader:
 
     def _checked(self, table: str, index: int | None, entry: object, read: Callable[[], T]) -> T:
         """Read one of the main file's tables; `index` counts those with two brackets."""
-        single = rf"\s*\[\s*{re.escape(table)}\s*\]"
-        return self._at(self._find(single) if index is None else self._header(table, index), read, entry)
+        line = self._tables_once.get(table, 0) if index is None else self._header(table, index)
+        return self._at(line, read, entry)
 
     def _tables(self, document: Mapping[str, Any], key: str) -> list[Any]:
         tables: list[Any] | object = document.get(key, [])
@@ -166,17 +185,21 @@ class Reader:
             if not isinstance(entry, Mapping):
                 raise InvalidHookError("", "a source is a table")
             table = cast("Mapping[str, Any]", entry)
-            refuse_unknown_keys(table, ("path", "module", "workers"), "a source")
+            refuse_unknown_keys(table, ("path", "module", "workers", "isolation"), "a source")
             path, module = table.get("path"), table.get("module")
             if (path is None) == (module is None) or not isinstance(path or module, str):
                 raise InvalidHookError("", 'a source needs path = "guards.py" or module = "package.module"')
             workers = table.get("workers")
             if workers is not None:
                 check_workers(workers)
+            isolation = table.get("isolation")
+            if isolation is not None and isolation not in ISOLATION_LEVELS:
+                levels = ", ".join(map(repr, ISOLATION_LEVELS))
+                raise InvalidHookError("", f"isolation is one of {levels}, not {isolation!r}")
             if module is not None:
-                return SourceEntry("module", str(module), workers)
+                return SourceEntry("module", str(module), workers, isolation)
             full = os.path.normpath(os.path.join(self._folder, os.path.expanduser(str(path))))
-            return SourceEntry("file", full, workers)
+            return SourceEntry("file", full, workers, isolation)
 
         return self._at(line, read, entry)
 
@@ -203,8 +226,7 @@ class Reader:
             values = cast("Mapping[str, Any]", table)
             refuse_unknown_keys(values, WORKER_KEYS, "[workers]")
             for key, value in values.items():
-                if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-                    raise InvalidHookError("", f"{key} is a number over 0, not {value!r}")
+                check_limit(key, value)
             check_workers(values.get("workers", MIN_WORKERS))
             default = PoolLimits()
             return PoolLimits(
@@ -212,6 +234,8 @@ class Reader:
                 calls=int(values.get("calls", default.calls)),
                 age=float(values.get("age", default.age)),
                 resident_bytes=int(values["memory_mib"]) * 2**20 if "memory_mib" in values else default.resident_bytes,
+                total_bytes=int(values["total_mib"]) * 2**20 if "total_mib" in values else default.total_bytes,
+                processes=int(values.get("processes", default.processes)),
                 worker=WorkerLimits(
                     open_files=int(values.get("open_files", default.worker.open_files)),
                     file_bytes=int(values["file_mib"]) * 2**20 if "file_mib" in values else default.worker.file_bytes,
@@ -238,8 +262,7 @@ class Reader:
 
     def _header(self, key: str, index: int) -> int:
         """Give the line of the index-th [[key]] header; tomllib keeps no positions."""
-        pattern = re.compile(rf"\s*\[\[\s*{key}\s*\]\]")
-        found = [number for number, line in enumerate(self._lines, 1) if pattern.match(line)]
+        found = self._headers.get(key, ())
         return found[index] if index < len(found) else 0
 
     def _find(self, pattern: str, *, after: int = 0) -> int:
@@ -255,6 +278,15 @@ def refuse_tables(document: Iterable[str], tables: tuple[str, ...]) -> None:
         if table in (*TABLES, *MAIN_TABLES) and table not in tables:
             raise InvalidHookError("", f"the file has no key {table!r}; it belongs in the user's main hooks.toml")
     refuse_unknown_keys(document, tables, "the file")
+
+
+def check_limit(key: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise InvalidHookError("", f"{key} is a number over 0, not {value!r}")
+    if WORKER_KEYS[key] is int and isinstance(value, float):
+        raise InvalidHookError("", f"{key} is a whole number, not {value!r}")
+    if value > MAX_LIMIT:
+        raise InvalidHookError("", f"{key} is at most {MAX_LIMIT}, not {value!r}")
 
 
 def check_workers(value: object) -> None:

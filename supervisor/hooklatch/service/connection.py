@@ -6,6 +6,9 @@ than a moment must not stop the reading, so a daemon-wide ticker then lets anoth
 already, another task takes over at once.  Nothing is read while a hello is answered, and nothing but the end of
 input after a one-shot: what follows a hello must see its session.
 
+Floods.  A client that is ahead of us, by a line or by a few requests of its session that are under way, has its next
+line taken when the turnstile opens for it (`turnstile.py`): a flood waits there, and everybody else passes by.
+
 Writing.  A line is sent at once; what the kernel does not take waits in a buffer, drained by a task that lives only
 as long as there is something in it.  A client that does not read is not read from either; one that takes nothing for
 30 s is closed.  An announcement is never waited for: a client behind with reading gets one `resync` later.
@@ -19,7 +22,6 @@ from __future__ import annotations
 import logging
 import select
 import socket
-import struct
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
@@ -45,6 +47,7 @@ from hooklatch.core.protocol import (
 from hooklatch.service.fires import Envelope, Question
 from hooklatch.service.sessions import Session
 from hooklatch.service.ticker import Ticker
+from hooklatch.service.turnstile import MAX_OF_SESSION, UNHINDERED, Flow, Turnstile
 
 __all__ = ["Connection", "Handler"]
 
@@ -56,6 +59,7 @@ MAX_BUFFERED = 2**20  # bytes that wait for a client before its next request is 
 MAX_ANNOUNCED = 2**18  # bytes that wait before announcements turn into one resync
 MAX_UNREAD = 64 * 2**20  # bytes that wait for a client before hooks that it serves are no longer called
 MAX_RUBBISH = 5  # unreadable lines in a row
+MAX_UNBROKEN = 8  # pieces in a row that were there without waiting, before the loop goes round
 
 
 class Handler(Protocol):
@@ -73,7 +77,16 @@ class CloseConnection(Exception):
 class Connection:
     """The daemon's end of one client's socket."""
 
-    def __init__(self, number: int, stream: socket.socket, handler: Handler, ticker: Ticker, *, is_admin: bool) -> None:
+    def __init__(
+        self,
+        number: int,
+        stream: socket.socket,
+        handler: Handler,
+        ticker: Ticker,
+        turnstile: Turnstile,
+        *,
+        is_admin: bool,
+    ) -> None:
         stream.setblocking(False)
         self.number = number
         self.is_admin = is_admin
@@ -81,12 +94,11 @@ class Connection:
         self.has_greeted = False
         self.client = ""
         self.topics: set[str] = set()
-        self.peer_pid, self.peer_uid, _ = struct.unpack(
-            "3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        )
         self._socket = stream
         self._handler = handler
         self._ticker = ticker
+        self._turnstile = turnstile
+        self._own_flow = Flow()  # a stranger's own turn
         self._lines = LineBuffer()
         self._outgoing = bytearray()
         self._drained = trio.Event()
@@ -94,6 +106,8 @@ class Connection:
         self._reader = 0
         self._in_flight = 0
         self._rubbish = 0
+        self._unbroken = 0
+        self._has_more = False
         self._is_lagging = False
         self._is_ended = False
         self._is_closing = False
@@ -112,7 +126,7 @@ class Connection:
                 await self._read(self._reader)
         except* Exception:
             # The boundary that must catch all: one connection's bug does not end the daemon.
-            logger.exception("connection failed connection=%d", self.number)
+            logger.exception("connection failed", extra=self._ids)
         finally:
             self._is_closing = True
             self._ticker.release(self)
@@ -121,6 +135,15 @@ class Connection:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
             self._handler.closed(self)
+
+    @property
+    def _ids(self) -> dict[str, object]:
+        return {"connection": self.number, "session": self.session.id if self.session is not None else None}
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether everything that was asked is answered, and the client has it."""
+        return not self._in_flight and not self._outgoing
 
     def close(self) -> None:
         """End it now; what runs for it is abandoned."""
@@ -148,8 +171,11 @@ class Connection:
                 if len(self._outgoing) > MAX_BUFFERED:
                     await self._drained.wait()
                     continue
+                if (self._has_more or self.flow.in_flight >= UNHINDERED) and self._lines.has_line:
+                    await self._turnstile.turn(self.session.flow if self.session is not None else self._own_flow)
                 line = self._lines.take()
                 if line is not None:
+                    self._has_more = self._lines.has_line
                     await self._take_line(line)
                 elif not await self._receive_more():
                     if self._lines.is_empty:
@@ -184,10 +210,15 @@ class Connection:
         return trio.current_time() + FRAME_TIMEOUT
 
     async def _receive(self) -> bool:
+        self._unbroken += 1
+        if self._unbroken >= MAX_UNBROKEN:
+            self._unbroken = 0
+            await trio.lowlevel.checkpoint()
         while True:
             try:
                 data = self._socket.recv(2**14)
             except BlockingIOError:
+                self._unbroken = 0
                 await trio.lowlevel.wait_readable(self._socket)
                 continue
             except OSError:
@@ -195,6 +226,11 @@ class Connection:
             if data:
                 self._lines.feed(data)
             return bool(data)
+
+    @property
+    def flow(self) -> Flow:
+        """Whose requests its own are counted with: its session's, or those of all who have none."""
+        return self.session.flow if self.session is not None else self._turnstile.strangers
 
     async def _end_of_input(self) -> None:
         """Wait until all is answered, or the client is gone (EPOLLHUP is reported without being asked for)."""
@@ -237,10 +273,15 @@ class Connection:
             error = RpcError(ErrorCode.OVERLOAD, f"{MAX_IN_FLIGHT} requests of this connection are unanswered")
             self._send_error(request.id, error)
             return
-        reader = self._reader
+        flow, reader = self.flow, self._reader
+        if self.session is not None and flow.in_flight >= MAX_OF_SESSION and request.method != "ping":
+            text = f"{MAX_OF_SESSION} requests of this session are unanswered, on all its connections"
+            self._send_error(request.id, RpcError(ErrorCode.OVERLOAD, text))
+            return
         self._is_one_shot = not self.has_greeted and request.method == "fire"
         self._in_flight += 1
-        if self._lines.has_line and self.has_greeted:
+        flow.in_flight += 1
+        if self._has_more and self.has_greeted:
             self.read_on()
         elif request.method != "hello":
             self._ticker.keep(self)
@@ -250,6 +291,7 @@ class Connection:
             if reader == self._reader:  # else what the ticker keeps is the request of the task that reads now
                 self._ticker.release(self)
             self._in_flight -= 1
+            flow.in_flight -= 1
             if self._is_ended:
                 self._wake()
         if self._is_one_shot:
@@ -263,7 +305,7 @@ class Connection:
         except Exception:
             # The boundary that must catch all: one request's bug ends neither the connection nor the daemon,
             # and a client takes an error in answer to a fire as a deny.
-            logger.exception("request failed method=%s connection=%d", request.method, self.number)
+            logger.exception("request failed", extra={"method": request.method, **self._ids})
             self._send_error(request.id, RpcError(ErrorCode.INTERNAL_ERROR, "internal error; the daemon's log has it"))
         else:
             if not request.is_notification:
@@ -308,7 +350,7 @@ class Connection:
                 with trio.move_on_after(WRITE_TIMEOUT) as scope:
                     await trio.lowlevel.wait_writable(self._socket)
                 if scope.cancelled_caught:
-                    logger.warning("client takes nothing, closed connection=%d", self.number)
+                    logger.warning("client takes nothing, closed", extra=self._ids)
                     self.close()
                     return
                 try:

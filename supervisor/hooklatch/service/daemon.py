@@ -6,9 +6,10 @@ daemon nursery (one for all: if one of these ends, the daemon ends)
 ├─ dispatcher.run    owns fires that nobody waits for: temporary
 ├─ sessions.run      owns the timers that end sessions: temporary
 ├─ suspensions.run   notes the end of each
-├─ files.watch, give_hints, watch_memory, ticker.run
-├─ accept_connections (agent, admin)   own each connection: temporary
-└─ signals           SIGTERM, SIGINT drain; SIGHUP reloads
+├─ files.watch, give_hints, watch_memory, ticker.run, turnstile.run
+├─ metrics.run       the page or the file of metrics, where one is wanted
+└─ accept_connections (agent, admin)   own each connection: temporary
+Above it, from before its start to after its end: orders.obey (signals), notifier.keep_alive (the manager's watchdog).
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import itertools
 import logging
 import os
 import resource
-import signal
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -28,38 +28,60 @@ import trio
 from hooklatch import paths
 from hooklatch.core.catalogue import Catalogue
 from hooklatch.dialects.find import load_entry_points
+from hooklatch.processes import scratch
 from hooklatch.processes.memory import watch_memory
 from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.zygote import open_zygote
+from hooklatch.record.writer import Record, RecordError
+from hooklatch.service.activation import ActivationError, Inherited, take_sockets
 from hooklatch.service.connection import Connection
 from hooklatch.service.dispatcher import Dispatcher
 from hooklatch.service.files import Files
+from hooklatch.service.health import is_vital_well
 from hooklatch.service.hints import give_hints
 from hooklatch.service.hub import Bus, Hub
 from hooklatch.service.methods import Methods
+from hooklatch.service.metrics import Metrics
+from hooklatch.service.notify import Notifier
+from hooklatch.service.orders import DRAIN_TIMEOUT, Orders
+from hooklatch.service.peers import Peers
 from hooklatch.service.projects import Projects
 from hooklatch.service.registries import Registries
-from hooklatch.service.server import RuntimeDirError, accept_connections, listen, make_runtime_dir
+from hooklatch.service.safety import UnsafeFileError, make_private
+from hooklatch.service.server import (
+    RuntimeDirError,
+    accept_connections,
+    check_nobody_listens,
+    listen,
+    make_runtime_dir,
+)
 from hooklatch.service.sessions import Sessions
 from hooklatch.service.sources import Sources
 from hooklatch.service.state import LockedError, StateFile, lock
 from hooklatch.service.statistics import Statistics
 from hooklatch.service.ticker import Ticker
+from hooklatch.service.turnstile import Turnstile
 from hooklatch_worker import linux
+from hooklatch_worker.isolation import be_unreadable
 
 __all__ = ["Options", "Ready", "StartError", "run_daemon", "serve"]
 
 logger = logging.getLogger("hooklatch.daemon")
-DRAIN_TIMEOUT = 10.0  # seconds that fires under way are given when the daemon is asked to end
+SUCCESSION = DRAIN_TIMEOUT + 10.0  # seconds that one with sockets passed on waits for the one before it to end
+LOCK_INTERVAL = 0.02
 
 
 class Options(msgspec.Struct, frozen=True):
-    """Where the daemon's files are.  `owns_process` lets it adopt and kill every orphan: not inside a test."""
+    """Where the daemon's files are; `admin_dir` is where the admin socket is, if not in `runtime_dir`.
+
+    `owns_process` lets it adopt and kill every orphan: not inside a test.
+    """
 
     config: str
     runtime_dir: str
     state_dir: str
     owns_process: bool = True
+    admin_dir: str | None = None
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -76,6 +98,10 @@ class StartError(Exception):
     """The daemon cannot start: why, and what to do."""
 
 
+class HeldError(StartError):
+    """Another daemon holds a folder; it may be about to end."""
+
+
 def run_daemon(options: Options, *, on_ready: Callable[[Ready], None]) -> None:
     """Run the daemon until it is told to end.
 
@@ -87,58 +113,101 @@ def run_daemon(options: Options, *, on_ready: Callable[[Ready], None]) -> None:
     raise_open_files()
     if options.owns_process:
         linux.become_subreaper()
-    trio.run(main, options, on_ready)
+        be_unreadable()
+    notifier = Notifier.from_environment(os.environ, os.getpid())
+    try:
+        inherited = take_sockets(os.environ, os.getpid())
+    except ActivationError as error:
+        raise StartError(str(error)) from None
+    trio.run(main, options, on_ready, inherited, notifier)
 
 
-async def main(options: Options, on_ready: Callable[[Ready], None]) -> None:
-    async with serve(options) as (hub, ready), trio.open_nursery() as nursery:
-        await nursery.start(obey_signals, hub)
-        on_ready(ready)
+async def main(
+    options: Options, on_ready: Callable[[Ready], None], inherited: Inherited | None, notifier: Notifier
+) -> None:
+    orders, failure = Orders(notifier), None
+    async with trio.open_nursery() as nursery:
+        await nursery.start(orders.obey)
+        try:
+            with orders.starting:
+                async with serve(options, inherited) as (hub, ready):
+                    orders.begin(hub)
+                    nursery.start_soon(notifier.keep_alive, lambda: is_vital_well(hub))
+                    on_ready(ready)
+                    await notifier.ready(f"revision {ready.revision}, {len(hub.registries.view.hooks)} hooks")
+                    await orders.ended.wait()
+        except StartError as error:  # outside of the nursery it would come in a group
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
 
 
 @asynccontextmanager
-async def serve(options: Options) -> AsyncGenerator[tuple[Hub, Ready]]:
-    """Run all parts for as long as the block lasts.
+async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGenerator[tuple[Hub, Ready]]:
+    """Run all parts for as long as the block lasts, on sockets of our own or on those that were passed on.
 
     Raises:
         StartError: another daemon runs, or a folder cannot be used.
     """
-    locks = take_locks(options)
+    if inherited is None:
+        agent = os.path.join(options.runtime_dir, paths.AGENT_SOCKET)
+        admin = os.path.join(options.admin_dir or options.runtime_dir, paths.ADMIN_SOCKET)
+        locks = take_locks(options)
+    else:
+        agent, admin = inherited.agent_path, inherited.admin_path
+        options = msgspec.structs.replace(options, runtime_dir=os.path.dirname(agent))
+        locks = await take_over(options)
     doors: list[tuple[socket.socket, Callable[[socket.socket], Connection]]] = []
+    record: Record | None = None
     try:
+        if inherited is None:
+            check_stale(agent, admin)
+        state = StateFile(options.state_dir)
+        fault = state.read()
+        record = open_record(options, state)
         async with open_zygote(owns_process=options.owns_process) as zygote, trio.open_nursery() as nursery:
-            bus, sessions, statistics, state = Bus(), Sessions(), Statistics(), StateFile(options.state_dir)
+            bus, sessions, statistics = Bus(), Sessions(), Statistics()
             registries = Registries(Catalogue.standard(), sessions, bus.publish)
             pools: dict[tuple[str, int], Pool] = {}
             dispatcher = Dispatcher(registries, pools, statistics, bus.decided)
             sources = Sources(zygote, PoolLimits(), dispatcher.quiesced, pools)
             projects = Projects(state, sessions)
             files = Files(options.config, sources, registries, state, projects)
-            agent, admin = (
-                os.path.join(options.runtime_dir, name) for name in (paths.AGENT_SOCKET, paths.ADMIN_SOCKET)
-            )
             hub = Hub(
                 bus=bus, sessions=sessions, registries=registries, sources=sources, files=files, projects=projects,
-                dispatcher=dispatcher, statistics=statistics, state=state,
+                dispatcher=dispatcher, statistics=statistics, state=state, record=record,
                 places={"agent": agent, "admin": admin, "config": files.config_path, "state": state.path},
             )  # fmt: skip
-            for part in (sources, dispatcher, sessions, hub.suspensions):
+            for part in (record, sources, dispatcher, sessions, hub.suspensions):
                 await nursery.start(part.run)
-            await load_everything(hub)
+            metrics = Metrics(hub)
+            files.on_settings.append(metrics.take)
+            nursery.start_soon(metrics.run)
+            await load_everything(hub, fault)
             hub.native.installed, unusable = load_entry_points()
             hub.faults += unusable
-            ticker = Ticker()
+            ticker, turnstile = Ticker(), Turnstile()
+            nursery.start_soon(turnstile.run)
             nursery.start_soon(ticker.run)
             nursery.start_soon(watch_memory, lambda: list(pools.values()))
             nursery.start_soon(files.watch)
             nursery.start_soon(give_hints, files)
-            doors = [open_door(hub, ticker, path, is_admin=path == admin) for path in (agent, admin)]
-            for listener, make in doors:
-                nursery.start_soon(accept_connections, listener, make, bus.connections)
+            listeners = (inherited.agent, inherited.admin) if inherited else (listen(agent), listen(admin))
+            doors = [
+                open_door(hub, ticker, turnstile, one, is_admin=is_admin)
+                for one, is_admin in zip(listeners, (False, True), strict=True)
+            ]
+            scopes = [trio.CancelScope() for _ in doors]
+            if inherited is not None:
+                hub.stop_accepting = lambda: [scope.cancel() for scope in scopes]  # the next daemon finds them waiting
+            peers = Peers(zygote.roots)
+            for (listener, make), scope in zip(doors, scopes, strict=True):
+                nursery.start_soon(accept_connections, listener, make, bus.connections, peers, scope)
             try:
                 yield hub, Ready(agent, admin, os.getpid(), registries.view.revision)
             finally:
-                for path in (agent, admin):
+                for path in (agent, admin) if inherited is None else ():
                     with suppress(FileNotFoundError):
                         os.unlink(path)
                 hub.dispatcher.is_draining = True  # nothing that begins now could be waited for
@@ -147,80 +216,91 @@ async def serve(options: Options) -> AsyncGenerator[tuple[Hub, Ready]]:
     finally:
         for listener, _ in doors:
             listener.close()
+        if record is not None:
+            record.close()
         for fd in locks:
             os.close(fd)
+
+
+def open_record(options: Options, state: StateFile) -> Record:
+    try:
+        return Record(os.path.join(options.state_dir, "record"), state.state.settings.record)
+    except RecordError as error:
+        raise StartError(str(error)) from None
 
 
 def take_locks(options: Options) -> list[int]:
     try:
         make_runtime_dir(options.runtime_dir)
-        os.makedirs(options.state_dir, mode=0o700, exist_ok=True)
+        make_runtime_dir(options.admin_dir or options.runtime_dir)
+        make_private(options.state_dir)
         first = lock(options.runtime_dir, "daemon.lock")
     except LockedError as error:
-        raise StartError(f"{error}; stop it, or give this one another --runtime-dir") from None
+        raise HeldError(f"{error}; stop it, or give this one another --runtime-dir") from None
     except RuntimeDirError as error:
         raise StartError(str(error)) from None
+    except UnsafeFileError as error:
+        raise StartError(f"{error}; or give this one another XDG_STATE_HOME") from None
     except OSError as error:
         raise StartError(f"{error.filename}: {error.strerror}") from None
     try:
         return [first, lock(options.state_dir, "daemon.lock")]
     except LockedError as error:
         os.close(first)
-        raise StartError(f"{error}; give this one another XDG_STATE_HOME") from None
+        raise HeldError(f"{error}; give this one another XDG_STATE_HOME") from None
 
 
-async def load_everything(hub: Hub) -> None:
-    """Have every hook in place before the first client can ask."""
-    fault = hub.state.read()
+async def take_over(options: Options) -> list[int]:
+    """Take the locks when the daemon before us has let go of them; its clients wait in the sockets' backlog."""
+    deadline = trio.current_time() + SUCCESSION
+    for attempt in itertools.count():
+        try:
+            return take_locks(options)
+        except HeldError as error:
+            if trio.current_time() > deadline:
+                raise
+            if not attempt:
+                logger.info("waiting: %s", error)
+            await trio.sleep(LOCK_INTERVAL)
+    raise AssertionError("unreachable")
+
+
+def check_stale(*sockets: str) -> None:
+    try:
+        for path in sockets:
+            check_nobody_listens(path)
+    except RuntimeDirError as error:
+        raise StartError(str(error)) from None
+
+
+async def load_everything(hub: Hub, fault: str | None) -> None:
+    """Have every hook in place before the first client can ask; `fault` is what is wrong with the state file."""
     if fault is not None:
         logger.error("%s", fault)
+    scratch.clear(os.path.dirname(hub.state.path))
     hub.registries.switches = dict(hub.state.state.switches)
     hub.files.settings = hub.state.state.settings
     hub.suspensions.restore()
+    hub.files.prepare()
     await hub.restore(fault)
     await hub.files.reload()
 
 
 def open_door(
-    hub: Hub, ticker: Ticker, path: str, *, is_admin: bool
+    hub: Hub, ticker: Ticker, turnstile: Turnstile, listener: socket.socket, *, is_admin: bool
 ) -> tuple[socket.socket, Callable[[socket.socket], Connection]]:
     methods = Methods(hub)
 
     def make(stream: socket.socket) -> Connection:
-        connection = Connection(next(NUMBERS), stream, methods, ticker, is_admin=is_admin)
+        connection = Connection(next(NUMBERS), stream, methods, ticker, turnstile, is_admin=is_admin)
         connection.resync = lambda: hub.registries.view_of(connection.session).revision
         hub.dispatcher.targets.servers[connection.number] = connection
         return connection
 
-    return listen(path), make
+    return listener, make
 
 
 NUMBERS = itertools.count(1)
-
-
-async def obey_signals(hub: Hub, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-    """Reload on SIGHUP; on SIGTERM or SIGINT drain and return; a second one ends the wait."""
-    async with trio.open_nursery() as nursery:
-        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-            task_status.started()
-            async for number in signals:
-                if number == signal.SIGHUP:
-                    nursery.start_soon(hub.reload)
-                elif hub.dispatcher.is_draining:
-                    logger.warning("stopping without waiting further")
-                    break
-                else:
-                    logger.info("draining signal=%d", number)
-                    hub.dispatcher.is_draining = True
-                    nursery.start_soon(drain, hub, nursery.cancel_scope)
-        nursery.cancel_scope.cancel()
-    hub.dispatcher.stop()
-
-
-async def drain(hub: Hub, done: trio.CancelScope) -> None:
-    with trio.move_on_after(DRAIN_TIMEOUT):
-        await hub.dispatcher.quiesced()
-    done.cancel()
 
 
 def raise_open_files() -> None:

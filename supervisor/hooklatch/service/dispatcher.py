@@ -27,6 +27,7 @@ from hooklatch.processes.pool import Pool
 from hooklatch.processes.worker import Reply
 from hooklatch.service.calls import Calls, Targets
 from hooklatch.service.fires import FireParams, Plan
+from hooklatch.service.recording import Recording
 from hooklatch.service.registries import Registries
 from hooklatch.service.sessions import Session
 from hooklatch.service.statistics import Statistics
@@ -72,6 +73,7 @@ class Dispatcher:
         self._on_decision = on_decision
         self.settle: Settle | None = None
         self.suspensions: Iterable[Suspension] = ()
+        self.recording: Recording | None = None
         self.on_telemetry: Telemetry | None = None
         self.is_draining = False
         self._boot = secrets.token_hex(4)
@@ -79,6 +81,7 @@ class Dispatcher:
         self._generations = [Generation()]
         self._background: trio.Nursery | None = None
         self._background_count = 0
+        self._background_alone = 0  # of them those without a session
         self._shields: set[trio.CancelScope] = set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -121,10 +124,13 @@ class Dispatcher:
         """Start a fire that nobody waits for; one that does not fit is dropped and counted."""
         self.spec(params.event)
         decision_id = self.next_id()
-        if self._background is None or self._background_count >= MAX_BACKGROUND or self.is_draining:
+        own = session.background if session is not None else self._background_alone
+        # A half of what is free: however many one session has under way, another one finds room.
+        has_room = own < MAX_BACKGROUND - self._background_count
+        if self._background is None or not has_room or self.is_draining:
             self._statistics.dropped["background"] += 1
             return {"accepted": False, "decision_id": decision_id}
-        self._background_count += 1
+        self._count_background(session, 1)
         self._background.start_soon(self._fire_in_background, params, session, decision_id)
         return {"accepted": True, "decision_id": decision_id}
 
@@ -132,9 +138,16 @@ class Dispatcher:
         try:
             await self.fire(params, session, decision_id)
         except RpcError as error:
-            logger.warning("fire dropped decision=%s: %s", decision_id, error)
+            logger.warning("fire dropped: %s", error, extra=ids_of(params, session, decision_id))
         finally:
-            self._background_count -= 1
+            self._count_background(session, -1)
+
+    def _count_background(self, session: Session | None, change: int) -> None:
+        self._background_count += change
+        if session is not None:
+            session.background += change
+        else:
+            self._background_alone += change
 
     async def fire(
         self,
@@ -163,18 +176,42 @@ class Dispatcher:
         view = self._registries.view_of(session) if session is not None else self._registries.view_at(folder)
         generation = self._generations[-1]
         generation.count += 1
+        payload = Payload(bytes(params.payload))
         try:
-            decision = await self._decide(spec, params, session, view, decision_id, plan, unsettled)
+            decision = await self._decide(spec, params, session, view, decision_id, plan, unsettled, payload)
         except trio.Cancelled:
             self._statistics.causes["abandoned"] += 1
-            logger.info("abandoned event=%s decision=%s", spec.name, decision_id)
+            if self.recording is not None:
+                self.recording.abandon(spec, decision_id, view.revision, payload, params, session)
+            logger.info("abandoned", extra=ids_of(params, session, decision_id))
             raise
         finally:
             generation.leave()
+        decision = await self._settled(spec, decision, payload, params, session)
+        if decision.is_refusal:
+            hook = f"{decision.layer}/{decision.hook}" if decision.hook else None
+            what = {"verdict": decision.verdict, "cause": decision.cause, "hook": hook}
+            logger.info("refused", extra=ids_of(params, session, decision_id) | what)
+            if spec.on_refusal is not None:
+                self._fire_refusal(spec.on_refusal, params, session, decision)
+        return decision
+
+    async def refuse(
+        self, spec: EventSpec, cause: Cause, message: str, params: FireParams, session: Session | None
+    ) -> Decision:
+        """Decide a fire that could not even be read, without asking any hook."""
+        payload = Payload(bytes(params.payload))
+        refused = decisions.refuse(spec, cause, message, decision_id=self.next_id(), payload=payload)
+        return await self._settled(spec, refused, payload, params, session)
+
+    async def _settled(
+        self, spec: EventSpec, decision: Decision, payload: Payload, params: FireParams, session: Session | None
+    ) -> Decision:
+        """Record a decision, count it and tell of it; from here on it stands."""
+        if self.recording is not None:
+            decision = await self.recording.keep(spec, decision, payload, params, session)
         self._statistics.decided(decision)
         self._on_decision(session, decision)
-        if decision.is_refusal and spec.on_refusal is not None:
-            self._fire_refusal(spec.on_refusal, params, session, decision)
         return decision
 
     async def _decide(
@@ -186,12 +223,12 @@ class Dispatcher:
         decision_id: str,
         plan: Plan | None,
         unsettled: str | None,
+        payload: Payload,
     ) -> Decision:
         started, began = trio.current_time(), time.perf_counter()
         candidates = narrowed(view.for_event(spec), spec, params.plugins, session)
         if plan is not None:
             candidates = tuple(plan.arrange(candidates))
-        payload = Payload(bytes(params.payload))
         fault = self._fault(spec, params, session, candidates, payload)
         suspended = tuple(self.suspensions)
         if fault is None and unsettled is not None and spec.fails_closed and all(one.hook for one in suspended):
@@ -301,6 +338,12 @@ class Dispatcher:
             self.fire_later(told, session)
             if self.on_telemetry is not None:
                 self.on_telemetry(session, emitted.event_type, data)
+
+
+def ids_of(params: FireParams, session: Session | None, decision_id: str) -> dict[str, object]:
+    """Give what a line of the log about a fire names."""
+    session_id = session.id if session is not None else params.envelope.session_id
+    return {"event": params.event, "decision": decision_id, "session": session_id, "call": params.call_id}
 
 
 def narrowed(

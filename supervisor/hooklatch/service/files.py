@@ -9,8 +9,10 @@ Of a source that does not load, every Python file beside it is watched: who know
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
 
@@ -18,20 +20,22 @@ import msgspec
 import trio
 
 from hooklatch.core.catalogue import Catalogue
-from hooklatch.core.registry import Difference, Hook, Layer, Origin, PythonTarget
+from hooklatch.core.registry import Difference, Hook, Layer, Origin
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.processes.pool import LSP_SOURCE, PoolLimits
-from hooklatch.service.assembly import DeclaredFile, manifest_of, with_way_out
+from hooklatch.processes.scratch import root_below
+from hooklatch.service.assembly import DeclaredFile, manifest_of
+from hooklatch.service.building import Building, aimed_at, aimed_at_nothing
 from hooklatch.service.configuration import (
     TABLES,
     ConfigError,
     Diagnostic,
     FileConfig,
     SourceEntry,
-    place_of,
     read_config,
 )
 from hooklatch.service.layers import Layers, assemble
+from hooklatch.service.levels import levels_of
 from hooklatch.service.main_tables import MAIN_TABLES, MainTables
 from hooklatch.service.plugins import PLUGIN, Plugin, in_force
 from hooklatch.service.projects import ProjectFiles, Projects
@@ -80,19 +84,20 @@ class Files:
         self._projects = projects
         self.plugins: dict[str, Plugin] = {}
         self.settings = Settings()
-        self.on_settings: Callable[[Settings], None] = lambda settings: None
+        self.on_settings: list[Callable[[Settings], None]] = []
+        self.reloads: Counter[str] = Counter()  # by what came of them
         self._lock = trio.Lock()
         self._good: dict[str, FileConfig] = {}
-        self._faults: dict[str, Diagnostic] = {}
-        self._wanted: set[str] = set()
+        self.declared_digests: dict[str, str] = {}  # of every file that is in force
+        self._building = Building(sources, registries, state)
 
     @property
     def watched(self) -> list[str]:
         """Every path whose change may matter."""
-        files = {self.config_path, self.folder, *self._listed(), *self._wanted, *self._projects.watched}
+        files = {self.config_path, self.folder, *self._listed(), *self._building.wanted, *self._projects.watched}
         for unit in self._sources.units.values():
             files.update(unit.files)
-        for fault in self._faults.values():
+        for fault in self._building.faults.values():
             files.update((fault.file, *siblings_of(fault.file)))
         return sorted(path for path in files if os.path.isabs(path))  # a module's name is no path
 
@@ -104,7 +109,7 @@ class Files:
                 await self.hint.wait()
             self.hint = trio.Event()
             async with self._lock:
-                self._sources.forget(self._wanted | self._used())
+                self._sources.forget(self._building.wanted | self._building.used())
             now = self._stamps()
             if now == seen:
                 continue
@@ -133,11 +138,21 @@ class Files:
             previous = self._registries.view.revision
             change = await self._reload(is_explicit=is_explicit)
             for diagnostic in self.diagnostics:
-                logger.warning("%s", diagnostic)
+                place = {"file": diagnostic.file, "line": diagnostic.line or None}
+                logger.warning("%s", diagnostic.message, extra=place)
+            self.reloads["faulty" if self.diagnostics else "good"] += 1
             revision = self._registries.view.revision
             if revision != previous:
-                logger.info("reloaded revision=%d", revision)
+                logger.info("reloaded", extra={"revision": revision})
             return Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
+
+    def prepare(self) -> None:
+        """Take how workers are limited and isolated, before the first one starts."""
+        config, *others = (self._read(path, [], is_explicit=False).config for path in self._paths(False))
+        self._limit(config)
+        self._take_levels(
+            [one for one in (config, *others) if one is not None], config.main if config else MainTables()
+        )
 
     async def _reload(self, *, is_explicit: bool) -> Difference:
         diagnostics: list[Diagnostic] = []
@@ -155,24 +170,31 @@ class Files:
         extra = [plugin.source for plugin in plugins if plugin.fault is None]
         if main.lsp is not None:
             extra.append(LSP_SOURCE)
-        fresh = await self._build(configs, extra, catalogue, diagnostics, is_explicit=is_explicit)
+        self._take_levels(configs, main)
+        fresh = await self._building.build(configs, extra, catalogue, diagnostics, is_explicit=is_explicit)
         # From here to the end there is no checkpoint: every fire sees all of it or nothing.
         taken = {hook.id: Origin("a client of the admin socket") for hook in self._registries.api_hooks}
-        units = {**self._sources.units, **fresh}
+        units = {key: unit for key, unit in self._sources.units.items() if key not in self._building.too_weak} | fresh
         layers = assemble(
             config_path=self.config_path, main=main, plugins=plugins, files=declared,
             projects=[self._projects.verified(project) for project in projects],
-            catalogue=catalogue, units=units, faults=self._faults, manifests=self._state.state.manifests, taken=taken,
+            catalogue=catalogue, units=units, faults=self._building.faults,
+            manifests=self._state.state.manifests, taken=taken,
         )  # fmt: skip
         for location, unit in fresh.items():
             self._sources.adopt(unit)
             self._registries.retarget(location, partial(aimed_at, unit))
+        for location in self._building.too_weak:
+            self._sources.drop(location)
+            self._registries.retarget(location, partial(aimed_at_nothing, str(self._building.faults[location])))
         change = self._registries.set_global(
             files=layers.shared, catalogue=catalogue, projects=layers.projects, personalities=main.personalities
         )
+        self._projects.taken()
         self._good = good
+        self.declared_digests = {config.path: config.digest for config in configs if config.digest}
         self.plugins = {plugin.name: plugin for plugin in plugins}
-        self._sources.forget(self._wanted | self._used())
+        self._sources.forget(self._building.wanted | self._building.used())
         self.diagnostics = [*diagnostics, *layers.diagnostics]
         self._remember(layers, is_explicit=is_explicit)
         return change
@@ -189,10 +211,8 @@ class Files:
 
     def drop_below(self, folder: str) -> None:
         """Let go of the sources below a folder, so that what is there now needs not stand up to what was."""
-        units, manifests = self._sources.units, self._state.state.manifests
+        units = self._sources.units
         self._sources.forget({location for location in units if not location.startswith(f"{folder}/")})
-        for path in [path for path in manifests if path.startswith(f"{folder}/")]:
-            del manifests[path]
 
     def _paths(self, is_explicit: bool) -> list[str]:
         """List the files in their order; one that was there and is gone keeps its place until an explicit reload."""
@@ -230,15 +250,25 @@ class Files:
 
     def _take_settings(self, config: FileConfig | None) -> None:
         """Put in force how the daemon runs; without a sound main file, that stays as it last was."""
-        if config is not None:
-            self.settings = config.main.settings
-        limits = (config.limits if config is not None else None) or PoolLimits()
-        worker = msgspec.structs.replace(limits.worker, isolation=self.settings.isolation)
-        self._sources.limits = msgspec.structs.replace(limits, worker=worker)
-        self.on_settings(self.settings)
+        self._limit(config)
+        for take in self.on_settings:
+            take(self.settings)
         if config is not None and self._state.state.settings != self.settings:
             self._state.state.settings = self.settings
             self.store()
+
+    def _limit(self, config: FileConfig | None) -> None:
+        if config is not None:
+            self.settings = config.main.settings
+        limits = (config.limits if config is not None else None) or PoolLimits()
+        folder = root_below(os.path.dirname(self._state.path))
+        isolation = msgspec.structs.replace(self.settings.isolation, temporary=folder)
+        worker = msgspec.structs.replace(limits.worker, isolation=isolation)
+        self._sources.limits = msgspec.structs.replace(limits, worker=worker)
+
+    def _take_levels(self, configs: Iterable[FileConfig], main: MainTables) -> None:
+        default = self.settings.isolation.level
+        self._sources.levels = levels_of(configs, self._is_ours, default, main.lsp_isolation)
 
     def _checked(self, file: DeclaredFile, catalogue: Catalogue, diagnostics: list[Diagnostic]) -> DeclaredFile:
         """Refuse a file that names an event which nobody defines: what it guards is not known."""
@@ -249,93 +279,6 @@ class Files:
                 diagnostics.append(fault)
                 return DeclaredFile(file.path, self._good.get(file.path), str(fault))
         return file
-
-    async def _build(
-        self,
-        configs: Iterable[FileConfig],
-        extra: Iterable[Source],
-        catalogue: Catalogue,
-        diagnostics: list[Diagnostic],
-        *,
-        is_explicit: bool,
-    ) -> dict[str, Unit]:
-        """Build every source whose files have changed; a failure leaves the last good unit in force."""
-        wanted: dict[str, tuple[Source, int | None]] = {source.location: (source, None) for source in extra}
-        for config in configs:
-            for source, workers in sources_in(config):
-                if source.location not in wanted or workers is not None:
-                    wanted[source.location] = source, workers
-        self._wanted = set(wanted)
-        for target in self._targets():
-            wanted.setdefault(target.source.location, (target.source, None))
-        faults: dict[str, Diagnostic] = {}
-        fresh: dict[str, Unit] = {}
-        for location, (source, workers) in wanted.items():
-            unit = self._sources.units.get(location)
-            if unit is not None and unit.is_current:
-                unit.pool.limits = self._sources.limits_of(workers)
-                continue
-            try:
-                unit_of_now = await self._prove(source, workers, unit, configs, is_explicit=is_explicit)
-                fresh[location] = self._known_events_only(unit_of_now, catalogue)
-            except UnitError as error:
-                kept = "; the last good version stays in force" if unit is not None else ""
-                faults[location] = Diagnostic(error.file, error.line, error.message + kept)
-                diagnostics.append(faults[location])
-            except BaseException:  # whoever asked for this is gone, and nobody will ever adopt them
-                for built in fresh.values():
-                    self._sources.discard(built)
-                raise
-        self._faults = faults
-        return fresh
-
-    def _known_events_only(self, unit: Unit, catalogue: Catalogue) -> Unit:
-        for declared in unit.loaded.hooks:
-            event = declared.marker.event
-            if event not in catalogue:
-                self._sources.discard(unit)
-                text = f"{declared.function}: {unknown_event(catalogue, event)}"
-                raise UnitError(text, unit.source.location, declared.line)
-        return unit
-
-    async def _prove(
-        self, source: Source, workers: int | None, old: Unit | None, configs: Iterable[FileConfig], *, is_explicit: bool
-    ) -> Unit:
-        unit = await self._sources.build(source, workers=workers)
-        missing = self._named_functions(source.location, configs) - set(unit.loaded.functions)
-        lost_all = self._held_hooks(source.location, old) and not unit.loaded.hooks
-        fault = None
-        if missing and old is not None:
-            fault = f"the new version lacks {', '.join(sorted(missing))}, which hooks name"
-        elif lost_all and not is_explicit:
-            fault = "it held hooks and has none now; to accept that: hooklatch reload"
-        if fault is not None:
-            self._sources.discard(unit)
-            raise UnitError(fault, source.location)
-        return unit
-
-    def _held_hooks(self, location: str, old: Unit | None) -> bool:
-        """Say whether a source declared hooks when it was last good, be it before the last start."""
-        return bool(old.loaded.hooks if old is not None else self._state.state.manifests.get(location))
-
-    def _named_functions(self, location: str, configs: Iterable[FileConfig]) -> set[str]:
-        names = {
-            function
-            for config in configs
-            for hook in config.hooks
-            for source, function in [place_of(hook, os.path.dirname(config.path))]
-            if source.location == location
-        }
-        return names | {target.function for target in self._targets() if target.source.location == location}
-
-    def _targets(self) -> list[PythonTarget]:
-        """The Python targets that come from the API: admin clients' and sessions'."""
-        hooks = self._registries.api_and_own_hooks()
-        targets = [hook.target for hook in hooks if isinstance(hook.target, PythonTarget)]
-        return [target for target in targets if target.source.location]  # what stands in for another has no source
-
-    def _used(self) -> set[str]:
-        return {target.source.location for target in self._targets()}
 
     def _remember(self, layers: Layers, *, is_explicit: bool) -> None:
         """Keep the manifest of every file that is good now; forget files that are rightly gone."""
@@ -352,7 +295,7 @@ class Files:
             found = [hook for hook in layers.hooks if declared_in(hook, location)]
             if found and unit.loaded.hooks:
                 manifests[location] = manifest_of(found)
-        manifests |= {path: kept for path, kept in state.manifests.items() if path in self._faults}
+        manifests |= {path: kept for path, kept in state.manifests.items() if path in self._building.faults}
         for name in self._remembered_plugins() - set(self.plugins) if is_explicit else ():
             manifests.pop(PLUGIN + name, None)
         if manifests != state.manifests:
@@ -361,16 +304,16 @@ class Files:
 
     def _belongs_elsewhere(self, path: str) -> bool:
         # Another configuration of the same user may share this state.
-        return not self._is_ours(path) and path not in self._wanted
+        return not self._is_ours(path) and path not in self._building.wanted
 
     def store(self) -> None:
-        """Write the state; a failure is logged and makes the status red, since what is in force does not depend on it."""
+        """Write the state; a failure makes the status red and no more: what is in force does not depend on it."""
         try:
             self._state.write()
         except OSError as error:
             why = error.strerror or str(error)
             self._state.unwritten = f"{self._state.path}: {why}; what was changed holds only until the daemon ends"
-            logger.error("state not stored path=%s: %s", self._state.path, why)
+            logger.error("state not stored: %s", why, extra={"path": self._state.path})
 
     async def ensure(self, source: Source) -> Unit:
         """Give the unit of a source that a client names, building it if nobody has.
@@ -381,10 +324,10 @@ class Files:
         location = source.location
         async with self._lock:
             unit = self._sources.units.get(location)
-            if unit is not None and not unit.is_current and location in self._wanted | self._used():
+            if unit is not None and not unit.is_current and location in self._building.wanted | self._building.used():
                 await self._reload(is_explicit=False)  # the watch has not come to it yet
-                if location in self._faults:
-                    fault = self._faults[location]
+                if location in self._building.faults:
+                    fault = self._building.faults[location]
                     raise UnitError(fault.message, fault.file, fault.line)
                 unit = self._sources.units.get(location)
             if unit is None or not unit.is_current:
@@ -419,25 +362,10 @@ def parse(path: str, tables: tuple[str, ...]) -> FileConfig:
         os.stat(path)
         return FileConfig(path, sources=[SourceEntry("file", path)])
     data = read_safely(path)
-    return read_settings(path, data) if path.endswith(ENDING) else read_config(path, data, tables)
-
-
-def sources_in(config: FileConfig) -> list[tuple[Source, int | None]]:
-    folder = os.path.dirname(config.path)
-    declared = [(Source(entry.kind, entry.location), entry.workers) for entry in config.sources]
-    return declared + [(place_of(hook, folder)[0], None) for hook in config.hooks]
+    config = read_settings(path, data) if path.endswith(ENDING) else read_config(path, data, tables)
+    return msgspec.structs.replace(config, digest=hashlib.sha256(data).hexdigest())
 
 
 def declared_in(hook: Hook, location: str) -> bool:
     is_there = hook.origin is not None and hook.origin.file == location
     return is_there and hook.problem is None and hook.layer is not Layer.PLUGIN
-
-
-def aimed_at(unit: Unit, hook: Hook) -> Hook:
-    target = hook.target
-    assert isinstance(target, PythonTarget)
-    aimed = msgspec.structs.replace(target, source=unit.source, build=unit.build)
-    problem = None
-    if target.function not in unit.loaded.functions:
-        problem = with_way_out(f"{unit.source.location} has no function {target.function!r}", hook.id)
-    return msgspec.structs.replace(hook, target=aimed, problem=problem)

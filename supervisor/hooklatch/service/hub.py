@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -14,6 +14,7 @@ from hooklatch.core.messages import Decision
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import EVERY_GATE, Hook, Layer, PythonTarget
 from hooklatch.core.suspension import Suspension, SuspensionError
+from hooklatch.record.writer import Record, RecordError
 from hooklatch.service.assembly import hook_of, stand_in, with_way_out
 from hooklatch.service.configuration import place_of
 from hooklatch.service.connection import Connection
@@ -21,11 +22,12 @@ from hooklatch.service.dispatcher import Dispatcher
 from hooklatch.service.files import Files, Reloaded
 from hooklatch.service.native import Native
 from hooklatch.service.projects import Projects
+from hooklatch.service.recording import Recording
 from hooklatch.service.registries import Announcement, Registries
 from hooklatch.service.safety import UnsafeFileError
 from hooklatch.service.sessions import Session, Sessions
 from hooklatch.service.settling import Settling
-from hooklatch.service.sources import Sources, UnitError
+from hooklatch.service.sources import Sources, Unit, UnitError
 from hooklatch.service.state import StateFile
 from hooklatch.service.statistics import Statistics
 from hooklatch.service.suspensions import Suspensions
@@ -34,6 +36,7 @@ from hooklatch.service.trust import folder_of, pin
 __all__ = ["Bus", "Hub"]
 
 logger = logging.getLogger("hooklatch.hub")
+CHANGES = ("added", "removed", "changed")
 
 
 class Bus:
@@ -41,9 +44,13 @@ class Bus:
 
     def __init__(self) -> None:
         self.connections: dict[int, Connection] = {}
+        self._listening: dict[int, Connection] = {}  # those with a topic: each decision asks for them, of thousands
+        self.on_change: Callable[[Announcement], None] = lambda announcement: None
 
     def publish(self, viewer: Session | None, announcement: Announcement) -> None:
         """Tell a viewer's subscribers of a change in its view."""
+        if viewer is None:
+            self.on_change(announcement)
         for connection in self._subscribed("registry"):
             if connection.session is viewer:
                 connection.announce(announcement, is_registry=True)
@@ -68,7 +75,18 @@ class Bus:
                 connection.announce(params, is_registry=False)
 
     def _subscribed(self, topic: str) -> Iterable[Connection]:
-        return [connection for connection in self.connections.values() if topic in connection.topics]
+        return [connection for connection in self._listening.values() if topic in connection.topics]
+
+    def take_topics(self, connection: Connection) -> None:
+        """Take note that a connection's topics have changed."""
+        if connection.topics and connection.number in self.connections:
+            self._listening[connection.number] = connection
+        else:
+            self._listening.pop(connection.number, None)
+
+    def drop(self, connection: Connection) -> None:
+        self.connections.pop(connection.number, None)
+        self._listening.pop(connection.number, None)
 
 
 class Hub:
@@ -86,6 +104,7 @@ class Hub:
         dispatcher: Dispatcher,
         statistics: Statistics,
         state: StateFile,
+        record: Record,
         places: dict[str, str],
     ) -> None:
         self.bus = bus
@@ -97,11 +116,17 @@ class Hub:
         self.dispatcher = dispatcher
         self.statistics = statistics
         self.state = state
+        self.record = record
+        dispatcher.recording = Recording(record)
         self.places = places
         self.faults: list[str] = []
+        self.stop_accepting: Callable[[], object] = lambda: None  # where the sockets outlive this daemon
         self.suspensions = Suspensions(state, files.store, self.note)
         dispatcher.suspensions = self.suspensions
         dispatcher.targets.on_quarantine = lambda hook, why: self.note("quarantined", {"hook": hook.name, "why": why})
+        bus.on_change = self.note_change
+        sources.on_adopted = self.note_source
+        files.on_settings.append(lambda settings: record.apply(settings.record))
         self.native = Native(dispatcher, lambda: files.dialects)
         dispatcher.targets.call_native = self.native.call
         dispatcher.settle = Settling(projects, files).settle
@@ -109,13 +134,28 @@ class Hub:
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         """Record something that is no decision; what cannot be recorded is logged."""
+        try:
+            self.record.append(kind, **fields)
+        except RecordError as error:
+            logger.error("not recorded kind=%s: %s", kind, error)
+
+    def note_change(self, announcement: Announcement) -> None:
+        """Record a new revision of the global registry."""
+        fields = {name: getattr(announcement, name) for name in ("previous", "revision", "digest", *CHANGES)}
+        self.note("registry", fields)
+
+    def note_source(self, unit: Unit) -> None:
+        """Record which version of a source comes into force."""
+        source = unit.source
+        self.note("source", {"kind_of_source": source.kind, "location": source.location, "sha256": source.digest,
+                             "build": unit.build})  # fmt: skip
 
     def join(self, connection: Connection, session: Session) -> None:
         connection.session = session
         session.connections.add(connection.number)
 
     def leave(self, connection: Connection) -> None:
-        self.bus.connections.pop(connection.number, None)
+        self.bus.drop(connection)
         self.dispatcher.targets.servers.pop(connection.number, None)
         if connection.session is not None:
             self.sessions.left(connection.session, connection.number)

@@ -12,8 +12,9 @@ from typing import Any, Protocol, TypeVar, cast
 import msgspec
 
 from hooklatch.core.definitions import InvalidHookError, read_changes, refuse_unknown_keys
-from hooklatch.service.settings import SETTINGS_TABLES, Settings, read_settings_tables
+from hooklatch.service.settings import SETTINGS_TABLES, Settings, choice, read_settings_tables
 from hooklatch_worker import lsp
+from hooklatch_worker.wire import ISOLATION_LEVELS
 
 __all__ = ["MAIN_TABLES", "MainTables", "Override", "read_main_tables"]
 
@@ -31,11 +32,15 @@ class Override(msgspec.Struct, frozen=True):
 
 
 class MainTables(msgspec.Struct, frozen=True):
-    """What these tables say; `lsp` is the config of the built-in hook, None where it is off."""
+    """What these tables say; `lsp` is the config of the built-in hook, None where it is off.
+
+    Language servers write caches where they like, so [isolation] does not hold for them: `lsp_isolation` does.
+    """
 
     overrides: list[Override] = []
     personalities: dict[str, list[str]] = {}
     lsp: dict[str, Any] | None = None
+    lsp_isolation: str = "standard"
     settings: Settings = Settings()
 
 
@@ -70,6 +75,7 @@ def read_main_tables(
             for name, entry in named.items()
         },
         lsp=checked("lsp", None, document["lsp"], lambda: read_lsp(document["lsp"])) if "lsp" in document else None,
+        lsp_isolation=dict_of(document.get("lsp")).get("isolation", "standard"),
         settings=checked(
             next((name for name in SETTINGS_TABLES if name in document), ""),
             None,
@@ -113,7 +119,9 @@ def read_lsp(entry: object) -> dict[str, Any] | None:
     if not isinstance(entry, Mapping):
         raise InvalidHookError("", "write [lsp], with one bracket")
     table = dict(cast("Mapping[str, Any]", entry))
-    refuse_unknown_keys(table, [field.name for field in msgspec.structs.fields(lsp.Config)], "[lsp]")
+    refuse_unknown_keys(table, [*(field.name for field in msgspec.structs.fields(lsp.Config)), "isolation"], "[lsp]")
+    choice(table, "isolation", ISOLATION_LEVELS, "standard")
+    table.pop("isolation", None)
     try:
         config = lsp.read_config(table)
     except ValueError as error:

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
+import trio
 
 from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.definitions import read_definition
@@ -16,6 +17,9 @@ from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, Request, RpcError, convert
 from hooklatch.core.registry import budget
 from hooklatch.dialects.dialect import Dialect
+from hooklatch.record.chain import Stamps
+from hooklatch.record.reading import Filters, NoRecordError, query
+from hooklatch.service.administration import Administration, stored
 from hooklatch.service.connection import Connection
 from hooklatch.service.fires import FireParams
 from hooklatch.service.health import health
@@ -86,28 +90,6 @@ class ExplainParams(msgspec.Struct, frozen=True):
     session: str | None = None
 
 
-class FolderParams(msgspec.Struct, frozen=True):
-    folder: str
-
-
-class ResumeParams(msgspec.Struct, frozen=True):
-    """A hook's or a plugin's id, or every hook there is."""
-
-    id: str | None = None
-    all: bool = False
-
-    @property
-    def hook(self) -> str | None:
-        if (self.id is None) is not self.all:
-            raise RpcError(ErrorCode.INVALID_PARAMS, 'give the "id" of a hook or plugin, or "all": true')
-        return self.id
-
-
-class SuspendParams(ResumeParams, frozen=True, kw_only=True):
-    seconds: float
-    reason: str
-
-
 class TopicsParams(msgspec.Struct, frozen=True):
     topics: list[str]
 
@@ -131,16 +113,13 @@ class Methods:
             "explain": self._explain,
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
-            "reload": self._reload,
-            "trust": self._trust,
-            "untrust": self._untrust,
-            "suspend": self._suspend,
-            "resume": self._resume,
             "status": self._status,
             "sessions": self._sessions,
+            "log": self._log,
             "ping": self._ping,
             "health": self._health,
         }
+        self._admin_methods = Administration(hub).methods
 
     async def handle(self, connection: Connection, request: Request) -> object:
         """Answer one request.
@@ -150,15 +129,21 @@ class Methods:
         """
         if request.method == "fire":
             return await self._fire(connection, request.params)
-        method = self._methods.get(request.method)
-        if method is None:
-            raise RpcError(
-                ErrorCode.METHOD_NOT_FOUND,
-                f"unknown method {request.method!r}; there are fire, {', '.join(sorted(self._methods))}",
-            )
+        method = self._methods.get(request.method) or self._admin_method(connection, request.method)
         if not connection.has_greeted and request.method not in WITHOUT_HELLO:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
         return await method(connection, request.params)
+
+    def _admin_method(
+        self, connection: Connection, name: str
+    ) -> Callable[[Connection, msgspec.Raw], Awaitable[object]]:
+        administer = self._admin_methods.get(name)
+        if administer is None:
+            known = ", ".join(sorted((*self._methods, *self._admin_methods)))
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, f"unknown method {name!r}; there are fire, {known}")
+        if not connection.is_admin:
+            raise RpcError(ErrorCode.NOT_ADMIN, f"{name} needs the admin socket")
+        return lambda _, raw: administer(raw)
 
     def closed(self, connection: Connection) -> None:
         """Take note that a connection has ended."""
@@ -195,6 +180,7 @@ class Methods:
             "resume_token": session.resume_token if session else None,
             "revision": view.revision,
             "digest": view.digest,
+            "record": self._hub.record.head,
             "limits": {"payload_bytes": MAX_PAYLOAD, "frame_bytes": MAX_FRAME, "in_flight": MAX_IN_FLIGHT},
             "budgets": {spec.name: budget(spec, view.for_event(spec)) for spec in self._specs()},
             "warnings": self._hub.projects.warnings(session.project) if session else [],
@@ -274,7 +260,9 @@ class Methods:
             hooks = await self._registrar.hooks_of(params.hooks, connection, None)
             self._hub.registries.register_global(hooks)
             self._hub.store_definitions(single_tables(params.hooks))
-            return self._stored({"ids": [hook.id for hook in hooks], "revision": self._hub.registries.view.revision})
+            return stored(
+                self._hub, {"ids": [hook.id for hook in hooks], "revision": self._hub.registries.view.revision}
+            )
         session = self._own_session(connection)
         hooks = await self._registrar.hooks_of(params.hooks, connection, session)
         self._hub.registries.register_own(session, hooks)
@@ -286,7 +274,7 @@ class Methods:
         if self._is_global(connection, params.scope):
             if registries.unregister_global(params.id):
                 self._hub.drop_definition(params.id)
-            return self._stored({"revision": registries.view.revision})
+            return stored(self._hub, {"revision": registries.view.revision})
         session = self._own_session(connection)
         registries.unregister_own(session, params.id)
         return {"revision": session.view.revision}
@@ -304,7 +292,7 @@ class Methods:
             if enabled:
                 self._hub.forgive(params.id)
             self._hub.store_switches()
-            return self._stored({"revision": registries.view.revision})
+            return stored(self._hub, {"revision": registries.view.revision})
         session = self._own_session(connection)
         registries.switch_own(session, params.id, enabled=enabled)
         if enabled:
@@ -334,10 +322,12 @@ class Methods:
 
     async def _subscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
         connection.topics |= self._known_topics(raw)
+        self._hub.bus.take_topics(connection)
         return {"revision": self._hub.registries.view_of(connection.session).revision}
 
     async def _unsubscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
         connection.topics -= self._known_topics(raw)
+        self._hub.bus.take_topics(connection)
         return {"revision": self._hub.registries.view_of(connection.session).revision}
 
     def _known_topics(self, raw: msgspec.Raw) -> set[str]:
@@ -346,50 +336,28 @@ class Methods:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown topic {topic!r}; there are {', '.join(sorted(TOPICS))}")
         return topics
 
-    async def _reload(self, connection: Connection, raw: msgspec.Raw) -> object:
-        if not connection.is_admin:
-            raise RpcError(ErrorCode.NOT_ADMIN, "reload needs the admin socket")
-        return await self._hub.reload()
-
-    async def _trust(self, connection: Connection, raw: msgspec.Raw) -> object:
-        if not connection.is_admin:
-            raise RpcError(ErrorCode.NOT_ADMIN, "trust needs the admin socket")
-        return await self._hub.trust(convert(raw, FolderParams).folder)
-
-    async def _untrust(self, connection: Connection, raw: msgspec.Raw) -> object:
-        if not connection.is_admin:
-            raise RpcError(ErrorCode.NOT_ADMIN, "untrust needs the admin socket")
-        return await self._hub.untrust(convert(raw, FolderParams).folder)
-
-    async def _suspend(self, connection: Connection, raw: msgspec.Raw) -> object:
-        if not connection.is_admin:
-            raise RpcError(ErrorCode.NOT_ADMIN, "suspend needs the admin socket")
-        params = convert(raw, SuspendParams)
-        made = self._hub.suspend(params.hook, params.seconds, params.reason)
-        return self._stored({"suspended": made})
-
-    async def _resume(self, connection: Connection, raw: msgspec.Raw) -> object:
-        if not connection.is_admin:
-            raise RpcError(ErrorCode.NOT_ADMIN, "resume needs the admin socket")
-        hook = convert(raw, ResumeParams).hook
-        return {"was_suspended": self._hub.suspensions.resume(hook), "suspended": list(self._hub.suspensions)}
-
     async def _status(self, connection: Connection, raw: msgspec.Raw) -> object:
         return self._reports.status(connection.session, is_admin=connection.is_admin)
 
     async def _sessions(self, connection: Connection, raw: msgspec.Raw) -> object:
         return self._reports.sessions(None if connection.is_admin else connection.session)
 
+    async def _log(self, connection: Connection, raw: msgspec.Raw) -> object:
+        filters = convert(raw, Filters)
+        if not connection.is_admin:
+            session = self._own_session(connection)  # ids come again: what is older was another session
+            since = max(filters.since or "", Stamps().spell(session.created_at))
+            filters = msgspec.structs.replace(filters, session=session.id, since=since)
+        try:
+            return await trio.to_thread.run_sync(query, self._hub.record.folder, filters)
+        except NoRecordError as error:
+            raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
+
     async def _ping(self, connection: Connection, raw: msgspec.Raw) -> object:
         return {}
 
     async def _health(self, connection: Connection, raw: msgspec.Raw) -> object:
         return health(self._hub)
-
-    def _stored(self, result: dict[str, Any]) -> dict[str, Any]:
-        """Add to the answer of a global change that it is in force and could not be stored, if so."""
-        fault = self._hub.state.unwritten
-        return {**result, "warnings": [fault]} if fault is not None else result
 
     def _specs(self) -> list[EventSpec]:
         catalogue = self._hub.registries.catalogue

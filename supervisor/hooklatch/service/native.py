@@ -12,10 +12,9 @@ from typing import Any, cast
 
 import msgspec
 
-from hooklatch.core import decision as decisions
 from hooklatch.core.decision import StartCall
 from hooklatch.core.messages import CallOutcome, Decision
-from hooklatch.core.payload import Payload, PayloadError
+from hooklatch.core.payload import PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import ServedTarget
 from hooklatch.dialects.axes import in_order, is_due, spec_for
@@ -94,7 +93,7 @@ class Native:
         payload = payload_of(params)
         feeds = self._feeds(dialect, params.event, payload)
         if isinstance(feeds, PayloadError):
-            made = [wire(self._refused(dialect, params, str(feeds)))]
+            made = [wire(await self._refused(dialect, params, session, str(feeds)))]
         elif not params.wait:
             return self._fire_later(feeds, params, session)
         else:
@@ -136,12 +135,9 @@ class Native:
         started = [self._dispatcher.fire_later(canonical(params, fed), session) for fed in due]
         return started[0]
 
-    def _refused(self, dialect: Dialect, params: FireParams, reason: str) -> Decision:
+    async def _refused(self, dialect: Dialect, params: FireParams, session: Session, reason: str) -> Decision:
         event = dialect.events[dialect.resolve(params.event)].feeds[0].event
-        spec = self._dispatcher.spec(event)
-        return decisions.refuse(
-            spec, "payload", reason, decision_id=self._dispatcher.next_id(), payload=Payload(bytes(params.payload))
-        )
+        return await self._dispatcher.refuse(self._dispatcher.spec(event), "payload", reason, params, session)
 
 
 def payload_of(params: FireParams) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 import trio
@@ -57,7 +57,8 @@ class Projects:
         self._state = state
         self._sessions = sessions
         self._asked: dict[str, float] = {}
-        self._seen: dict[str, trust.Stamps | None] = {}
+        self._seen: dict[str, trust.Stamps | None] = {}  # when it was last read
+        self._taken: dict[str, trust.Stamps | None] = {}  # when what is in force was read
         self.faults: dict[str, str] = {}
 
     @property
@@ -104,10 +105,12 @@ class Projects:
         return folder
 
     def is_settled(self, folder: str) -> bool:
-        """Say whether what was last read of a project is what is there now."""
-        if folder not in self.trusted:
-            return True
-        return folder in self._seen and self._seen[folder] == trust.stamps(folder)
+        """Say whether what is in force of a project is what is there now."""
+        return folder not in self.trusted or is_now(self._taken, folder)
+
+    def taken(self) -> None:
+        """Note that what was last read is in force; until then it says nothing of what a fire would be decided by."""
+        self._taken = dict(self._seen)
 
     def read(self) -> list[ProjectFiles]:
         """Read all that are in use."""
@@ -146,7 +149,7 @@ class Projects:
 
     def verified(self, project: ProjectFiles) -> ProjectFiles:
         """Give a project as it was read, unless its files have changed while its sources were loaded."""
-        if project.fault is not None or self.is_settled(project.folder):
+        if project.fault is not None or is_now(self._seen, project.folder):
             return project
         return self.changed(project.folder, "just now")
 
@@ -182,6 +185,11 @@ class Projects:
         state = self._state.state
         state.manifests = {path: kept for path, kept in state.manifests.items() if not path.startswith(below)}
         self._seen.pop(folder, None)
+        self._taken.pop(folder, None)
+
+
+def is_now(seen: Mapping[str, trust.Stamps | None], folder: str) -> bool:
+    return folder in seen and seen[folder] == trust.stamps(folder)
 
 
 def is_declaring(name: str) -> bool:
@@ -198,6 +206,7 @@ def declared(root: str, name: str, pins: trust.Pins) -> DeclaredFile:
         if hashlib.sha256(data).hexdigest() != pins[name]:
             return DeclaredFile(path, None, "it changes while it is read")
         config = read_settings(path, data) if name.endswith(ENDING) else read_config(path, data, PROJECT_TABLES)
+        config = msgspec.structs.replace(config, digest=pins[name])
         check_places(config, root)
     except ConfigError as error:
         return DeclaredFile(path, None, str(error))

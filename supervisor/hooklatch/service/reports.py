@@ -14,7 +14,9 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, PythonTarget, Snapshot, budget, select
 from hooklatch.core.suspension import Suspension, find, parted
 from hooklatch.service.configuration import Diagnostic
+from hooklatch.service.digests import digests, digests_of
 from hooklatch.service.hub import Hub
+from hooklatch.service.levels import shortfalls
 from hooklatch.service.plugins import Plugin
 from hooklatch.service.sessions import Session
 from hooklatch.service.views import allowed_plugins
@@ -49,6 +51,7 @@ class Reports:
             "target": hook.target.describe(),
             "kind": kind_of(hook),
             "origin": str(hook.origin) if hook.origin else None,
+            "digests": digests_of(hook, self._hub.files, self._hub.sources),
             "state": self._state(hook),
             "problem": hook.problem,
             "enabled": hook.enabled,
@@ -183,8 +186,10 @@ class Reports:
             Diagnostic(f"hook {hook.id!r}", 0, hook.problem) for hook in hub.registries.api_hooks if hook.problem
         ]
         suspended = [{**to_builtins(one), "seconds_left": left_of(one)} for one in hub.suspensions]
-        faults = [*hub.faults, *([hub.state.unwritten] if hub.state.unwritten else [])]
-        problems: list[object] = [*hub.files.diagnostics, *inactive]
+        record = hub.record.status()
+        faults = [*hub.faults, *record["faults"], *([hub.state.unwritten] if hub.state.unwritten else [])]
+        weak = shortfalls({location: unit.pool for location, unit in hub.sources.units.items()})
+        problems: list[object] = [*hub.files.diagnostics, *inactive, *weak]
         status: dict[str, Any] = {
             "version": VERSION,
             "pid": os.getpid(),
@@ -193,10 +198,11 @@ class Reports:
             "suspended": suspended,
             "problems": problems,
             "faults": faults,
-            "warnings": hub.projects.all_warnings() if is_admin else own,
+            "warnings": [*record["warnings"], *(hub.projects.all_warnings() if is_admin else own)],
             "quarantined": quarantined,
             "revision": view.revision,
             "digest": view.digest,
+            "record": record,
             "hooks": len(view.hooks),
             "sessions": len(hub.sessions),
             "draining": hub.dispatcher.is_draining,
@@ -234,11 +240,18 @@ class Reports:
             "plugins": [self._plugin(plugin) for plugin in hub.files.plugins.values()],
             "personalities": hub.registries.personalities,
             "projects": [self._project(folder) for folder in sorted(hub.projects.trusted)],
+            "isolation": self._isolation(),
             "sources": [pool.status() for pool in hub.sources.pools.values()],
+            "files": digests(hub.files, hub.sources),
             "zygote": {"pid": hub.sources.zygote.pid, "restarts": hub.sources.zygote.restarts},
             "path": os.environ.get("PATH", os.defpath),
             "places": hub.places,
         }
+
+    def _isolation(self) -> dict[str, Any]:
+        default = self._hub.files.settings.isolation
+        paths = (*default.write, *default.read) if default.level != "standard" else ()
+        return {"level": default.level, "absent": [path for path in paths if not os.path.exists(path)]}
 
     def _plugin(self, plugin: Plugin) -> dict[str, Any]:
         hooks = [hook.id for hook in self._hub.registries.view.hooks if hook.plugin == plugin.name]

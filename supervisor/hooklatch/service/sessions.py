@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 import time
 from collections.abc import Iterator
@@ -11,9 +12,11 @@ import trio
 from hooklatch.core.definitions import is_id
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, Snapshot
+from hooklatch.service.turnstile import Flow
 
 __all__ = ["Session", "Sessions"]
 
+logger = logging.getLogger("hooklatch.sessions")
 LINGER = 60.0  # seconds that a session outlives its last connection
 MAX_SESSIONS = 10_000
 
@@ -36,6 +39,8 @@ class Session:
         self.require_handlers: frozenset[str] = frozenset()
         self.emits: frozenset[str] = frozenset()
         self.connections: set[int] = set()
+        self.flow = Flow()
+        self.background = 0  # its fires that nobody waits for
         # Which plugins' hooks it sees (None: all): by its host's list, its personality's, and, of gates, the parent's.
         self.personality: str | None = None
         self.plugins: frozenset[str] | None = None
@@ -97,6 +102,7 @@ class Sessions:
             raise RpcError(ErrorCode.OVERLOAD, f"{MAX_SESSIONS} sessions are live already")
         session = Session(session_id or f"s-{secrets.token_hex(8)}", view)
         self._by_id[session.id] = session
+        logger.info("session opened", extra={"session": session.id})
         return session, True
 
     def discard(self, session: Session) -> None:
@@ -104,6 +110,7 @@ class Sessions:
         if self._by_id.get(session.id) is not session:
             return
         del self._by_id[session.id]
+        logger.info("session ended", extra={"session": session.id})
         if session.parent is not None:
             session.parent.children.remove(session)
         for child in session.children:

@@ -13,11 +13,11 @@ from typing import Any, cast
 import msgspec
 
 from hooklatch.core.definitions import InvalidHookError, refuse_unknown_keys
-from hooklatch.core.matchers import MatcherError, compile_re2
+from hooklatch.core.matchers import MatcherError, compile_matcher, compile_re2
 from hooklatch.record.settings import MIB, RecordSettings
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation
 
-__all__ = ["SETTINGS_TABLES", "Settings", "read_settings_tables"]
+__all__ = ["SETTINGS_TABLES", "Settings", "choice", "read_settings_tables"]
 
 SETTINGS_TABLES = ("daemon", "record", "isolation")
 DAEMON_KEYS = ("record", "metrics_port", "metrics_file")
@@ -28,6 +28,7 @@ RECORD_SIZES = {
 RECORD_KEYS = (*RECORD_SIZES, "segment_hours", "keep_days", "excerpt_bytes", "redact", "redact_text")
 ISOLATION_KEYS = ("level", "if_unavailable", "write", "read", "network")
 MAX_EXCERPT = 64 * 1024  # bytes
+MAX_PATHS = 16 * 1024  # bytes of `write` and `read` together: they travel in one datagram with each fork
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -84,11 +85,12 @@ def read_record(table: Mapping[str, Any]) -> RecordSettings:
     for key in ("redact", "redact_text"):
         if key in table:
             values[key] = tuple(texts(table, key))
-    for pattern in values.get("redact_text", ()):
-        try:
-            compile_re2(pattern)
-        except MatcherError as error:
-            raise InvalidHookError("", f"redact_text is wrong: {error}") from None
+    for key, compile_one in (("redact", compile_glob), ("redact_text", compile_re2)):
+        for pattern in values.get(key, ()):
+            try:
+                compile_one(pattern)
+            except MatcherError as error:
+                raise InvalidHookError("", f"{key} is wrong: {error}") from None
     settings = RecordSettings(**values)
     if not settings.full_bytes <= settings.critical_bytes <= settings.low_bytes:
         raise InvalidHookError("", "full_mib is at most critical_mib, and that at most low_mib")
@@ -97,16 +99,25 @@ def read_record(table: Mapping[str, Any]) -> RecordSettings:
     return settings
 
 
+def compile_glob(pattern: str) -> None:
+    compile_matcher({"glob": pattern.lower()})
+
+
 def read_isolation(table: Mapping[str, Any], folder: str) -> Isolation:
     refuse_unknown_keys(table, ISOLATION_KEYS, "[isolation]")
     network: object = table.get("network", False)
     if not isinstance(network, bool):
         raise InvalidHookError("", f"network is true or false, not {network!r}")
+    write, read = ([whole(path, folder) for path in texts(table, key)] for key in ("write", "read"))
+    if sum(len(path.encode()) for path in (*write, *read)) > MAX_PATHS:
+        raise InvalidHookError(
+            "", f"write and read hold at most {MAX_PATHS} bytes of paths; name the folders above them"
+        )
     return Isolation(
         level=choice(table, "level", ISOLATION_LEVELS, "standard"),
         is_required=choice(table, "if_unavailable", ("refuse", "report"), "refuse") == "refuse",
-        write=[whole(path, folder) for path in texts(table, "write")],
-        read=[whole(path, folder) for path in texts(table, "read")],
+        write=write,
+        read=read,
         network=network,
     )
 

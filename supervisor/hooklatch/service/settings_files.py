@@ -35,7 +35,7 @@ def read_settings(path: str, data: bytes) -> FileConfig:
     except UnreadableFileError as error:
         raise ConfigError(Diagnostic(path, 0, str(error))) from None
     for note in imported.notes:
-        logger.info("%s: %s", path, note)
+        logger.info("%s", note, extra={"file": path})
     stem = os.path.basename(path).removesuffix(ENDING)
     return FileConfig(path, hooks=[found for hook in imported.hooks for found in definitions(path, stem, hook)])
 

@@ -20,6 +20,7 @@ class Settling:
     def __init__(self, projects: Projects, files: Files) -> None:
         self._projects = projects
         self._files = files
+        self._turn = trio.Lock()
 
     async def settle(self, session: Session | None, cwd: str | None, limit: float) -> tuple[str | None, str | None]:
         """Give the project of one who has no session, and what is wrong if its hooks are not there in time."""
@@ -37,7 +38,9 @@ class Settling:
         if all(projects.is_settled(one) for one in folders):
             return folder, None
         with trio.move_on_after(limit):
-            await self._files.reload()
+            async with self._turn:  # who waits for a reload that begins anyway needs none of its own
+                if not all(projects.is_settled(one) for one in folders):
+                    await self._files.reload()
             return folder, None
         self._files.hint.set()  # the watch finishes what we have no time for
         return folder, f"the hooks of {', '.join(folders)} were not loaded within {limit:g} s; try again"

@@ -13,11 +13,13 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.suspension import Suspension
+from hooklatch.service.safety import UnsafeFileError, read_safely
 from hooklatch.service.settings import Settings
 
 __all__ = ["LockedError", "ManifestHook", "State", "StateFile", "lock"]
 
 VERSION = 1
+MAX_STATE = 64 * 2**20  # bytes of it
 
 
 class LockedError(Exception):
@@ -69,11 +71,10 @@ class StateFile:
 
     def _read(self) -> str | None:
         try:
-            with open(self.path, "rb") as file:
-                state = msgspec.json.decode(file.read(), type=State)
+            state = msgspec.json.decode(read_safely(self.path, most=MAX_STATE), type=State)
         except FileNotFoundError:
             return None
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return f"{self.path}: {error}; mend it, or delete it and register its hooks again, then restart"
         if state.version != VERSION:
             return f"{self.path}: it is of version {state.version}, and this hooklatch knows {VERSION}; update it"

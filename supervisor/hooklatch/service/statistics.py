@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections import Counter, deque
 
 import msgspec
 
 from hooklatch.core.messages import Cause, Decision
 
-__all__ = ["EventCount", "HookTimings", "Statistics"]
+__all__ = ["BOUNDS_MS", "EventCount", "HookTimings", "Record", "Statistics"]
 
 MAX_HOOKS = 4096  # whose timings are kept; sessions come and go with hooks of ever new names
+BOUNDS_MS = (0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
 SAMPLES = 512  # latest durations of a hook that its percentiles are taken from
 
 
@@ -36,15 +38,21 @@ class EventCount(msgspec.Struct, frozen=True):
 
 
 class Record:
-    __slots__ = ("count", "durations", "failures")
+    """All durations, counted by the bound that they did not pass; the latest ones as they were; failures by cause."""
+
+    __slots__ = ("buckets", "count", "durations", "failures", "total_ms")
 
     def __init__(self) -> None:
         self.count = 0
+        self.total_ms = 0.0
+        self.buckets = [0] * (len(BOUNDS_MS) + 1)
         self.durations: deque[float] = deque(maxlen=SAMPLES)
         self.failures: Counter[str] = Counter()
 
     def add(self, cause: Cause | None, duration_ms: float) -> None:
         self.count += 1
+        self.total_ms += duration_ms
+        self.buckets[bisect_left(BOUNDS_MS, duration_ms)] += 1
         self.durations.append(duration_ms)
         if cause is not None and cause != "policy":
             self.failures[cause] += 1
@@ -70,6 +78,7 @@ class Statistics:
         self._events: dict[str, Record] = {}
         self._fired: Counter[str] = Counter()
         self._last_fired: dict[str, float] = {}
+        self.decisions: Counter[tuple[str, str, str]] = Counter()  # by event, verdict and cause
         self.verdicts: Counter[str] = Counter()
         self.causes: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
@@ -88,9 +97,18 @@ class Statistics:
 
     def decided(self, decision: Decision) -> None:
         self._events.setdefault(decision.event, Record()).add(decision.cause, decision.duration_ms)
+        self.decisions[decision.event, decision.verdict, decision.cause or "none"] += 1
         self.verdicts[decision.verdict] += 1
         if decision.cause is not None and decision.cause != "policy":
             self.causes[decision.cause] += 1
+
+    @property
+    def event_records(self) -> dict[str, Record]:
+        return self._events
+
+    def hook_record(self, hook: str) -> Record | None:
+        """Give what is known of a hook by its layer and id; None when it was never called."""
+        return self._hooks.get(hook)
 
     def timings(self, hook: str) -> HookTimings:
         record = self._hooks.get(hook)

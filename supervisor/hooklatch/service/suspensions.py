@@ -59,7 +59,7 @@ class Suspensions:
         made = Suspension(hook, round(now, 3), round(now + seconds, 3), text)
         self._drop(hook)
         self._ends[made] = time.monotonic() + seconds
-        logger.warning("suspended hook=%s seconds=%.0f reason=%s", hook or "*", seconds, text)
+        logger.warning("suspended", extra={"hook": hook or "*", "seconds": round(seconds), "reason": text})
         self._note("suspended", {"hook": hook or "*", "until": made.until, "reason": text})
         self._keep()
         return made
@@ -93,7 +93,7 @@ class Suspensions:
 
     def _end(self, one: Suspension, why: str) -> None:
         self._drop(one.hook)
-        logger.warning("suspension ended hook=%s: %s", one.hook or "*", why)
+        logger.warning("suspension ended: %s", why, extra={"hook": one.hook or "*"})
         self._note("resumed", {"hook": one.hook or "*", "why": why})
 
     def _keep(self) -> None:

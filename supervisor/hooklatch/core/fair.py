@@ -1,0 +1,162 @@
+"""Whose turn it is among those who wait, and how long a turn takes.  Knows keys and entries; knows no clock.
+
+A `FairQueue` holds a line of entries for each key.  Two rings of keys say who is next (as in fq_codel, RFC 8290):
+
+              put, key unknown                     take
+    (nobody) ─────────────────▶ newcomers ────────────────────▶ regulars ─┐ take: to the end, also when its
+                                                                   ▲──────┘ line is empty now
+                                   a regular whose turn finds its line empty is forgotten
+
+So a key that asks seldom goes before keys that always have something waiting, and asking again before a whole round
+has passed makes it wait for its turn as they do.  Newcomers cannot starve regulars: after `FAVOURS` of them in a row,
+where any regular waits, one of those is next.
+
+Full, it makes room at the longest line's end, unless the new entry's own line would then be as long as the one that
+lost: who offers most is refused first, and an entry is not pushed out for one that is no better.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Container, Hashable
+from typing import Generic, TypeVar
+
+__all__ = ["FairQueue", "Pace"]
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+FAVOURS = 4  # newcomers in a row that go before a regular
+SAMPLES = 32  # latest calls that a pace is judged by; with fewer it is not known
+
+
+class FairQueue(Generic[K, T]):
+    """A bounded queue in which each key has an equal share."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._lines: dict[K, deque[T]] = {}
+        # Ordered dicts, since taking the first of a plain one again and again costs more each time.
+        self._newcomers: OrderedDict[K, None] = OrderedDict()
+        self._regulars: OrderedDict[K, None] = OrderedDict()
+        self._by_length: dict[int, OrderedDict[K, None]] = {}
+        self._longest = 0
+        self.count = 0
+        self._favours = 0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def waiting(self, key: K) -> int:
+        line = self._lines.get(key)
+        return len(line) if line is not None else 0
+
+    def is_regular(self, key: K) -> bool:
+        """Say whether a key was served within the last round."""
+        return key in self._regulars
+
+    def ahead(self, key: K) -> int:
+        """Count the entries that at least would be taken before a new one of this key."""
+        if key not in self._lines:
+            return len(self._newcomers)
+        own = self.waiting(key)
+        return sum(min(length, own) * len(keys) for length, keys in self._by_length.items())
+
+    def put(self, key: K, entry: T) -> T | None:
+        """Add an entry; give the one that has no place then, which may be this one."""
+        pushed_out: T | None = None
+        if self.count >= self.capacity:
+            if self._longest < self.waiting(key) + 2:
+                return entry
+            victim = next(reversed(self._by_length[self._longest]))
+            pushed_out = self._lines[victim].pop()
+            self._resized(victim, self._longest, self._longest - 1)
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = deque()
+            self._newcomers[key] = None
+        line.append(entry)
+        self._resized(key, len(line) - 1, len(line))
+        return pushed_out
+
+    def take(self, skip: Container[K] = (), *, newcomers_only: bool = False) -> T | None:
+        """Give the entry whose turn it is, or None; keys that may not have it stay where they are."""
+        self._forget_idle()
+        newcomer = next((key for key in self._newcomers if key not in skip), None)
+        regular = None
+        if not newcomers_only and (newcomer is None or self._favours >= FAVOURS):
+            regular = next((key for key in self._regulars if self._lines[key] and key not in skip), None)
+        if regular is not None:
+            self._favours = 0
+            return self._serve(regular)
+        if newcomer is None:
+            return None
+        self._favours += 1
+        return self._serve(newcomer)
+
+    def remove(self, key: K, entry: T) -> bool:
+        """Take an entry out wherever it stands; say whether it was there."""
+        line = self._lines.get(key)
+        if line is None or entry not in line:
+            return False
+        line.remove(entry)
+        if not line and key in self._newcomers:  # it leaves unserved; a regular keeps its place in the round
+            del self._newcomers[key], self._lines[key]
+        self._resized(key, len(line) + 1, len(line))
+        return True
+
+    def _serve(self, key: K) -> T:
+        line = self._lines[key]
+        entry = line.popleft()
+        self._newcomers.pop(key, None)
+        self._regulars[key] = None
+        self._regulars.move_to_end(key)
+        self._resized(key, len(line) + 1, len(line))
+        return entry
+
+    def _forget_idle(self) -> None:
+        """Forget the regulars whose turn finds nothing waiting."""
+        while self._regulars:
+            key = next(iter(self._regulars))
+            if self._lines[key]:
+                break
+            del self._regulars[key], self._lines[key]
+        if len(self._lines) > 2 * self.capacity:  # they pile up behind a key that is skipped again and again
+            for key in [key for key in self._regulars if not self._lines[key]]:
+                del self._regulars[key], self._lines[key]
+
+    def _resized(self, key: K, old: int, new: int) -> None:
+        self.count += new - old
+        if old:
+            keys = self._by_length[old]
+            del keys[key]
+            if not keys:
+                del self._by_length[old]
+        if new:
+            self._by_length.setdefault(new, OrderedDict())[key] = None
+        if new > self._longest or (old == self._longest and old not in self._by_length):
+            self._longest = new  # lines change by one: where none is as long any more, this one is among the longest
+        if not self.count:  # nobody waits, so there is no round
+            self._lines.clear()
+            self._newcomers.clear()
+            self._regulars.clear()
+
+
+class Pace:
+    """How long calls take lately: their median, which a few slow ones do not move."""
+
+    def __init__(self) -> None:
+        self._latest: deque[float] = deque(maxlen=SAMPLES)
+        self._added = 0
+        self._median = 0.0
+
+    def add(self, seconds: float) -> None:
+        self._latest.append(seconds)
+        self._added += 1
+
+    @property
+    def median(self) -> float:
+        """Give it in seconds; 0 while too few calls were measured."""
+        if self._added >= SAMPLES:
+            self._median = sorted(self._latest)[SAMPLES // 2]
+            self._added = 0
+        return self._median

@@ -1,0 +1,101 @@
+"""Sockets that a service manager has bound for us and passes on (sd_listen_fds(3)).  Accepts nothing.
+
+They begin at descriptor 3. LISTEN_PID says whom they are for, LISTEN_FDS how many there are, LISTEN_FDNAMES what each
+is called. They stay the manager's: they are not bound anew, and their files are not removed at our end, so that what
+connects while no daemon runs waits for the next one.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import MutableMapping
+
+import msgspec
+
+from hooklatch import paths
+
+__all__ = ["ActivationError", "Inherited", "take_sockets"]
+
+FIRST = 3  # sd_listen_fds(3): SD_LISTEN_FDS_START
+FILES = {"agent": paths.AGENT_SOCKET, "admin": paths.ADMIN_SOCKET}
+VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")
+
+
+class ActivationError(Exception):
+    """What was passed on cannot be served: which descriptor, and what to do."""
+
+
+class Inherited(msgspec.Struct, frozen=True):
+    """The two listening sockets, and where they are bound."""
+
+    agent: socket.socket
+    admin: socket.socket
+    agent_path: str
+    admin_path: str
+
+
+def take_sockets(environ: MutableMapping[str, str], pid: int) -> Inherited | None:
+    """Take what was passed to this process, and forget the variables; None where nothing was.
+
+    Raises:
+        ActivationError: it is not exactly our two sockets, or others could connect to one.
+    """
+    listen_pid, count, names, _ = (environ.pop(name, "") for name in VARIABLES)
+    if not count or listen_pid != str(pid):
+        return None  # they were for the process that started us, or for one that started that
+    if not count.isdecimal() or not 0 < int(count) < 1000:
+        raise ActivationError(f"LISTEN_FDS is {count!r}, which is no number of sockets")
+    called = names.split(":") if names else []
+    if sorted(called) != sorted(FILES) or int(count) != len(FILES):
+        raise ActivationError(
+            f"{count} sockets were passed, called {names!r}; pass two, with FileDescriptorName=agent and =admin"
+        )
+    by_name = {name: FIRST + place for place, name in enumerate(called)}
+    bound = {name: path_of(name, fd) for name, fd in by_name.items()}
+    agent, admin = (opened(by_name[name]) for name in FILES)
+    return Inherited(agent, admin, bound["agent"], bound["admin"])
+
+
+def path_of(name: str, fd: int) -> str:
+    """Give where a socket is bound, after a look at what it is and at who can connect to it."""
+    what = f"descriptor {fd}, passed as {name!r},"
+    try:
+        is_socket = stat.S_ISSOCK(os.fstat(fd).st_mode)
+    except OSError as error:
+        raise ActivationError(f"{what} is not open: {error.strerror}") from None
+    if not is_socket:
+        raise ActivationError(f"{what} is no socket")
+    with socket.socket(fileno=os.dup(fd)) as look:
+        if look.family != socket.AF_UNIX or look.type != socket.SOCK_STREAM:
+            raise ActivationError(f"{what} is no Unix stream socket; use ListenStream= with a path")
+        if not look.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            raise ActivationError(f"{what} does not listen; use Accept=no")
+        path: object = look.getsockname()
+    if not isinstance(path, str) or os.path.basename(path) != FILES[name] or not os.path.isabs(path):
+        raise ActivationError(f"{what} is bound to {path!r}; clients look for FOLDER/{FILES[name]}")
+    check_permissions(what, path)
+    return path
+
+
+def check_permissions(what: str, path: str) -> None:
+    folder = os.path.dirname(path)
+    try:
+        file, above = os.lstat(path), os.stat(folder)
+    except OSError as error:
+        raise ActivationError(f"{what} is bound to {path}, which cannot be looked at: {error.strerror}") from None
+    if not stat.S_ISSOCK(file.st_mode):
+        raise ActivationError(f"{what} is bound to {path}, where something else is now; restart its socket unit")
+    for status, place, wanted in ((file, path, "SocketMode=0600"), (above, folder, "DirectoryMode=0700")):
+        if status.st_uid != os.geteuid():
+            raise ActivationError(f"{what}: {place} is of user {status.st_uid}, not of this one; listen elsewhere")
+        if status.st_mode & 0o077:
+            raise ActivationError(f"{what}: {place} is open to others; set {wanted} and restart the socket unit")
+
+
+def opened(fd: int) -> socket.socket:
+    os.set_inheritable(fd, False)
+    listener = socket.socket(fileno=fd)
+    listener.setblocking(False)
+    return listener

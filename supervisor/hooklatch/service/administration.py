@@ -1,0 +1,73 @@
+"""What only the admin socket does: reload, trust, suspend.  Knows params and results; knows no connection."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.protocol import ErrorCode, RpcError, convert
+from hooklatch.service.hub import Hub
+
+__all__ = ["Administration", "stored"]
+
+
+class FolderParams(msgspec.Struct, frozen=True):
+    folder: str
+
+
+class ResumeParams(msgspec.Struct, frozen=True):
+    """A hook's or a plugin's id, or every hook there is."""
+
+    id: str | None = None
+    all: bool = False
+
+    @property
+    def hook(self) -> str | None:
+        if (self.id is None) is not self.all:
+            raise RpcError(ErrorCode.INVALID_PARAMS, 'give the "id" of a hook or plugin, or "all": true')
+        return self.id
+
+
+class SuspendParams(ResumeParams, frozen=True, kw_only=True):
+    seconds: float
+    reason: str
+
+
+def stored(hub: Hub, result: dict[str, Any]) -> dict[str, Any]:
+    """Add to the answer of a global change that it is in force and could not be stored, if so."""
+    fault = hub.state.unwritten
+    return {**result, "warnings": [fault]} if fault is not None else result
+
+
+class Administration:
+    """Answers an operator's requests."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self.methods: dict[str, Callable[[msgspec.Raw], Awaitable[object]]] = {
+            "reload": self._reload,
+            "trust": self._trust,
+            "untrust": self._untrust,
+            "suspend": self._suspend,
+            "resume": self._resume,
+        }
+
+    async def _reload(self, raw: msgspec.Raw) -> object:
+        return await self._hub.reload()
+
+    async def _trust(self, raw: msgspec.Raw) -> object:
+        return await self._hub.trust(convert(raw, FolderParams).folder)
+
+    async def _untrust(self, raw: msgspec.Raw) -> object:
+        return await self._hub.untrust(convert(raw, FolderParams).folder)
+
+    async def _suspend(self, raw: msgspec.Raw) -> object:
+        params = convert(raw, SuspendParams)
+        made = self._hub.suspend(params.hook, params.seconds, params.reason)
+        return stored(self._hub, {"suspended": made})
+
+    async def _resume(self, raw: msgspec.Raw) -> object:
+        was_suspended = self._hub.suspensions.resume(convert(raw, ResumeParams).hook)
+        return stored(self._hub, {"was_suspended": was_suspended, "suspended": list(self._hub.suspensions)})

@@ -1,0 +1,132 @@
+"""The daemon's log: lines for people, or JSON for programs.  Knows records and one descriptor; knows no hook.
+
+    logger.info("text", extra={"session": ..., "hook": ...}) ─▶ queue ─▶ a thread ─▶ descriptor 2
+
+Whoever logs never waits: a reader that is stuck fills the queue, and what does not fit is dropped and counted. What a
+line is about stands in its fields, never a payload; what a hook or an agent has said cannot begin a line of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import select
+import threading
+from datetime import UTC, datetime
+from queue import SimpleQueue
+from typing import Any, Literal
+
+__all__ = ["Form", "HumanFormatter", "JsonFormatter", "Log", "start_log"]
+
+Form = Literal["human", "json"]
+CAPACITY = 10_000  # lines that wait for a reader
+LAST_WORDS = 1.0  # seconds that a reader is given at the end
+STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    """Give what a line is about: what was passed in `extra`."""
+    return {name: value for name, value in vars(record).items() if name not in STANDARD and value is not None}
+
+
+class HumanFormatter(logging.Formatter):
+    """`time LEVEL logger: message field=value`, on one line; a traceback follows on lines of its own."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        fields = "".join(f" {name}={quoted(value)}" for name, value in fields_of(record).items())
+        return printable(super().formatMessage(record)) + fields
+
+
+class JsonFormatter(logging.Formatter):
+    """One object a line: time, level, logger, message, the fields, exception."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="microseconds")[:-6] + "Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(
+            line | {name: value for name, value in fields_of(record).items() if name not in line}, default=str
+        )
+
+
+def printable(text: str) -> str:
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+
+
+def quoted(value: object) -> str:
+    text = str(value)
+    return text if text and text.isprintable() and not set(text) & set(' ="') else json.dumps(text)
+
+
+class Log(logging.Handler):
+    """Has a thread write the lines to a descriptor, which may be full for as long as it likes."""
+
+    def __init__(self, fd: int, formatter: logging.Formatter) -> None:
+        super().__init__()
+        self.setFormatter(formatter)
+        self.dropped = 0
+        self._fd = fd
+        self._told = 0
+        self._queue: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._write_all, name="hooklatch-log", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self._queue.qsize() >= CAPACITY:
+            self.dropped += 1
+        else:
+            self._queue.put(record)
+
+    def close(self) -> None:
+        """Write what waits, as far as it is read soon."""
+        self._queue.put(None)
+        self._thread.join(LAST_WORDS)
+        super().close()
+
+    def _write_all(self) -> None:
+        while (record := self._queue.get()) is not None:
+            self._say(record)
+            if self.dropped != self._told and self._queue.empty():
+                self._say(self._loss())
+
+    def _loss(self) -> logging.LogRecord:
+        count, self._told = self.dropped - self._told, self.dropped
+        told = {"name": "hooklatch.log", "levelno": logging.WARNING, "levelname": "WARNING", "dropped": count}
+        return logging.makeLogRecord({**told, "msg": "lines were dropped: nobody read them"})
+
+    def _say(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+        except Exception as error:  # a line that cannot be formatted must not end the log
+            line = f"hooklatch.log: a line of {record.name} cannot be written: {type(error).__name__}"
+        rest = memoryview(line.encode("utf-8", "backslashreplace") + b"\n")
+        while rest:
+            try:
+                rest = rest[os.write(self._fd, rest) :]
+            except BlockingIOError:
+                poll = select.poll()
+                poll.register(self._fd, select.POLLOUT)
+                poll.poll()
+            except OSError:
+                self.dropped += 1  # nobody is there to read it
+                self._told += 1
+                return
+
+
+def start_log(level: str, form: Form, fd: int = 2) -> Log:
+    """Have everything logged go to a descriptor; close the log at the end."""
+    log = Log(fd, JsonFormatter() if form == "json" else HumanFormatter())
+    root = logging.getLogger()
+    root.addHandler(log)
+    root.setLevel(level.upper())
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)  # it reports each change of each file it sees
+    return log

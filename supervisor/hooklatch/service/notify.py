@@ -1,0 +1,81 @@
+"""Tells a service manager how the daemon is (sd_notify(3)).  Knows one datagram socket; decides nothing.
+
+Telling never fails: a manager that is gone or does not listen changes nothing for the agents.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Callable, MutableMapping
+
+import trio
+
+__all__ = ["Notifier"]
+
+logger = logging.getLogger("hooklatch.notify")
+PATIENCE = 1.0  # seconds that a manager's full queue is waited for
+RECHECK = 1.0  # seconds, at most, between two looks while something vital is not well
+
+
+class Notifier:
+    """The way to the manager, if there is one.  `watchdog` is the seconds after which its patience ends."""
+
+    def __init__(self, address: str | None = None, watchdog: float | None = None) -> None:
+        self._address = "\0" + address[1:] if address and address.startswith("@") else address
+        self.watchdog = watchdog
+
+    @classmethod
+    def from_environment(cls, environ: MutableMapping[str, str], pid: int) -> Notifier:
+        """Read where to tell and how often, and forget the variables."""
+        address = environ.pop("NOTIFY_SOCKET", "")
+        microseconds, watched = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
+        if address and not address.startswith(("/", "@")):
+            logger.warning("NOTIFY_SOCKET is %r, and only a path or @name is understood; nothing is told", address)
+            address = ""
+        is_watched = microseconds.isdecimal() and int(microseconds) > 0 and watched in ("", str(pid))
+        return cls(address or None, int(microseconds) / 1e6 if is_watched else None)
+
+    async def ready(self, status: str) -> None:
+        await self.tell(READY=1, MAINPID=os.getpid(), STATUS=status)
+
+    async def reloading(self) -> None:
+        await self.tell(RELOADING=1, MONOTONIC_USEC=time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000)
+
+    async def stopping(self, status: str) -> None:
+        await self.tell(STOPPING=1, STATUS=status)
+
+    async def tell(self, **words: object) -> None:
+        """Send one message."""
+        if self._address is None:
+            return
+        text = "\n".join(f"{name}={' '.join(str(value).split())}" for name, value in words.items())
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel, trio.move_on_after(PATIENCE):
+            channel.setblocking(False)
+            try:
+                channel.connect(self._address)
+                await send(channel, text.encode("utf-8", "backslashreplace"))
+            except OSError as error:
+                logger.warning("the service manager was not told: %s", error, extra={"words": " ".join(words)})
+
+    async def keep_alive(self, is_well: Callable[[], bool]) -> None:
+        """Feed the watchdog at half of its patience, for as long as what is vital is well."""
+        if self.watchdog is None or self._address is None:
+            return
+        pause = self.watchdog / 2
+        while True:
+            while not is_well():  # noqa: ASYNC110  (nobody tells when a zygote lives again)
+                await trio.sleep(min(RECHECK, pause / 4))
+            await self.tell(WATCHDOG=1)
+            await trio.sleep(pause)
+
+
+async def send(channel: socket.socket, data: bytes) -> None:
+    while True:
+        try:
+            channel.send(data)
+            return
+        except BlockingIOError:
+            await trio.lowlevel.wait_writable(channel)

@@ -1,0 +1,86 @@
+"""What the daemon is told from outside, by signals: reload, drain, leave now.  Knows signals and the hub; no hook.
+
+SIGTERM, SIGINT   before it is ready: it leaves at once. Then: it drains; a second one ends the wait
+SIGHUP            it reloads
+SIGCHLD           what nobody else waits for is reaped: as process 1 of a container it adopts strangers
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+
+import trio
+
+from hooklatch.processes.reaping import reap_strangers
+from hooklatch.service.hub import Hub
+from hooklatch.service.notify import Notifier
+
+__all__ = ["DRAIN_TIMEOUT", "Orders"]
+
+logger = logging.getLogger("hooklatch.daemon")
+DRAIN_TIMEOUT = 10.0  # seconds that fires under way are given when the daemon is asked to end
+FLUSH_TIMEOUT = 1.0  # seconds in which clients must then take their answers
+FLUSH_INTERVAL = 0.005
+
+
+class Orders:
+    """Obeys signals; `starting` is cancelled by one that ends the daemon before it was ready."""
+
+    def __init__(self, notifier: Notifier) -> None:
+        self.starting = trio.CancelScope()
+        self.ended = trio.Event()
+        self._notifier = notifier
+        self._hub: Hub | None = None
+        self._reload = trio.Lock()
+
+    def begin(self, hub: Hub) -> None:
+        """Have the orders that come from now on be about this hub."""
+        self._hub = hub
+
+    async def obey(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD) as signals:
+            async with trio.open_nursery() as nursery:
+                task_status.started()
+                async for number in signals:
+                    self._take(number, nursery)
+
+    def _take(self, number: int, nursery: trio.Nursery) -> None:
+        hub = self._hub
+        if number == signal.SIGCHLD:
+            reap_strangers()
+        elif number == signal.SIGHUP:
+            if hub is not None:  # else the start reads everything anyway
+                nursery.start_soon(self._take_changes, hub)
+        elif hub is None:
+            logger.info("stopping before it was ready", extra={"signal": number})
+            self.ended.set()
+            self.starting.cancel()
+        elif hub.dispatcher.is_draining:
+            logger.warning("stopping without waiting further")
+            self._end(hub)
+        else:
+            logger.info("draining", extra={"signal": number})
+            hub.dispatcher.is_draining = True
+            hub.stop_accepting()
+            nursery.start_soon(self._drain, hub)
+
+    async def _take_changes(self, hub: Hub) -> None:
+        async with self._reload:
+            await self._notifier.reloading()
+            await hub.reload()
+            if not hub.dispatcher.is_draining:
+                await self._notifier.ready(f"revision {hub.registries.view.revision}")
+
+    async def _drain(self, hub: Hub) -> None:
+        await self._notifier.stopping("draining: fires under way are answered, new gates denied")
+        with trio.move_on_after(DRAIN_TIMEOUT):
+            await hub.dispatcher.quiesced()
+            with trio.move_on_after(FLUSH_TIMEOUT):
+                while not all(connection.is_quiet for connection in hub.bus.connections.values()):  # noqa: ASYNC110
+                    await trio.sleep(FLUSH_INTERVAL)  # a client takes its answer when it likes
+        self._end(hub)
+
+    def _end(self, hub: Hub) -> None:
+        hub.dispatcher.stop()
+        self.ended.set()

@@ -1,0 +1,152 @@
+"""Targets of the fuzzer: what other systems say, and what is said to them."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import Any
+
+import msgspec
+
+from fuzz.checks import document, said
+from fuzz.wires import read_verdict
+from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.definitions import InvalidHookError, read_definition
+from hooklatch.core.matchers import MatcherError
+from hooklatch.core.payload import Payload, PayloadError
+from hooklatch.core.protocol import Request, RpcError, convert, read_message
+from hooklatch.dialects.dialect import InvalidDialectError
+from hooklatch.dialects.find import BUILT_IN, from_table
+from hooklatch.dialects.reading import read_answer
+from hooklatch.dialects.registration import read_matcher
+from hooklatch.dialects.rendering import render
+from hooklatch.dialects.translation import to_canonical, to_native
+from hooklatch.hosts import claude_code
+from hooklatch.service.fires import FireParams
+from hooklatch.service.native import payload_of, read_native_hooks
+from hooklatch_worker import verdicts
+
+__all__ = ["read_dialect", "read_native", "read_rendered", "read_registrations", "read_claude_code"]
+
+CATALOGUE = Catalogue.standard()
+DIALECTS = tuple(BUILT_IN.values())
+
+
+def read_dialect(data: bytes) -> None:
+    table = document(data)
+    if not isinstance(table, dict):
+        try:
+            table = tomllib.loads(data.decode("utf-8", "replace"))
+        except (ValueError, RecursionError):
+            return
+    try:
+        dialect = from_table(table)
+    except InvalidDialectError as error:
+        said(error)
+        return
+    for name in dialect.events:
+        for answer in ({}, {"deny": "no"}, "ok", 2, table):
+            try:
+                read_answer(dialect, name, answer)
+            except verdicts.GarbageError:
+                continue
+
+
+def read_native(data: bytes) -> None:
+    """A native fire: its payload inwards and outwards, and an answer in that system's words."""
+    first, _, second = data.partition(b"\xff")
+    try:
+        payload = payload_of(FireParams("", msgspec.Raw(first)))
+    except RpcError as error:
+        return said(error)
+    answer = document(second)
+    for dialect in DIALECTS:
+        for name in dialect.events:
+            try:
+                fed = to_canonical(dialect, name, payload)
+            except PayloadError as error:
+                said(error)
+                continue
+            for one in fed:
+                to_native(dialect, name, one.payload, feed=one.feed, context=payload)
+            try:
+                verdict = read_answer(dialect, name, answer, shown=payload)
+            except (verdicts.GarbageError, PayloadError):
+                continue
+            # As the daemon takes it, from its JSON.
+            read_verdict(msgspec.json.encode(verdict))
+    return None
+
+
+def read_rendered(data: bytes) -> None:
+    """A decision put into each system's words: a refusal never becomes anything else."""
+    decision = document(data)
+    if not isinstance(decision, dict):
+        return
+    for name in claude_code.EVENTS:
+        answer = claude_code.render(name, decision)
+        if answer.stdout:
+            json.loads(answer.stdout)
+    try:
+        made = msgspec.to_builtins(msgspec.convert(decision, WireDecision))
+    except msgspec.ValidationError:
+        return
+    for dialect in DIALECTS:
+        for name in dialect.events:
+            msgspec.json.encode(render(dialect, name, made, (), {}).value)
+
+
+class WireDecision(msgspec.Struct):
+    """The shape that our own decisions have, where a renderer counts on it."""
+
+    verdict: str = "deny"
+    cause: str | None = None
+    reason: str | None = None
+    layer: str | None = None
+    hook: str | None = None
+    patch: dict[str, Any] | None = None
+    append: str | None = None
+    resume: str | None = None
+    value: Any = None
+    inject: list[dict[str, Any]] = []
+    context: dict[str, Any] = {}
+    warnings: list[str] = []
+    outcomes: list[dict[str, Any]] = []
+
+
+def read_registrations(data: bytes) -> None:
+    table = document(data)
+    for dialect in DIALECTS:
+        if isinstance(table, dict):
+            try:
+                for native in read_native_hooks(dialect, table, CATALOGUE):
+                    read_definition(native.table)
+            except InvalidHookError as error:
+                said(error)
+        try:
+            read_matcher(dialect, table)
+        except MatcherError as error:
+            said(error)
+
+
+def read_claude_code(data: bytes) -> None:
+    try:
+        native = claude_code.read(data)
+    except claude_code.UnreadableError as error:
+        return said(error)
+    try:
+        line = claude_code.fire_request(native)
+    except claude_code.UnreadableError as error:
+        return said(error)
+    if line is None:
+        return None
+    try:
+        request = read_message(line.removesuffix(b"\n"))
+    except RpcError:
+        return None  # the daemon refuses it and the host denies: a lone surrogate, a number of too many digits
+    assert isinstance(request, Request)
+    assert request.method == "fire"
+    params = convert(request.params, FireParams)
+    payload = Payload(bytes(params.payload))
+    assert native.document.keys() <= payload.fields.keys()
+    return None

@@ -1,0 +1,136 @@
+"""Targets of the fuzzer: what comes over a socket or a pipe, from workers, clients, commands and language servers."""
+
+from __future__ import annotations
+
+import msgspec
+
+from fuzz.checks import pieces, said
+from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.combining import find_fault
+from hooklatch.core.payload import Payload, PayloadError, canonical
+from hooklatch.core.protocol import LineBuffer, Request, RpcError, convert, encode_error, read_message
+from hooklatch.service.fires import FireParams
+from hooklatch.service.methods import HelloParams, RegisterParams, TopicsParams, UpdateParams
+from hooklatch_worker import lsp_wire, shell_answers, verdicts, wire
+
+__all__ = ["read_frames", "read_lines", "read_verdict", "read_payload", "read_language_server", "read_shell_answer"]
+
+MAX_LINE = 2**16  # of the line reader under test; its own 9 MiB would need as much input
+PARAMS = (FireParams, HelloParams, RegisterParams, TopicsParams, UpdateParams)
+CATALOGUE = Catalogue.standard()
+
+
+def read_frames(data: bytes) -> list[bytes] | None:
+    whole, cut = wire.FrameReader(), wire.FrameReader()
+    try:
+        whole.feed(data)
+        bodies = list(iter(whole.take, None))
+    except wire.FrameError as error:
+        return said(error)
+    found: list[bytes] = []
+    for piece in pieces(data):
+        cut.feed(piece)
+        found += iter(cut.take, None)
+    assert found == bodies, "frames depend on how they arrive"
+    for body in bodies:
+        for decode in (wire.decode_from_worker, wire.decode_from_zygote):
+            try:
+                message = decode(body)
+            except wire.FrameError as error:
+                said(error)
+            else:
+                assert decode(wire.encode(message)) == message
+    return bodies
+
+
+def read_lines(data: bytes) -> None:
+    whole, cut = LineBuffer(MAX_LINE), LineBuffer(MAX_LINE)
+    try:
+        whole.feed(data)
+        lines = list(iter(whole.take, None))
+    except RpcError as error:
+        return said(error)
+    found: list[bytes] = []
+    for piece in pieces(data):
+        cut.feed(piece)
+        found += iter(cut.take, None)
+    rest = whole.take_rest()
+    assert (found, cut.take_rest()) == (lines, rest), "lines depend on how they arrive"
+    for line in [*lines, rest]:
+        read_line(line)
+    return None
+
+
+def read_line(line: bytes) -> None:
+    try:
+        message = read_message(line)
+    except RpcError as error:
+        encode_error(error.request_id, error)
+        return
+    if isinstance(message, Request):
+        for shape in PARAMS:
+            try:
+                convert(message.params, shape)
+            except RpcError as error:
+                encode_error(None, error)
+
+
+def read_verdict(data: bytes) -> None:
+    try:
+        answer = verdicts.decode(data)
+    except verdicts.GarbageError as error:
+        return said(error)
+    for name in CATALOGUE:
+        find_fault(CATALOGUE[name], answer)
+    msgspec.json.encode(answer)  # what is accepted can be told on
+    for part in (answer.patch or {}).values():
+        canonical(part)
+    return None
+
+
+def read_payload(data: bytes) -> None:
+    first, _, second = data.partition(b"\xff")
+    payload = Payload(first)
+    payload.digest()
+    try:
+        fields = payload.fields
+        texts = {key: payload.text(key) for key in fields}
+        assert all(canonical(fields[key]) for key in texts if texts[key] is not None)
+        patch = verdicts.decode(b'{"patch":%b}' % (second or b"{}")).patch or {}
+        patched = payload.patched(patch)
+    except (PayloadError, verdicts.GarbageError) as error:
+        return said(error)
+    for key, raw in patch.items():
+        assert canonical(patched.fields[key]) == canonical(raw)
+    assert patched.patched(patch) is patched, "a patch that is in force changes something"
+    assert Payload(patched.data).fields.keys() == patched.fields.keys()
+    return None
+
+
+def read_language_server(data: bytes) -> None:
+    whole, cut = lsp_wire.MessageReader(), lsp_wire.MessageReader()
+    try:
+        whole.feed(data)
+        messages = list(iter(whole.take, None))
+    except lsp_wire.GarbageError as error:
+        return said(error)
+    found: list[lsp_wire.Message] = []
+    for piece in pieces(data):
+        cut.feed(piece)
+        found += iter(cut.take, None)
+    assert found == messages, "messages depend on how they arrive"
+    lsp_wire.path_of(data.decode("utf-8", "replace"))
+    return None
+
+
+def read_shell_answer(data: bytes) -> None:
+    for name in CATALOGUE:
+        spec = CATALOGUE[name]
+        try:
+            verdict = shell_answers.read_answer(
+                data, event=name, fails_closed=spec.fails_closed, allows=spec.verdicts | spec.outputs
+            )
+            verdicts.decode(verdicts.encode(verdict))
+            shell_answers.read_text(data)
+        except verdicts.GarbageError as error:
+            said(error)

@@ -1,0 +1,259 @@
+"""The daemon without processes and sockets: its own parts, on fake workers, spoken to through its own methods.
+
+A fake worker runs a function in the daemon's task.  `tests/contract` holds it to what a pool of real ones does.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import trio
+
+from callbacks import scripted
+from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.messages import CallOutcome, Decision, Head
+from hooklatch.core.protocol import Request, RpcError
+from hooklatch.processes.pool import Invocation, Pool, PoolLimits
+from hooklatch.processes.worker import Reply
+from hooklatch.record.settings import RecordSettings
+from hooklatch.record.writer import Fact, Record
+from hooklatch.service.dispatcher import Dispatcher
+from hooklatch.service.files import Files
+from hooklatch.service.hub import Bus, Hub
+from hooklatch.service.methods import Methods
+from hooklatch.service.projects import Projects
+from hooklatch.service.registries import Registries
+from hooklatch.service.sessions import Sessions
+from hooklatch.service.sources import Sources, Unit
+from hooklatch.service.state import StateFile
+from hooklatch.service.statistics import Statistics
+from hooklatch_worker import verdicts, wire
+
+__all__ = ["Died", "FakePlace", "FakePool", "running_fakes"]
+
+Function = Callable[[Any], Awaitable[object]]
+MODULE = "scripted"
+NO_SOURCE = wire.Source("module", "")
+
+
+class Died(Exception):
+    """The worker's process ended in the middle of a call."""
+
+
+class Failure(Exception):
+    """An answer that was an error, by its name."""
+
+    def __init__(self, error: RpcError) -> None:
+        super().__init__(error.message)
+        self.name = error.code.label
+
+
+class FakePool(Pool):
+    """What a pool of one build does, as its caller sees it; it never runs out of workers, and never starts one."""
+
+    def __init__(self, functions: Mapping[str, Function], source: wire.Source = NO_SOURCE, build: int = 1) -> None:
+        super().__init__(source, build, None, PoolLimits())  # type: ignore[arg-type]  # nothing is forked
+        self.functions = functions
+
+    async def call(self, invocation: Invocation, deadline: float) -> Reply:
+        event = SimpleNamespace(
+            event=invocation.event,
+            payload=msgspec.json.decode(invocation.payload),
+            config=msgspec.json.decode(invocation.config or b"null"),
+        )
+        answer = b""
+        with trio.move_on_at(deadline) as scope:
+            try:
+                answer = verdicts.encode(await self.functions[invocation.function](event))
+            except verdicts.GarbageError as error:
+                return Reply(CallOutcome("protocol", message=str(error)))
+            except Died:
+                return Reply(CallOutcome("crash", message="the worker exited with code 3"), is_lost=True)
+            except Exception as error:
+                return Reply(CallOutcome("crash", message=f"{type(error).__name__}: {error}"))
+        if scope.cancelled_caught or trio.current_time() >= deadline:
+            return Reply(CallOutcome("timeout", message="no answer"), is_lost=True)
+        return Reply(CallOutcome(answer=answer))
+
+
+class FakeUnit(Unit):
+    """A build that is current until its source is said to have a new version."""
+
+    version = 0
+    now: Callable[[], int]
+
+    @property
+    def is_current(self) -> bool:
+        return self.version == self.now()
+
+
+class FakeSources(Sources):
+    """Builds fake pools."""
+
+    def __init__(self, quiesced: Callable[[], Awaitable[None]], pools: dict[Any, Any], place: FakePlace) -> None:
+        super().__init__(None, PoolLimits(), quiesced, pools)  # type: ignore[arg-type]  # nothing is forked
+        self.place = place
+
+    async def build(self, source: wire.Source, *, workers: int | None = None) -> Unit:
+        self._builds += 1
+        version = self.place.version
+
+        async def run(event: Any) -> object:
+            return await self.place.act(event, version)
+
+        pool = FakePool({"act": run}, source, self._builds)
+        unit = FakeUnit(source, self._builds, pool, wire.Loaded(0, [], ["act"], []), {}, 0)
+        unit.version, unit.now = version, lambda: self.place.version
+        self.pools[source.location, unit.build] = pool
+        return unit
+
+
+class FakeState(StateFile):
+    """Kept nowhere."""
+
+    def __init__(self) -> None:
+        super().__init__("/nowhere")
+
+    def write(self) -> None:
+        return
+
+
+class FakeRecord(Record):
+    """Keeps no file, and counts."""
+
+    def __init__(self) -> None:  # nothing is opened
+        self.count = 0
+
+    @property
+    def head(self) -> Head | None:
+        return Head(self.count, "0" * 16)
+
+    def decided(self, decision: Decision, fact: Fact) -> Head | None:
+        self.count += 1
+        return self.head
+
+    def abandoned(self, event: str, decision_id: str, revision: int | None, fact: Fact) -> Head | None:
+        return self.head
+
+    def append(self, kind: str, **fields: Any) -> Head:
+        return Head(self.count, "0" * 16)
+
+    async def durable(self, head: Head | None) -> None:
+        return
+
+    def apply(self, settings: RecordSettings) -> None:
+        return
+
+
+class FakeConnection:
+    """A connection as the service sees one, and as its client does: requests go straight to the methods."""
+
+    numbers = itertools.count(1)
+
+    def __init__(self, methods: Methods, hub: Hub, *, is_admin: bool) -> None:
+        self.number = next(self.numbers)
+        self.is_admin = is_admin
+        self.session: Any = None
+        self.has_greeted = False
+        self.client = ""
+        self.topics: set[str] = set()
+        self.announcements: list[dict[str, Any]] = []
+        self._methods = methods
+        hub.bus.connections[self.number] = self  # type: ignore[assignment]
+
+    def announce(self, params: object, *, is_registry: bool) -> bool:
+        self.announcements.append(msgspec.to_builtins(params))
+        return True
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        request = Request(method, msgspec.Raw(msgspec.json.encode(params)), 1)
+        try:
+            result = await self._methods.handle(self, request)  # type: ignore[arg-type]
+        except RpcError as error:
+            raise Failure(error) from None
+        answer: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(result))
+        return answer
+
+    async def close(self) -> None:
+        self._methods.closed(self)  # type: ignore[arg-type]
+
+
+class FakePlace:
+    """A daemon on fake workers."""
+
+    failure = Failure
+    is_exact = True  # nothing takes time but what is meant to
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.gates: dict[str, tuple[trio.Event, trio.Event]] = {}
+        self.hub: Hub
+        self.methods: Methods
+
+    async def connect(self, *, is_admin: bool) -> FakeConnection:
+        return FakeConnection(self.methods, self.hub, is_admin=is_admin)
+
+    def run_of(self) -> str:
+        return f"{MODULE}:act"
+
+    def new_version(self) -> int:
+        self.version += 1
+        return self.version
+
+    @asynccontextmanager
+    async def held(self) -> AsyncGenerator[tuple[str, Callable[[], None], Callable[[], Awaitable[None]]]]:
+        key, (began, go) = str(len(self.gates)), (trio.Event(), trio.Event())
+        self.gates[key] = began, go
+        yield key, go.set, began.wait
+
+    async def advance(self, seconds: float) -> bool:
+        await trio.sleep(seconds)
+        return True
+
+    def drain(self, *, is_draining: bool) -> None:
+        self.hub.dispatcher.is_draining = is_draining
+
+    async def act(self, event: Any, version: int) -> object:
+        """Run the callback; what would end or stop its process is done without one."""
+        match event.payload["do"].get(event.config["id"]):
+            case "exit":
+                raise Died
+            case "hang":
+                await trio.sleep_forever()
+            case "hold":
+                began, go = self.gates[event.payload["go"]]
+                began.set()
+                await go.wait()
+                return None
+            case _:
+                await trio.lowlevel.checkpoint()
+        return scripted.act(event, version)
+
+
+@asynccontextmanager
+async def running_fakes() -> AsyncGenerator[FakePlace]:
+    """Put the daemon's parts together as `service.daemon.serve` does, but for its processes and sockets."""
+    place = FakePlace()
+    bus, sessions, statistics, state = Bus(), Sessions(), Statistics(), FakeState()
+    registries = Registries(Catalogue.standard(), sessions, bus.publish)
+    pools: dict[Any, Any] = {}
+    dispatcher = Dispatcher(registries, pools, statistics, bus.decided)
+    sources = FakeSources(dispatcher.quiesced, pools, place)
+    projects = Projects(state, sessions)
+    files = Files("/nowhere/hooks.toml", sources, registries, state, projects)
+    place.hub = Hub(
+        bus=bus, sessions=sessions, registries=registries, sources=sources, files=files, projects=projects,
+        dispatcher=dispatcher, statistics=statistics, state=state, record=FakeRecord(), places={},
+    )  # fmt: skip
+    place.methods = Methods(place.hub)
+    async with trio.open_nursery() as nursery:
+        for part in (sources, dispatcher, sessions):
+            await nursery.start(part.run)
+        yield place
+        dispatcher.stop()
+        nursery.cancel_scope.cancel()

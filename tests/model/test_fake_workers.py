@@ -1,0 +1,37 @@
+"""Random scripts on fake workers: whatever sessions and an admin do, the daemon says what the oracle says."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Generator
+
+import pytest
+import trio
+from hypothesis import given
+from trio.testing import MockClock
+
+from model.fakes import running_fakes
+from model.play import play
+from model.scripts import Script, scripts
+from profiles import MODEL_FAST, examples
+
+
+@pytest.fixture(autouse=True)
+def silence() -> Generator[None]:
+    """Keep thousands of scripts from logging each failure that they make on purpose."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+async def run(script: Script) -> None:
+    async with running_fakes() as place:
+        await play(script, place, "")
+
+
+@pytest.mark.slow  # thousands of scripts
+@pytest.mark.timeout(3600)
+@examples(MODEL_FAST)
+@given(scripts())
+def test_the_daemon_says_what_the_oracle_says(script: Script) -> None:
+    trio.run(run, script, clock=MockClock(autojump_threshold=0))

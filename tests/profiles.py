@@ -1,0 +1,40 @@
+"""How many examples a property is tried on: a few in `make test`, many with HOOKLATCH_HYPOTHESIS_PROFILE=soak.
+
+The examples of `make test` are the same in each run; those of a soak are new ones.
+"""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, Phase, settings
+
+__all__ = ["FUZZING", "MODEL_FAST", "MODEL_REAL", "examples", "fuzzing"]
+
+PROFILE = os.environ.get("HOOKLATCH_HYPOTHESIS_PROFILE", "ci")
+FUZZING, MODEL_FAST, MODEL_REAL = 150, 2000, 120  # examples in `make test`
+TIMES = {"ci": 1, "soak": 20}  # the same, multiplied
+
+
+def register() -> None:
+    """Make the profiles known and load the chosen one; with no database, since no run depends on an earlier one."""
+    for name, is_same in (("ci", True), ("soak", False)):
+        settings.register_profile(
+            name,
+            derandomize=is_same,
+            database=None,
+            deadline=None,
+            phases=(Phase.explicit, Phase.generate, Phase.shrink),
+            report_multiple_bugs=False,
+            suppress_health_check=list(HealthCheck),
+        )
+    settings.load_profile(PROFILE)
+
+
+def examples(count: int) -> settings:
+    """Give the settings of a property that is tried `count` times in `make test`."""
+    return settings(max_examples=count * TIMES[PROFILE])
+
+
+register()
+fuzzing = examples(FUZZING)
