@@ -149,6 +149,18 @@ def play(demo: Demo) -> None:
     say("\n5. The daemon is gone: gates stay closed, notifications stay silent:")
 
 
+def show_record(demo: Demo) -> None:
+    for words in (("log", "--cause", "crash"), ("log", "verify")):
+        done = subprocess.run(
+            demo.hooklatch(*words), env=demo.environment, capture_output=True, text=True, check=True
+        )  # fmt: skip
+        say(f"  $ hooklatch {' '.join(words)}")
+        for line in done.stdout.splitlines():
+            say(f"    {line}")
+        if not done.stdout:
+            raise SystemExit("the killed worker's decision is not on record")
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="hl-") as name:
         demo = Demo(Path(name))
@@ -161,6 +173,8 @@ def main() -> None:
         events = [json.loads(line) for line in (HERE / "recorded-session.jsonl").read_text().splitlines()]
         for event in (events[2], events[3]):
             demo.show(event, demo.send(event))
+        say("\n6. What was decided is on record, in a chain that shows what is changed later:")
+        show_record(demo)
         say("\ndone: nothing is left running, and nothing outside the temporary folder was written")
 
 
