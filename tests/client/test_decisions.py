@@ -127,6 +127,7 @@ def test_without_an_answer_gates_deny_and_others_pass_with_a_warning(event: str)
         (DaemonUnreachableError("gone"), "no_daemon"),
         (RequestFailedError(-32002, "unknown_event", "no such event"), "protocol"),
         (UnreadableAnswerError("nonsense"), "protocol"),
+        (RequestFailedError(-32009, "overload", "256 requests are unanswered"), "overload"),
     ],
 )
 def test_an_event_that_nobody_knows_is_denied(error: HooklatchError, cause: str) -> None:

@@ -17,7 +17,13 @@ import msgspec
 from hooklatch.client.answers import read_answer
 from hooklatch.core.catalogue import Catalogue
 from hooklatch.core.messages import RETRYABLE, Cause, DecisionVerdict, Head
-from hooklatch.errors import DaemonUnreachableError, HooklatchError, RefusedError, UnreadableAnswerError
+from hooklatch.errors import (
+    DaemonUnreachableError,
+    HooklatchError,
+    RefusedError,
+    RequestFailedError,
+    UnreadableAnswerError,
+)
 
 __all__ = [
     "Accepted",
@@ -32,6 +38,7 @@ __all__ = [
 
 MESSAGES: dict[Cause, str] = {
     "no_daemon": "the hook daemon did not decide (fail-safe deny)",
+    "overload": "the hook daemon has no room for this request (fail-safe deny)",
     "protocol": "the hook daemon's answer cannot be used (fail-safe deny)",
     "payload": "the payload cannot be judged (fail-safe deny)",
 }
@@ -178,10 +185,18 @@ def read_fired(result: msgspec.Raw, event: str, *, wait: bool, is_native: bool =
 
 def decide_locally(event: str, error: HooklatchError, *, wait: bool) -> Decision | Accepted:
     """Answer a fire that failed with `error`."""
-    cause: Cause = "no_daemon" if isinstance(error, DaemonUnreachableError) else "protocol"
+    cause = cause_of(error)
     if wait:
         return local_decision(event, cause, str(error))
     return Accepted(accepted=False, warnings=[f"{cause}: {error}"])
+
+
+def cause_of(error: HooklatchError) -> Cause:
+    if isinstance(error, DaemonUnreachableError):
+        return "no_daemon"
+    # The daemon is well and has no room for one more request; asking again later helps.
+    is_overload = isinstance(error, RequestFailedError) and error.name == "overload"
+    return "overload" if is_overload else "protocol"
 
 
 def local_decision(event: str, cause: Cause, message: str) -> Decision:
