@@ -109,7 +109,7 @@ def peak_of(name: str, data: bytes) -> int:
 @pytest.mark.parametrize("name", TARGETS)
 def test_memory_stays_in_proportion_to_what_is_read_by(name: str) -> None:
     mixed = random.Random(name)
-    noise = [b"".join(mixed.choices([*NASTY, *seeds_of(name)], k=40))[:LARGE] for _ in range(6)]
+    noise = [b"".join(mixed.choices([*NASTY, *seeds_of(name)], k=40))[:LARGE] for _ in range(3)]
     documents = [*(make(LARGE) for make in LARGE_INPUTS.get(name, [])), *noise]
     TARGETS[name](documents[0])
 

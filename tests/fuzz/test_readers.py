@@ -10,6 +10,8 @@ from fuzz.seeds import NASTY, seeds_of, words
 from fuzz.targets import TARGETS
 from profiles import fuzzing
 
+pytestmark = pytest.mark.slow  # a hundred examples each
+
 
 @st.composite
 def mutated(draw: st.DrawFn, name: str) -> bytes:

@@ -162,9 +162,11 @@ def test_a_hung_server_is_killed_after_three_calls_and_started_anew(
     workspace.config["timeout"] = 0.2
     alive: list[int] = []
 
-    for number in range(5):
+    for number in range(20):  # five on a quiet machine; on a busy one a server may not even have begun in time
         workspace.edit("a.py", f"{BAD}{number}")
         alive.append(len(workspace.pids))
+        if workspace.starts == 2:
+            break
 
     assert 0 in alive
     assert workspace.starts == 2

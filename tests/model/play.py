@@ -327,7 +327,8 @@ async def play(script: Script, place: Place, prefix: str) -> None:
         stage = Stage(place, oracle, nursery, prefix)
         stage.connections[ADMIN] = admin = await place.connect(is_admin=True)
         hello = await admin.call("hello", protocol=1)
-        await admin.call("reload")  # whoever played before may have left hooks of these ids quarantined
+        if not place.is_exact:
+            await admin.call("reload")  # whoever played before may have left hooks of these ids quarantined
         stage.seen[ADMIN] = Seen(hello["revision"], {})
         try:
             for step in script:
