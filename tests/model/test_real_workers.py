@@ -30,6 +30,7 @@ class SocketConversation:
 
     def __init__(self, daemon: Daemon, nursery: trio.Nursery, *, is_admin: bool) -> None:
         self._client = daemon.connect(daemon.admin if is_admin else daemon.agent)
+        self._numbers = itertools.count(1)
         self._answers: dict[object, trio.MemorySendChannel[dict[str, Any]]] = {}
         self.announcements: list[dict[str, Any]] = []
         self._ended = trio.Event()
@@ -49,8 +50,9 @@ class SocketConversation:
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
         sender, receiver = trio.open_memory_channel[dict[str, Any]](1)
-        number = await self._client.send(method, **params)
-        self._answers[number] = sender
+        number = next(self._numbers)
+        self._answers[number] = sender  # before it is sent: the answer may be here when that returns
+        await self._client.send_line({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         with trio.fail_after(30):
             answer = await receiver.receive()
         if "error" in answer:
