@@ -120,6 +120,7 @@ class Oracle:
         gone = [name for name, one in self.sessions.items() if not one.connections and now >= one.left_at + LINGER]
         for name in gone:
             del self.sessions[name]
+            self.breakers = {key: one for key, one in self.breakers.items() if key[0] != name}
 
     def hello(self, who: str, *, has_token: bool) -> str | None:
         """Open or resume a session; give the error's name if that is refused."""

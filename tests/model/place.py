@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
 from model.oracle import Oracle, Playing, Result
 
-__all__ = ["Conversation", "Place", "expanded", "finished", "own_id", "told"]
-
-# Sessions whose hooks have ids of their own.  The others' are the admin's ids too, which are other hooks all the same.
-SET_APART = {"s1": "s1.", "s2": "s2."}
+__all__ = ["Conversation", "Place", "finished", "told"]
 
 
 class Conversation(Protocol):
@@ -44,15 +41,6 @@ class Place(Protocol):
     async def advance(self, seconds: float) -> bool: ...
 
     def drain(self, *, is_draining: bool) -> None: ...
-
-
-def own_id(who: str, hook_id: str) -> str:
-    return f"{SET_APART.get(who, '')}{hook_id}"
-
-
-def expanded(who: str, do: Mapping[str, str]) -> dict[str, str]:
-    """Have the hooks of a session do what is said of their ids, and the admin's of these ids too."""
-    return {**do, **{own_id(who, one): what for one, what in do.items()}}
 
 
 def told(decision: dict[str, Any]) -> Result:

@@ -14,7 +14,7 @@ from typing import Any, assert_never
 import trio
 
 from model.oracle import ADMIN, GATE, MATCHED, Hook, Oracle, Playing
-from model.place import Conversation, Place, expanded, finished, own_id, told
+from model.place import Conversation, Place, finished, told
 from model.scripts import (
     Advance,
     Close,
@@ -91,9 +91,9 @@ class Stage:
             case Register(who, hooks):
                 await self.register(who, hooks)
             case Unregister(who, hook_id):
-                await self.unregister(who, own_id(who, hook_id))
+                await self.unregister(who, hook_id)
             case Enable(who, hook_id) | Disable(who, hook_id):
-                await self.switch(who, own_id(who, hook_id), is_on=isinstance(step, Enable))
+                await self.switch(who, hook_id, is_on=isinstance(step, Enable))
             case Subscribe(who) | Unsubscribe(who):
                 await self.subscribe(who, is_on=isinstance(step, Subscribe))
             case Fire():
@@ -166,7 +166,7 @@ class Stage:
         hooks, tables = list[Hook](), list[dict[str, Any]]()
         for one in definitions:
             self.registrations += 1
-            hook_id, name = own_id(who, one.id), f"{who}.{one.id}.{self.registrations}"
+            hook_id, name = one.id, f"{who}.{one.id}.{self.registrations}"
             hooks.append(Hook(hook_id, one.event, one.match, one.priority, name, 0, enabled=one.enabled))
             table = {"id": hook_id, "event": one.event, "priority": one.priority, "enabled": one.enabled}
             table |= {"run": self.place.run_of(), "timeout": TIMEOUT, "config": {"id": hook_id, "name": name}}
@@ -203,7 +203,7 @@ class Stage:
         """Let only the first hook of a gate hang: another one's deadline depends on how fast those before it are."""
         seen = [hook for hook in self.oracle.view(step.who) if hook.event == step.event and hook.enabled]
         called = [hook.id for hook in seen if hook.match is None or step.value in hook.match]
-        do = expanded(step.who, step.do)
+        do = step.do
         late = {one for one in do if step.event != GATE or called[:1] != [one]}
         return {one: "exit" if what == "hang" and one in late else what for one, what in do.items()}
 
@@ -230,7 +230,7 @@ class Stage:
         if step.who not in self.connections or len(self.held) > 1:
             return
         do = {one: "exit" if what == "hang" else what for one, what in step.do.items()}
-        do = expanded(step.who, {**do, step.at: "hold"})
+        do = {**do, step.at: "hold"}
         payload = self.payload(GATE, step.value, do)
         tried = copy.deepcopy(self.oracle)
         if finished(tried.fire(step.who, GATE, payload), tried, is_patient=False) is not None:

@@ -211,3 +211,22 @@ async def test_one_session_cannot_quarantine_the_hook_of_another(tmp_path: Path)
     assert decision["verdict"] == "allow"
     assert served["verdict"] == "allow"
     assert enabled["cause"] == "crash"
+
+
+async def test_one_sessions_deaths_quarantine_no_other_sessions_hook_of_the_same_id(tmp_path: Path) -> None:
+    async with daemon_and_client(tmp_path) as (daemon, _), daemon.session(id="s1") as one, daemon.session() as other:
+        hook = {"id": "a", "event": "pre_compact", "run": f"{tmp_path}/misbehaving.py:misbehave"}
+        for client in (one, other):
+            await client.call("register", hooks=[hook])
+        for _ in range(6):
+            await one.fire("pre_compact", how="kills_itself")
+        own = await one.fire("pre_compact", how="well")
+        others = await other.fire("pre_compact", how="well")
+        session = daemon.hub.sessions.get("s1")
+        assert session is not None
+        daemon.hub.sessions.discard(session)
+        left = list(daemon.hub.dispatcher.targets.breakers)
+
+    assert own["cause"] == "quarantined"
+    assert others["cause"] != "quarantined"
+    assert left == []

@@ -95,7 +95,10 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
-    """One registered hook.  A `problem` says why it cannot run; it then fails as `load`."""
+    """One registered hook.  A `problem` says why it cannot run; it then fails as `load`.
+
+    `owner` is the session that registered it, if one did: names are unique within its layer only.
+    """
 
     id: str
     event: str
@@ -112,6 +115,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     origin: Origin | None = None
     problem: str | None = None
     plugin: str | None = None
+    owner: str = ""
 
     @property
     def name(self) -> str:

@@ -18,29 +18,36 @@ class Breakers:
     """
 
     def __init__(self) -> None:
-        self._breakers: dict[tuple[str, PythonTarget], Breaker] = {}
+        self._breakers: dict[tuple[str, str, PythonTarget], Breaker] = {}
 
     def __iter__(self) -> Iterator[Breaker]:
         return iter(self._breakers.values())
 
     def of(self, hook: Hook) -> Breaker | None:
-        return self._breakers.get((hook.name, hook.target)) if isinstance(hook.target, PythonTarget) else None
+        return (
+            self._breakers.get((hook.name, hook.owner, hook.target)) if isinstance(hook.target, PythonTarget) else None
+        )
 
     def make(self, hook: Hook) -> Breaker:
         assert isinstance(hook.target, PythonTarget)
         location, build = hook.target.source.location, hook.target.build
-        for name, target in list(self._breakers):
-            if target.source.location == location and target.build < build:
-                del self._breakers[name, target]
-        return self._breakers.setdefault((hook.name, hook.target), Breaker())
+        for key in [*self._breakers]:
+            if key[2].source.location == location and key[2].build < build:
+                del self._breakers[key]
+        return self._breakers.setdefault((hook.name, hook.owner, hook.target), Breaker())
 
     def is_quarantined(self, hook: Hook) -> bool:
         breaker = self.of(hook)
         return breaker is not None and breaker.is_quarantined
 
-    def lift(self, name: str) -> None:
-        """Forget the deaths of one hook, by its layer and id."""
-        for key in [key for key in self._breakers if key[0] == name]:
+    def lift(self, name: str, owner: str = "") -> None:
+        """Forget the deaths of one hook, by its layer and id, and the session that registered it."""
+        for key in [key for key in self._breakers if key[:2] == (name, owner)]:
+            del self._breakers[key]
+
+    def forget(self, owner: str) -> None:
+        """Forget the deaths of what a session registered; it has ended."""
+        for key in [key for key in self._breakers if key[1] == owner]:
             del self._breakers[key]
 
     def clear(self) -> None:

@@ -125,6 +125,7 @@ class Hub:
         dispatcher.suspensions = self.suspensions
         dispatcher.targets.on_quarantine = lambda hook, why: self.note("quarantined", {"hook": hook.name, "why": why})
         bus.on_change = self.note_change
+        sessions.on_end = lambda session: dispatcher.targets.breakers.forget(session.id)
         sources.on_adopted = self.note_source
         files.on_settings.append(lambda settings: record.apply(settings.record))
         self.native = Native(dispatcher, lambda: files.dialects)

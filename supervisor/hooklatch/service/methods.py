@@ -296,7 +296,7 @@ class Methods:
         session = self._own_session(connection)
         registries.switch_own(session, params.id, enabled=enabled)
         if enabled:
-            self._hub.dispatcher.targets.breakers.lift(session.own[params.id].name)
+            self._hub.dispatcher.targets.breakers.lift(session.own[params.id].name, session.id)
         return {"revision": session.view.revision}
 
     async def _hooks(self, connection: Connection, raw: msgspec.Raw) -> object:

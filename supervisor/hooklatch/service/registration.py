@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_definition
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, Layer, PythonTarget, ServedTarget
@@ -55,7 +57,9 @@ class Registrar:
         for definition, _ in definitions:
             await self._load(definition, session)
         # No checkpoint from here on: a reload meanwhile has put other builds in force than those that were loaded.
-        return [self._hook_of(definition, native, connection, session) for definition, native in definitions]
+        owner = session.id if session is not None else ""
+        hooks = [self._hook_of(definition, native, connection, session) for definition, native in definitions]
+        return [msgspec.structs.replace(hook, owner=owner) for hook in hooks] if owner else hooks
 
     def _read(self, table: dict[str, Any], session: Session | None) -> list[NativeHook]:
         if session is None or session.dialect is None:

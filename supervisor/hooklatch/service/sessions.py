@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -60,6 +60,7 @@ class Sessions:
 
     def __init__(self) -> None:
         self._by_id: dict[str, Session] = {}
+        self.on_end: Callable[[Session], None] = lambda session: None
         self._nursery: trio.Nursery | None = None
 
     def __iter__(self) -> Iterator[Session]:
@@ -116,6 +117,7 @@ class Sessions:
         for child in session.children:
             child.parent = None  # it keeps the gates it has inherited: never fewer
         session.children.clear()
+        self.on_end(session)
 
     def left(self, session: Session, connection: int) -> None:
         """Take note that a connection has ended; the last one starts the timer."""
