@@ -42,9 +42,15 @@ def hang_up_in_mid_answer(peer: Peer) -> None:
     peer.send(b'{"jsonrpc":"2.0","id":2,"result":{"decision_id"')
 
 
-def answer_with_an_error(peer: Peer) -> None:
+def have_no_room(peer: Peer) -> None:
     peer.welcome()
     peer.refuse(peer.read_until("fire"), "overload")
+    peer.read()
+
+
+def answer_with_a_fault(peer: Peer) -> None:
+    peer.welcome()
+    peer.refuse(peer.read_until("fire"), "internal_error")
     peer.read()
 
 
@@ -86,7 +92,8 @@ def answer_pings_first(peer: Peer) -> None:
 FAILURES = [
     (hang_up_in_mid_answer, "no_daemon"),
     (say_nothing, "no_daemon"),
-    (answer_with_an_error, "protocol"),
+    (have_no_room, "overload"),
+    (answer_with_a_fault, "protocol"),
     (answer_with_rubbish, "protocol"),
     (answer_with_another_event, "protocol"),
 ]

@@ -96,7 +96,8 @@ def test_a_full_pipe_costs_lines_and_no_time_and_the_loss_is_told() -> None:
     os.close(writer)
 
     assert 0 < dropped < 5000
-    assert [line["message"] for line in lines] == [f"line {number} of many" for number in range(len(lines))]
+    numbers = [int(line["message"].split()[1]) for line in lines]
+    assert numbers == sorted(set(numbers))  # in order, each once; which ones are missing is the scheduler's affair
     assert (loss["message"], loss["dropped"]) == ("lines were dropped: nobody read them", dropped)
     assert last["message"] == "and now it is read"
 

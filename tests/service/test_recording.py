@@ -139,10 +139,10 @@ async def test_what_changes_the_policy_is_recorded(daemon: Daemon) -> None:
         disabled = await admin.call("disable", id="guards:judge")
         await admin.call("suspend", id="guards:seen", seconds=60, reason="trying")
         await admin.call("resume", id="guards:seen")
-    daemon_source = daemon.folder / "guards.py"
-
-    (source,) = records(daemon, "source")
-    assert source["sha256"] == sha256(daemon_source.read_bytes()).hexdigest()
+    sources = {Path(record["location"]).name: record["sha256"] for record in records(daemon, "source")}
+    assert sources == {
+        name: sha256((daemon.folder / name).read_bytes()).hexdigest() for name in ("guards.py", "hooks.toml")
+    }
     assert records(daemon, "registry")[-1]["revision"] == disabled["revision"]
     assert records(daemon, "registry")[-1]["changed"] == ["guards:judge"]
     assert records(daemon, "suspended")[0]["reason"] == "trying"

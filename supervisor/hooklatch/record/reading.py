@@ -30,10 +30,12 @@ class NoRecordError(Exception):
 class Filters(msgspec.Struct, frozen=True):
     """What is asked for; all that is given must hold.  Moments are texts as in `at`, compared letter by letter.
 
-    `hook` is an id, with its layer (`global/x`) or without; every hook that was called counts, not the decider alone.
+    `after` leaves out records of this number and lower ones.  `hook` is an id, with its layer (`global/x`) or without;
+    every hook that was called counts, not the decider alone.
     """
 
     session: str | None = None
+    after: int | None = None
     hook: str | None = None
     verdict: str | None = None
     cause: str | None = None
@@ -74,6 +76,8 @@ class Sieve:
         for key in ("session", "event", "kind", "verdict", "decision_id"):
             if (wanted := getattr(filters, key)) is not None and record.get(key) != wanted:
                 return False
+        if filters.after is not None and record["seq"] <= filters.after:
+            return False
         at = str(record.get("at"))
         if (filters.since is not None and at < filters.since) or (filters.until is not None and at > filters.until):
             return False

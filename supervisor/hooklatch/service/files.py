@@ -85,6 +85,7 @@ class Files:
         self.plugins: dict[str, Plugin] = {}
         self.settings = Settings()
         self.on_settings: list[Callable[[Settings], None]] = []
+        self.on_declared: Callable[[str, str], None] = lambda path, digest: None
         self.reloads: Counter[str] = Counter()  # by what came of them
         self._lock = trio.Lock()
         self._good: dict[str, FileConfig] = {}
@@ -192,7 +193,11 @@ class Files:
         )
         self._projects.taken()
         self._good = good
+        before = self.declared_digests
         self.declared_digests = {config.path: config.digest for config in configs if config.digest}
+        for path, digest in self.declared_digests.items():
+            if before.get(path) != digest:
+                self.on_declared(path, digest)
         self.plugins = {plugin.name: plugin for plugin in plugins}
         self._sources.forget(self._building.wanted | self._building.used())
         self.diagnostics = [*diagnostics, *layers.diagnostics]

@@ -127,6 +127,7 @@ class Hub:
         bus.on_change = self.note_change
         sessions.on_end = lambda session: dispatcher.targets.breakers.forget(session.id)
         sources.on_adopted = self.note_source
+        files.on_declared = self.note_file
         files.on_settings.append(lambda settings: record.apply(settings.record))
         self.native = Native(dispatcher, lambda: files.dialects)
         dispatcher.targets.call_native = self.native.call
@@ -144,6 +145,10 @@ class Hub:
         """Record a new revision of the global registry."""
         fields = {name: getattr(announcement, name) for name in ("previous", "revision", "digest", *CHANGES)}
         self.note("registry", fields)
+
+    def note_file(self, path: str, digest: str) -> None:
+        """Record which version of a file that declares hooks comes into force."""
+        self.note("source", {"kind_of_source": "configuration", "location": path, "sha256": digest})
 
     def note_source(self, unit: Unit) -> None:
         """Record which version of a source comes into force."""

@@ -17,7 +17,6 @@ from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, Request, RpcError, convert
 from hooklatch.core.registry import budget
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.record.chain import Stamps
 from hooklatch.record.reading import Filters, NoRecordError, query
 from hooklatch.service.administration import Administration, stored
 from hooklatch.service.connection import Connection
@@ -202,6 +201,7 @@ class Methods:
                 )
         session, is_new = hub.sessions.open(params.id, params.resume_token, hub.registries.view)
         if is_new:
+            session.first_record = hub.record.head.seq if hub.record.head is not None else 0
             session.host, session.emits, session.require_handlers = params.host, emitted, required
             session.dialect = dialect.name if dialect is not None else None
             if (
@@ -346,8 +346,9 @@ class Methods:
         filters = convert(raw, Filters)
         if not connection.is_admin:
             session = self._own_session(connection)  # ids come again: what is older was another session
-            since = max(filters.since or "", Stamps().spell(session.created_at))
-            filters = msgspec.structs.replace(filters, session=session.id, since=since)
+            filters = msgspec.structs.replace(
+                filters, session=session.id, after=max(filters.after or 0, session.first_record)
+            )
         try:
             return await trio.to_thread.run_sync(query, self._hub.record.folder, filters)
         except NoRecordError as error:

@@ -51,6 +51,7 @@ class Session:
         self.switches: dict[str, bool] = {}  # of its own hooks, by layer/id, apart from their definitions
         self.left_count = 0
         self.created_at = time.time()
+        self.first_record = 0  # the newest record when it was opened: what is older was no affair of its
         self.last_fired_at: float | None = None
         self.fires = 0
 
