@@ -217,7 +217,8 @@ class Progress:
 
 
 def show_report(folder: str, report: Report) -> None:
-    say("record", f"{folder}: {report.records} records in {report.segments} segments")
+    files = "1 file" if report.segments == 1 else f"{report.segments} files"
+    say("record", f"{folder}: {report.records} records in {files}")
     for first, last in report.ranges[:SHOWN]:
         say("whole", f"{first} to {last}")
     if report.head is not None:
