@@ -47,6 +47,7 @@ def fill(event):
     folder = tempfile.mkdtemp()
     os.mkdir(os.path.join(folder, "below"))
     open(os.path.join(folder, "below", "file"), "w").close()
+    os.symlink("/", os.path.join(folder, "link"))
     os.chmod(os.path.join(folder, "below"), 0)
     return deny(os.environ["TMPDIR"])
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from cli.processes import CONFIG, GUARDS, PATIENCE, PROGRAM, Place, Started
@@ -108,5 +108,8 @@ def leave(daemon: Started) -> str:
 
 def open_sockets(pid: int) -> set[str]:
     """Give what a process has open that are sockets."""
-    links = (os.path.join(f"/proc/{pid}/fd", name) for name in os.listdir(f"/proc/{pid}/fd"))
-    return {target for link in links if (target := os.readlink(link)).startswith("socket:")}
+    found: set[str] = set()
+    for name in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # the one with which we look, where it is ourselves
+            found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return {target for target in found if target.startswith("socket:")}

@@ -81,7 +81,7 @@ def test_no_process_below_the_daemon_holds_the_sockets(manager: Manager) -> None
 
     below = list(linux.descendants(daemon.pid))
     held = [pid for pid in below if open_sockets(pid) & listening]
-    ours = open_sockets(daemon.pid) & listening
+    ours = open_sockets(os.getpid()) & listening  # the daemon shows its own to root alone
     leave(daemon)
 
     assert len(below) >= 3  # the zygote, workers

@@ -194,8 +194,9 @@ def test_a_daemon_whose_log_nobody_reads_goes_on_deciding_and_ends(place: Place)
 
 
 def fill(daemon: Started) -> None:
-    """Fill the pipe that is the daemon's standard error, from here."""
-    fd = os.open(f"/proc/{daemon.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)
+    """Fill the pipe that is the daemon's standard error, from our end: the daemon shows its own to root alone."""
+    assert daemon.process.stderr is not None
+    fd = os.open(f"/proc/self/fd/{daemon.process.stderr.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
     try:
         while os.write(fd, b"x" * 4096):
             continue

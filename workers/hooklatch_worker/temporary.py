@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from contextlib import suppress
 
 __all__ = ["make", "remove_tree"]
 
@@ -29,6 +30,18 @@ def remove_tree(folder: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if not os.path.lexists(folder):
         return
-    for path, _, _ in os.walk(folder):  # it looks into a folder after we had it
-        os.chmod(path, 0o700)
+    open_up(folder)
+    for path, below, _ in os.walk(folder):  # it looks into those below only after we had them
+        for name in below:
+            open_up(os.path.join(path, name))
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def open_up(folder: str) -> None:
+    """Give us back the right to look into a folder; what a link leads to is not touched."""
+    with suppress(OSError):
+        fd = os.open(folder, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.chmod(f"/proc/self/fd/{fd}", 0o700)
+        finally:
+            os.close(fd)
