@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from conformance.beam_runs import (
     ran,
     speak,
 )
+from conformance.examples import blocks, by_page, host_of
 from conformance.threads import daemon_in_thread
 from hooklatch import connect
 from support import Daemon, RpcFailure
@@ -409,27 +409,8 @@ async def any_tool(daemon: Daemon) -> None:
             assert ("deny" in decision.rendered) == (tool == "Bash")
 
 
-def blocks(language: str = "python") -> list[str]:
-    """Give the code of the page for people who come from there."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def by_page(daemon: Daemon) -> Callable[..., dict[str, Any]]:
-    """Put the page's hooks beside the daemon's own; give what makes a definition of one."""
-    for number, text in enumerate(blocks()):
-        daemon.write(f"page_{number}.py", text)
-    return lambda event, function, number=0: {"event": event, "run": f"page_{number}.py:{function}"}
-
-
-def host_of(number: int) -> dict[str, Any]:
-    """Give the functions of a block that shows a host."""
-    functions: dict[str, Any] = {}
-    exec(compile(blocks()[number], PAGE.name, "exec"), functions)
-    return functions
-
-
 async def test_the_pages_hooks_do_what_beamagents_own_examples_do(daemon: Daemon) -> None:
-    named = by_page(daemon)
+    named = by_page(PAGE, daemon)
     hooks = [named("pre_tool_use", "sanitize", 1), named("pre_tool_use", "audit", 1)]
     async with speak(daemon, *hooks, named("post_tool_use", "log_tool")) as session:
         final = await session.fire("pre_tool_use", payload=context(tool_input={"command": "sudo ls"}))
@@ -443,7 +424,7 @@ async def test_the_pages_hooks_do_what_beamagents_own_examples_do(daemon: Daemon
 
 
 async def test_the_pages_host_rejects_what_is_denied(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    daemon.write("beam_hooks.py", blocks()[0])
+    daemon.write("beam_hooks.py", blocks(PAGE)[0])
     monkeypatch.setenv("HOOKLATCH_RUNTIME_DIR", str(Path(daemon.agent).parent))
     monkeypatch.chdir(daemon.folder)
     rejected: list[str] = []
@@ -454,6 +435,6 @@ async def test_the_pages_host_rejects_what_is_denied(daemon: Daemon, monkeypatch
     async def reject(reason: str) -> None:
         rejected.append(reason)
 
-    await host_of(2)["before_a_tool"](never, reject, never)
+    await host_of(PAGE, 2)["before_a_tool"](never, reject, never)
 
     assert rejected == ["no shell access allowed"]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from conformance.ethos_runs import (
     run,
     speak,
 )
+from conformance.examples import by_page, host_of
 from conformance.rows import Row
 from conformance.threads import daemon_in_thread
 from hooklatch import Session, ToolRun, connect
@@ -242,27 +242,8 @@ async def a_dangerous_command_on_the_list(daemon: Daemon) -> None:
     assert (done.allowed, asked) == (True, [])
 
 
-def blocks(language: str = "python") -> list[str]:
-    """Give the code of the page for people who come from there."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def by_page(daemon: Daemon) -> Callable[..., dict[str, Any]]:
-    """Put the page's hooks beside the daemon's own; give what makes a definition of one."""
-    for number, text in enumerate(blocks()):
-        daemon.write(f"page_{number}.py", text)
-    return lambda event, function, number=0: {"event": event, "run": f"page_{number}.py:{function}"}
-
-
-def host_of(number: int) -> dict[str, Any]:
-    """Give the functions of a block that shows a host."""
-    functions: dict[str, Any] = {}
-    exec(compile(blocks()[number], PAGE.name, "exec"), functions)
-    return functions
-
-
 async def test_the_pages_hooks_do_what_ethos_own_examples_do(daemon: Daemon) -> None:
-    named = by_page(daemon)
+    named = by_page(PAGE, daemon)
     hooks = [
         named("agent_done", "count_turns"),
         named(BUILD, "say_the_day"),
@@ -282,7 +263,7 @@ async def test_the_pages_hooks_do_what_ethos_own_examples_do(daemon: Daemon) -> 
 
 
 async def test_the_pages_host_runs_what_is_allowed_and_nothing_else(daemon: Daemon) -> None:
-    call_tool = host_of(1)["call_tool"]
+    call_tool = host_of(PAGE, 1)["call_tool"]
     called: list[Any] = []
 
     async def tool(args: Any) -> str:
@@ -308,6 +289,6 @@ async def test_the_pages_host_declares_its_gate_and_serves_a_claim(
         found.append((await session.fire("inbound_claim", message={**MESSAGE, "platform": "cli"})).rendered)
         found.append((await session.fire("before_tool_call", payload=CALL)).cause)
 
-    await host_of(1)["main"](loop)
+    await host_of(PAGE, 1)["main"](loop)
 
     assert found == [{"handled": True}, "load"]

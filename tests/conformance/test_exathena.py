@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from conformance.examples import by_page, host_of
 from conformance.exathena_rows import IDS, ROWS
 from conformance.exathena_runs import (
     CALLBACKS,
@@ -231,27 +231,8 @@ async def diagnostics_alone(daemon: Daemon) -> None:
     assert [name for _, name in await layers(daemon)] == ["lsp"]
 
 
-def blocks(language: str = "python") -> list[str]:
-    """Give the code of the page for people who come from there."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def by_page(daemon: Daemon) -> Callable[..., dict[str, Any]]:
-    """Put the page's hooks beside the daemon's own; give what makes a definition of one."""
-    for number, text in enumerate(blocks()):
-        daemon.write(f"page_{number}.py", text)
-    return lambda event, function, number=0: {"event": event, "run": f"page_{number}.py:{function}"}
-
-
-def host_of(number: int) -> dict[str, Any]:
-    """Give the functions of a block that shows a host."""
-    functions: dict[str, Any] = {}
-    exec(compile(blocks()[number], PAGE.name, "exec"), functions)
-    return functions
-
-
 async def test_the_pages_hooks_do_what_exathenas_own_examples_do(daemon: Daemon, tmp_path: Path) -> None:
-    named = by_page(daemon)
+    named = by_page(PAGE, daemon)
     functions = {
         "PreToolUse": "deny_protected", "ChatParams": "inject_metadata", "UserPromptSubmit": "expand_macros",
         "PostToolUseFailure": "capture", "Stop": "persist",
@@ -260,7 +241,7 @@ async def test_the_pages_hooks_do_what_exathenas_own_examples_do(daemon: Daemon,
         for event, function in functions.items():
             await session.register_all([{**named(event, function), "run": f"{daemon.folder}/page_0.py:{function}"}])
         denied = await session.fire("PreToolUse", tool_name="write", path="priv/secrets/key")
-        shown = await host_of(1)["before_a_model_call"](session, {"model": "m-1"}, [])
+        shown = await host_of(PAGE, 1)["before_a_model_call"](session, {"model": "m-1"}, [])
         deployed = await session.fire("UserPromptSubmit", prompt="/deploy")
         await session.fire("PostToolUseFailure", tool_name="bash", tool_use_id="t-1", reason="no such file")
         await session.fire("Stop", finish_reason="stop", result="done")

@@ -121,6 +121,14 @@ class Record:
         return self._broken is None and self._unsynced is None
 
     @property
+    def faults(self) -> list[str]:
+        """What makes a daemon's health red: what is wrong now, and what was found in what is written."""
+        current = [text for text in (self._broken, self._unsynced) if text is not None]
+        if self._room.stage >= Stage.CRITICAL and (shortage := self._room.explain()) is not None:
+            current.append(shortage)
+        return [*current, *self._faults]
+
+    @property
     def head(self) -> Head | None:
         """The newest record."""
         return self._book.head
@@ -355,12 +363,9 @@ class Record:
         self._room.look()
 
     def status(self) -> dict[str, Any]:
-        """Say how the record is; `faults` are what makes a daemon's health red."""
+        """Say how the record is."""
         book = self._book
-        current = [text for text in (self._broken, self._unsynced) if text is not None]
-        warnings: list[str] = []
-        if (shortage := self._room.explain()) is not None:
-            (current if self._room.stage >= Stage.CRITICAL else warnings).append(shortage)
+        shortage = self._room.explain() if self._room.stage < Stage.CRITICAL else None
         try:
             known = sizes(self.folder)
         except OSError:
@@ -376,8 +381,8 @@ class Record:
             "free_bytes": self._room.free_bytes,
             "reserve_bytes": book.segment.reserve,
             "unrecorded": dict(self._room.unrecorded),
-            "faults": [*current, *self._faults],
-            "warnings": warnings,
+            "faults": self.faults,
+            "warnings": [shortage] if shortage is not None else [],
             "synced_seq": self._syncs.synced_seq,
             "sync_age_s": round(time.monotonic() - self._syncs.synced_at, 3),
             "syncs": self._syncs.count,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from hooklatch.core.registry import Hook
+from hooklatch.core.suspension import find
 from hooklatch.service.hub import Hub
 from hooklatch.service.levels import shortfalls
 from hooklatch.version import VERSION
 
-__all__ = ["health", "is_vital_well", "reasons"]
+__all__ = ["health", "is_vital_well", "reasons", "state_of"]
 
 
 def health(hub: Hub) -> dict[str, Any]:
@@ -22,8 +24,8 @@ def reasons(hub: Hub) -> list[str]:
     """Give a word for each thing that is wrong; `status` has the text."""
     checks = {
         "zygote": not hub.sources.zygote.is_alive,
-        "record": bool(hub.record.status()["faults"]),
-        "isolation": bool(shortfalls({location: unit.pool for location, unit in hub.sources.units.items()})),
+        "record": bool(hub.record.faults),
+        "isolation": bool(shortfalls(hub.sources.pools_in_force)),
         "files": bool(hub.files.diagnostics),
         "hooks": any(hook.problem for hook in hub.registries.api_hooks),
         "faults": bool(hub.faults or hub.state.unwritten),
@@ -37,11 +39,18 @@ def has_quarantined(hub: Hub) -> bool:
     breakers = hub.dispatcher.targets.breakers
     if not any(breaker.is_quarantined for breaker in breakers):
         return False
-    suspended = list(hub.suspensions)
-    return any(
-        hook.enabled and breakers.is_quarantined(hook) and not any(one.covers(hook) for one in suspended)
-        for hook in hub.registries.all_hooks()
-    )
+    return any(state_of(hub, hook) == "quarantined" for hook in hub.registries.all_hooks())
+
+
+def state_of(hub: Hub, hook: Hook) -> str:
+    """Say in a word whether a hook is called: `active`, `disabled`, `suspended`, `inactive` or `quarantined`."""
+    if not hook.enabled:
+        return "disabled"
+    if find(hub.suspensions, hook) is not None:
+        return "suspended"
+    if hook.problem is not None:
+        return "inactive"
+    return "quarantined" if hub.dispatcher.targets.breakers.is_quarantined(hook) else "active"
 
 
 def is_vital_well(hub: Hub) -> bool:

@@ -17,7 +17,7 @@ import msgspec
 
 from hooklatch.core.registry import Hook, PythonTarget
 from hooklatch.record.disk import Stage
-from hooklatch.service.health import health
+from hooklatch.service.health import health, state_of
 from hooklatch.service.hub import Hub
 from hooklatch.service.logs import Log
 from hooklatch.service.statistics import BOUNDS_MS, Record
@@ -85,16 +85,6 @@ def of_hooks(hub: Hub) -> Iterator[Family]:
     states: Counter[str] = Counter({"active": 0, "disabled": 0, "inactive": 0, "quarantined": 0, "suspended": 0})
     states.update(state_of(hub, hook) for hook in hooks.values())
     yield Family("gauge", "hooklatch_hooks", "Global hooks by state.", ("state",), by(states))
-
-
-def state_of(hub: Hub, hook: Hook) -> str:
-    if not hook.enabled:
-        return "disabled"
-    if any(one.covers(hook) for one in hub.suspensions):
-        return "suspended"
-    if hook.problem is not None:
-        return "inactive"
-    return "quarantined" if hub.dispatcher.targets.breakers.is_quarantined(hook) else "active"
 
 
 def of_workers(hub: Hub) -> Iterator[Family]:

@@ -15,6 +15,7 @@ from hooklatch.core.registry import Hook, PythonTarget, Snapshot, budget, select
 from hooklatch.core.suspension import Suspension, find, parted
 from hooklatch.service.configuration import Diagnostic
 from hooklatch.service.digests import digests, digests_of
+from hooklatch.service.health import state_of
 from hooklatch.service.hub import Hub
 from hooklatch.service.levels import shortfalls
 from hooklatch.service.plugins import Plugin
@@ -52,7 +53,7 @@ class Reports:
             "kind": kind_of(hook),
             "origin": str(hook.origin) if hook.origin else None,
             "digests": digests_of(hook, self._hub.files, self._hub.sources),
-            "state": self._state(hook),
+            "state": state_of(self._hub, hook),
             "problem": hook.problem,
             "enabled": hook.enabled,
             "observe": hook.observe,
@@ -62,15 +63,6 @@ class Reports:
             "description": hook.description,
             "timings": self._hub.statistics.timings(hook.name),
         }
-
-    def _state(self, hook: Hook) -> str:
-        if not hook.enabled:
-            return "disabled"
-        if find(self._hub.suspensions, hook) is not None:
-            return "suspended"
-        if hook.problem is not None:
-            return "inactive"
-        return "quarantined" if self._hub.dispatcher.targets.breakers.is_quarantined(hook) else "active"
 
     def events(self, session: Session | None) -> dict[str, Any]:
         """List the catalogue, with each event's budget for this viewer and how often it was fired."""
@@ -138,7 +130,7 @@ class Reports:
 
     def _brief(self, hook: Hook) -> dict[str, Any]:
         return {
-            "layer": hook.layer.label, "hook": hook.id, "match": hook.matcher.text, "state": self._state(hook),
+            "layer": hook.layer.label, "hook": hook.id, "match": hook.matcher.text, "state": state_of(self._hub, hook),
             "priority": hook.priority,
         }  # fmt: skip
 
@@ -180,7 +172,7 @@ class Reports:
         hub = self._hub
         view = hub.registries.view
         own = hub.projects.warnings(session.project) if session is not None else []
-        quarantined = [hook.name for hook in hub.registries.all_hooks() if self._state(hook) == "quarantined"]
+        quarantined = [hook.name for hook in hub.registries.all_hooks() if state_of(self._hub, hook) == "quarantined"]
         # Files' hooks have diagnostics; a client's hook has nothing but itself to show what is wrong.
         inactive = [
             Diagnostic(f"hook {hook.id!r}", 0, hook.problem) for hook in hub.registries.api_hooks if hook.problem
@@ -188,7 +180,7 @@ class Reports:
         suspended = [{**to_builtins(one), "seconds_left": left_of(one)} for one in hub.suspensions]
         record = hub.record.status()
         faults = [*hub.faults, *record["faults"], *([hub.state.unwritten] if hub.state.unwritten else [])]
-        weak = shortfalls({location: unit.pool for location, unit in hub.sources.units.items()})
+        weak = shortfalls(hub.sources.pools_in_force)
         problems: list[object] = [*hub.files.diagnostics, *inactive, *weak]
         status: dict[str, Any] = {
             "version": VERSION,

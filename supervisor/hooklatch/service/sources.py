@@ -116,6 +116,11 @@ class Sources:
         self._builds = 0
         self._nursery: trio.Nursery | None = None
 
+    @property
+    def pools_in_force(self) -> dict[str, Pool]:
+        """The pool of each source that new fires use, by the source's location."""
+        return {location: unit.pool for location, unit in self.units.items()}
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the pools until cancelled."""
         async with trio.open_nursery() as nursery:

@@ -1,0 +1,31 @@
+"""The examples on a page for people who come from another system: their code, run as it stands there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from support import Daemon
+
+__all__ = ["blocks", "by_page", "host_of"]
+
+
+def blocks(page: Path) -> list[str]:
+    """Give the code of a page."""
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def by_page(page: Path, daemon: Daemon) -> Callable[..., dict[str, Any]]:
+    """Put a page's hooks beside the daemon's own; give what makes a definition of one."""
+    for number, text in enumerate(blocks(page)):
+        daemon.write(f"page_{number}.py", text)
+    return lambda event, function, number=0: {"event": event, "run": f"page_{number}.py:{function}"}
+
+
+def host_of(page: Path, number: int) -> dict[str, Any]:
+    """Give the functions of a block that shows a host."""
+    functions: dict[str, Any] = {}
+    exec(compile(blocks(page)[number], page.name, "exec"), functions)
+    return functions
