@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,7 +13,7 @@ from hooklatch.core.definitions import HookDefinition
 from hooklatch.core.shell import ShellCommand
 from hooklatch.dialects.reasonix import REASONIX
 from hooklatch.hosts import claude_code
-from hooklatch.importing import Imported, claude, read_hooks, reasonix, write_toml
+from hooklatch.importing import Imported, UnreadableFileError, claude, read_hooks, reasonix, write_toml
 from hooklatch.service.configuration import read_config
 
 RADIUM = """
@@ -92,7 +93,8 @@ def test_the_events_are_those_that_a_command_can_be_told_of() -> None:
 def test_a_group_of_claude_code_keeps_form_table_and_seconds() -> None:
     hook = only(claude_file("PreToolUse", "Bash", timeout=7))
 
-    assert (hook.id, hook.event, hook.matcher.source, hook.timeout) == ("mine:PreToolUse", "pre_tool_use", "Bash", 7.0)
+    assert (hook.event, hook.matcher.source, hook.timeout) == ("pre_tool_use", "Bash", 7.0)
+    assert re.fullmatch(r"mine:PreToolUse:guard\.sh:[0-9a-f]{8}", hook.id)
     assert hook.shell == ShellCommand(command="guard.sh", payload="claude", output="json", exit_codes="advisory")
 
 
@@ -232,7 +234,7 @@ def test_what_would_run_otherwise_than_it_did_is_a_comment(data: bytes, said: st
     [
         (claude_file("PreToolUse", type="http", url="http://x"), "type 'http'"),
         (claude_file("PreToolUse", type="prompt", prompt="x"), "type 'prompt'"),
-        (claude_file("PreToolUse", type="agent", prompt="x"), "type 'agent'"),
+        (claude_file("PreToolUse", type="comand"), "type 'comand' cannot run here; did you mean 'command'?"),
         (claude_file("PreToolUse", shell="powershell"), "shell 'powershell'"),
         (claude_file("PreToolUse", args=[1]), "args is a list of strings"),
         (claude_file("PreToolUse", args="x"), "args is a list of strings"),
@@ -240,33 +242,72 @@ def test_what_would_run_otherwise_than_it_did_is_a_comment(data: bytes, said: st
         (claude_file("PreToolUse", command="a\0b"), "null byte"),
         (claude_file("PreToolUse", command="a\ud800b"), "not valid Unicode"),
         (claude_file("PreToolUze"), "no event here for 'PreToolUze'; did you mean 'PreToolUse'?"),
-        (claude_file("PostToolBatch"), "no event here for 'PostToolBatch'"),
+        (claude_file("pre_tool_use"), "no event here for 'pre_tool_use'; did you mean 'PreToolUse'?"),
         (reasonix_file("PreToolUze"), "no event here for 'PreToolUze'; did you mean 'PreToolUse'?"),
         (reasonix_file("PreToolUse", contextFile="x"), "contextFile"),
         (reasonix_file("PreToolUse", env={"A": 1}), "env is a table of strings"),
-        (b'{"hooks": {"PreToolUse": [{"hooks": 1}]}}', "its hooks are no list"),
-        (b'{"hooks": {"PreToolUse": [{"hooks": [1]}]}}', "it is no object"),
-        (b'{"hooks": {"PreToolUse": [1]}}', "it is no object"),
-        (b'{"hooks": {"PreToolUse": {"command": "x"}}}', "its entries are no list"),
-        (b'[{"event": "Stop", "command": ""}, 1, {"command": "x"}]', "it names no event"),
+        (b'{"hooks": {"PreToolUse": [{"comand": "x"}]}}', "no command; 'comand' is not known here; did you mean"),
+        (b'{"hooks": {"PreToolUse": [{"hook": []}]}}', "'hook' is not known here; did you mean 'hooks'?"),
+        (b'{"hooks": {"PreToolUse": [{"hooks": [{"comand": "x"}]}]}}', "did you mean 'command'?"),
+        (b'{"hooks": {"PreToolUse": [{"hooks": 1}]}}', "its hooks are a list"),
+        (b'{"hooks": {"PreToolUse": [{"hooks": [1]}]}}', "it is 1, no handler"),
+        (b'{"hooks": {"PreToolUse": [1]}}', "it is 1, no object"),
+        (b'{"hooks": {"PreToolUse": {"command": "x"}}}', "its entries are a list"),
+        (b'{"PreToolUse": {"command": "x"}, "Stop": []}', "its entries are a list"),
+        *((reasonix_file("PreToolUse", command=command), "its command is") for command in ("", "  ", 42, None)),
+        *((claude_file("PreToolUse", command=command), "its command is") for command in ("", "  ", 42, None)),
     ],
 )
-def test_what_cannot_run_here_is_dropped_and_said(data: bytes, said: str) -> None:
+def test_an_entry_on_a_known_gate_that_cannot_run_keeps_its_place(data: bytes, said: str) -> None:
     found = imported(data)
 
-    assert found.hooks == []
+    assert [hook.settings["event"] for hook in found.hooks] == ["pre_tool_use"]
+    assert said in str(found.hooks[0].problem)
     assert found.has_losses
-    assert said in notes_of(data)
+    assert hooks_of(found) == []
+    assert "# [[hook]]" in text_of(found)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (claude_file("PostToolBatch"), "no event here for 'PostToolBatch'"),
+        (b'{"hooks": {"Nonsense": 1}}', "its entries are a list"),
+        (b'[{"event": "Stop", "command": "x"}, 1]', "it is no object"),
+        (b'[{"event": "Stop", "command": "x"}, {"command": "x"}]', "it names no event"),
+    ],
+)
+def test_what_says_nothing_that_we_know_is_dropped_and_said(data: bytes, said: str) -> None:
+    found = imported(data)
+
+    assert any(note.is_dropped and said in note.text for note in found.notes)
+    assert found.has_losses
     assert said in text_of(found)
 
 
-@pytest.mark.parametrize("command", ["", "   ", 42, None])
-def test_an_entry_without_a_command_ran_nowhere_and_is_no_loss(command: object) -> None:
-    found = imported(reasonix_file("PreToolUse", command=command))
+def test_an_entry_that_cannot_run_narrows_its_gate_by_its_matcher() -> None:
+    (hook,) = imported(claude_file("PreToolUse", "Bash", command="")).hooks
 
-    assert found.hooks == []
-    assert not found.has_losses
-    assert "dropped: its command is" in notes_of(reasonix_file("PreToolUse", command=command))
+    assert hook.settings["match"] == "Bash"
+
+
+def test_a_key_that_stands_twice_refuses_the_file() -> None:
+    with pytest.raises(UnreadableFileError, match="'PreToolUse' stands twice"):
+        imported(b'{"hooks": {"PreToolUse": [{"command": "guard"}], "PreToolUse": []}}')
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (b'{"hooks": {\n"Stop": [\n{"command": "a:[{"},\n{"command":\n"b"}]}}', [3, 4]),
+        (b'[\n\n{"event": "Stop", "command": "a"}, {"event": "Stop",\n"command": "b\\"]"}]', [3, 3]),
+        (b'{"Stop": [\n{"hooks": [\n{"command": "a"},\n\n {"command": "b"}]}]}', [3, 5]),
+    ],
+)
+def test_messages_know_the_line_of_an_entry(data: bytes, lines: list[int]) -> None:
+    found = imported(data)
+
+    assert [found.line_of(hook.place) for hook in found.hooks] == lines
 
 
 @pytest.mark.parametrize(
@@ -327,14 +368,38 @@ def test_reasonix_hooks_may_stand_in_any_of_its_shapes(shape: str) -> None:
     assert imported(data).kind == "reasonix"
 
 
-def test_ids_count_within_an_event() -> None:
-    group = {"hooks": [{"command": "a"}, {"command": "b"}]}
-    data = json.dumps({"hooks": {"PreToolUse": [group, group], "Stop": [group]}})
+def entries(*hooks: dict[str, Any]) -> dict[str, str]:
+    """Return the ids of Reasonix's hooks, by their commands and time limits."""
+    found = imported(json.dumps({"hooks": {"PreToolUse": list(hooks)}})).hooks
+    return {f"{hook.settings['command']} {hook.settings.get('timeout')}": hook.settings["id"] for hook in found}
 
-    ids = [hook.id for hook in hooks_of(imported(data))]
 
-    assert ids == [f"mine:{name}" for name in
-                   ("PreToolUse", "PreToolUse-2", "PreToolUse-3", "PreToolUse-4", "Stop", "Stop-2")]  # fmt: skip
+def test_an_id_comes_from_what_a_hook_is_and_never_from_its_place() -> None:
+    first, second = {"command": "a.sh", "match": "x"}, {"command": "a.sh", "match": "y"}
+    third = {"command": "/opt/b.sh --all"}
+
+    before, after = entries(first, second, third), entries(third, second)
+
+    assert len(set(entries(first, third).values()) | set(entries(second).values())) == 3
+    assert after["/opt/b.sh --all None"] == before["/opt/b.sh --all None"]
+    assert after["a.sh None"] == before["a.sh None"]
+    assert after["/opt/b.sh --all None"].startswith("PreToolUse:b.sh:")
+
+
+def test_hooks_that_are_alike_but_for_their_limits_never_take_each_others_id() -> None:
+    slow, quick = {"command": "a.sh", "timeout": 9000}, {"command": "a.sh", "timeout": 500}
+
+    both, one = entries(slow, quick), entries(quick)
+
+    assert both == entries(quick, slow)
+    assert both["a.sh 9.0"] not in one.values()
+
+
+def test_the_same_hook_twice_is_one() -> None:
+    found = imported(json.dumps({"hooks": {"Stop": [{"command": "a"}, {"command": "a"}]}}))
+
+    assert len(found.hooks) == 1
+    assert "the same as Stop[1]" in str(found.notes)
 
 
 def test_radium_hooks_come_in_their_order_with_their_config() -> None:
@@ -349,7 +414,18 @@ def test_radium_hooks_come_in_their_order_with_their_config() -> None:
     }  # fmt: skip
     assert (late.id, late.event, late.priority, late.enabled) == ("mine:late", "pre_tool_use", 50, True)
     assert "priority 4000000000 was cut to 1000" in notes_of(RADIUM, "hooks.toml")
-    assert "'no-script': it has no script" in notes_of(RADIUM, "hooks.toml")
+    assert "'no-script' has no script" in notes_of(RADIUM, "hooks.toml")
+
+
+def test_an_entry_of_radium_without_a_script_becomes_a_stub_and_an_override() -> None:
+    text = text_of(imported('[[hooks]]\nname = "rate limit"\ntype = "before_tool"\npriority = 7\nenabled = false\n', "h.toml"))
+    stub = text.partition("# [[hook]]")[2].replace("\n# ", "\n").partition("or, where a plugin has it")
+
+    hook = read_config("/mine.toml", f"[[hook]]{stub[0]}".encode()).hooks[0]
+    override = read_config("/hooks.toml", stub[2].partition("\n")[2].encode()).main.overrides[0]
+
+    assert (hook.event, hook.run, hook.priority, hook.enabled) == ("pre_tool_use", "radium_hooks.py:rate_limit", 7, False)
+    assert (override.id, override.changes) == ("rate limit", {"enabled": False, "priority": 7})
 
 
 def test_priorities_of_radium_that_do_not_fit_keep_their_order() -> None:
@@ -365,7 +441,7 @@ def test_priorities_of_radium_that_do_not_fit_keep_their_order() -> None:
     [
         ('name = ""\ntype = "before_tool"\nscript = "x"', "it has no name"),
         ('name = "a"\nscript = "x"', "no hook type None"),
-        ('name = "a"\ntype = "before_tol"\nscript = "x"', "did you mean 'before_tool'?"),
+        ('name = "a"\ntype = "nonsense"\nscript = "x"', "no hook type 'nonsense'"),
     ],
 )
 def test_tables_of_radium_that_are_no_hooks_are_said(table: str, said: str) -> None:

@@ -54,7 +54,8 @@ def test_without_a_target_the_file_is_printed(place: Place, settings: Path) -> N
     done = place.run("import", str(settings))
 
     assert done.returncode == 0, done.stderr
-    assert [hook.id for hook in read_config("/x.toml", done.stdout.encode()).hooks] == ["claude:PreToolUse"]
+    (hook,) = read_config("/x.toml", done.stdout.encode()).hooks
+    assert hook.id.startswith("claude:PreToolUse:echo:")
 
 
 def test_what_is_imported_refuses_in_the_daemon_that_runs_already(place: Place, settings: Path) -> None:
@@ -90,7 +91,7 @@ def test_a_file_that_is_there_is_left_alone_unless_forced(place: Place, settings
     assert (refused.returncode, kept) == (73, "# mine\n")
     assert "--force" in refused.stderr
     assert forced.returncode == 0
-    assert 'id = "claude:PreToolUse"' in target(place).read_text()
+    assert 'id = "claude:PreToolUse:echo:' in target(place).read_text()
     assert os.listdir(target(place).parent) == ["claude.toml"]
 
 
@@ -108,9 +109,9 @@ def test_losses_are_said_and_are_the_exit_code(place: Place, settings: Path) -> 
     done = place.run("import", str(settings), "--to", str(target(place)))
 
     assert done.returncode == 1
-    assert "PreToolUse[1].hooks[2]: dropped: a handler of type 'http'" in done.stderr
+    assert "PreToolUse[1].hooks[2]: written as a comment: a handler of type 'http'" in done.stderr
     assert "type 'http'" in target(place).read_text()
-    assert "2 hooks, 1 lost" in done.stdout
+    assert "2 hooks, 1 as comments, to be mended" in done.stdout
 
 
 def test_json_says_the_same_to_programs(place: Place, settings: Path) -> None:
@@ -118,8 +119,8 @@ def test_json_says_the_same_to_programs(place: Place, settings: Path) -> None:
 
     report = place.json("import", str(settings), code=1)
 
-    assert (report["kind"], report["written"], len(report["hooks"])) == ("claude", None, 2)
-    assert [note["place"] for note in report["notes"] if note["loss"]] == ["PreToolUse[1].hooks[2]"]
+    assert (report["kind"], report["written"], len(report["hooks"])) == ("claude", None, 3)
+    assert [hook["place"] for hook in report["hooks"] if hook["problem"]] == ["PreToolUse[1].hooks[2]"]
     assert len(read_config("/x.toml", report["toml"].encode()).hooks) == 2
 
 

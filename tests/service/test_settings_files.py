@@ -94,6 +94,70 @@ async def test_a_broken_settings_file_takes_nothing_down_and_says_what_is_wrong(
     assert notified["verdict"] == "pass"
 
 
+PRE = '{"hooks": {"PreToolUse": [%s]}}'
+GUARD = '{"match": "Bash", "command": "exit 2", "description": "no shell"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"hooks": {\n"PreToolUze": [{"command": "exit 2"}]}}', "did you mean 'PreToolUse'"),
+        (PRE % '\n{"comand": "exit 2"}', "did you mean 'command'"),
+        (PRE % '{"matcher": "Bash", "hooks": [\n{"type": "comand", "command": "exit 2"}]}', "did you mean 'command'"),
+        (PRE % '\n{"matcher": "Bash", "hook": [{"type": "command", "command": "exit 2"}]}', "did you mean 'hooks'"),
+        (PRE % '\n{"command": " "}', "its command is ' '"),
+        (PRE % '{"hooks": [\n{"type": "command", "command": ["a"]}]}', "its command is ['a']"),
+    ],
+)
+async def test_an_entry_that_cannot_run_is_red_with_its_line_and_denies(tmp_path: Path, text: str, said: str) -> None:
+    async with running_daemon(tmp_path, {"hooks.d/s.json": text}) as daemon, daemon.session() as client:
+        decision = await client.fire_tool("Bash", command="ls")
+        status = await client.call("status")
+
+    (problem,) = status["problems"]
+    assert (decision["verdict"], decision["cause"]) == ("deny", "load")
+    assert said in problem["message"]
+    assert (status["health"], problem["line"]) == ("red", 2)
+
+
+async def test_an_entry_of_an_event_that_nobody_knows_is_red(tmp_path: Path) -> None:
+    text = '{"hooks": {"Stop": [{"command": "true"}],\n"Nonsense": [{"command": "exit 2"}]}}'
+
+    async with running_daemon(tmp_path, {"hooks.d/s.json": text}) as daemon, daemon.session() as client:
+        status = await client.call("status")
+
+    (problem,) = status["problems"]
+    assert (status["health"], problem["line"]) == ("red", 2)
+    assert "no event here for 'Nonsense'" in problem["message"]
+
+
+async def test_a_file_that_loses_an_entry_keeps_what_was_in_force(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, {"hooks.d/s.json": PRE % GUARD}) as daemon:
+        async with daemon.administrator() as admin, daemon.session() as client:
+            daemon.write("hooks.d/s.json", (PRE % GUARD).replace("PreToolUse", "Nonsense"))
+            await daemon.hub.files.reload()
+            before = await client.fire_tool("Bash", command="ls")
+            await admin.call("reload")
+            after = await client.fire_tool("Bash", command="ls")
+
+    assert (before["verdict"], before["cause"]) == ("deny", "policy")
+    assert after["verdict"] == "pass"
+
+
+async def test_a_switch_stays_with_its_guard_when_another_one_goes(tmp_path: Path) -> None:
+    other = '{"match": "Bash", "command": "echo other >&2; exit 2"}'
+    async with running_daemon(tmp_path, {"hooks.d/s.json": PRE % f"{GUARD}, {other}"}) as daemon:
+        async with daemon.administrator() as admin, daemon.session() as client:
+            first = next(hook for hook in (await client.call("hooks"))["hooks"] if hook["target"] == "exit 2")
+            await admin.call("disable", id=first["id"])
+            daemon.write("hooks.d/s.json", PRE % other)
+            await admin.call("reload")
+            decision = await client.fire_tool("Bash", command="ls")
+
+    assert first["description"] == "no shell"
+    assert (decision["verdict"], decision["reason"]) == ("deny", "other")
+
+
 async def test_a_cyclic_import_of_hooks_is_told_with_its_place(tmp_path: Path) -> None:
     files = {
         "hooks.toml": '[[source]]\npath = "first.py"\n',

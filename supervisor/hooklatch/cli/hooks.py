@@ -18,7 +18,11 @@ from hooklatch.cli.requests import Link, administrator
 
 __all__ = ["add_commands"]
 
-TITLES = ("LAYER", "ID", "EVENT", "MATCH", "STATE", "PRIORITY", "CALLS", "P50 MS", "P99 MS", "FAILURES", "ORIGIN")
+TITLES = (
+    "LAYER", "ID", "EVENT", "MATCH", "STATE", "PRIORITY", "CALLS", "P50 MS", "P99 MS", "FAILURES", "ORIGIN", "RUNS",
+    "DESCRIPTION",
+)  # fmt: skip
+MAX_CELL = 60  # characters of a command or a description in the table; --json has all of it
 
 
 def add_commands(commands: Commands) -> None:
@@ -135,8 +139,14 @@ def row_of(hook: dict[str, Any]) -> Sequence[object]:
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
     return (
         hook["layer"], hook["id"], hook["event"], hook["match"], " ".join([hook["state"], *marks]), hook["priority"],
-        timings["count"], timings["p50_ms"], timings["p99_ms"], failures or None, hook["origin"] or hook["target"],
+        timings["count"], timings["p50_ms"], timings["p99_ms"], failures or None, hook["origin"],
+        shortened(hook["target"]), shortened(hook["description"]) or None,
     )  # fmt: skip
+
+
+def shortened(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
 
 
 def check_event(link: Link, event: str) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, cast
 
 from hooklatch.core.catalogue import Catalogue
 from hooklatch.importing.collecting import Collector
-from hooklatch.importing.commands import missing_variables, nearest_event, target_of
+from hooklatch.importing.commands import missing_variables, recognise, slips_in, target_of
 from hooklatch_worker.shell_forms import CLAUDE_NAMES
 
 __all__ = ["DIFFERENCES", "EVENTS", "KIND", "read_group"]
@@ -39,15 +40,19 @@ DIFFERENCES = (
 def read_group(event: str, group: Mapping[str, Any], place: str, collector: Collector) -> None:
     """Read one matcher and its handlers."""
     collector.kinds.append(KIND)
-    handlers, matcher = group["hooks"], group.get("matcher")
-    if not isinstance(handlers, list):
-        collector.lose(place, "its hooks are no list")
+    name, problem = recognise(event, EVENTS)
+    if name is None:
+        collector.lose(place, str(problem))
         return
-    if matcher is not None and not isinstance(matcher, str):
-        collector.lose(place, f"its matcher is a string, not {matcher!r}")
-        return
-    if event not in EVENTS:
-        collector.lose(place, f"there is no event here for {event!r}{nearest_event(event, EVENTS)}")
+    handlers, matcher = group.get("hooks"), group.get("matcher")
+    if "hooks" not in group:
+        problem = problem or f"it has no hooks{slips_in(group, GROUP_KEYS)}"
+    elif not isinstance(handlers, list):
+        problem = problem or f"its hooks are a list of handlers, not {handlers!r:.80}"
+    elif matcher is not None and not isinstance(matcher, str):
+        problem = problem or f"its matcher is a string, not {matcher!r:.80}"
+    if problem is not None:
+        collector.keep(place, event, {"event": EVENTS[name]}, problem, entry=group)
         return
     collector.note_unused(place, group, GROUP_KEYS)
     for number, handler in enumerate(cast("list[object]", handlers), 1):
@@ -55,17 +60,16 @@ def read_group(event: str, group: Mapping[str, Any], place: str, collector: Coll
         if isinstance(handler, Mapping):
             read_handler(event, matcher, cast("Mapping[str, Any]", handler), inside, collector)
         else:
-            collector.lose(inside, "it is no object")
+            collector.keep(inside, event, {"event": EVENTS[event]}, f"it is {handler!r:.80}, no handler", entry=handler)
 
 
 def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], place: str, collector: Collector) -> None:
     kind = handler.get("type", "command")
+    target, unusable = target_of(handler, HANDLER_KEYS, expanded=PROVIDED)
     if kind != "command":
-        collector.lose(place, f"a handler of type {kind!r} cannot run here; only commands can")
-        return
-    target = target_of(handler, place, collector, expanded=PROVIDED)
-    if target is None:
-        return
+        near = get_close_matches(str(kind), ["command"], 1)
+        hint = "; did you mean 'command'?" if near else "; only commands can"
+        target, unusable = {}, f"a handler of type {kind!r:.80} cannot run here{hint}"
     collector.note_unused(place, handler, HANDLER_KEYS)
     settings: dict[str, Any] = {"event": EVENTS[event], **target}
     match, problem = match_of(event, matcher, place, collector)
@@ -93,8 +97,8 @@ def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], pl
             f"it runs only if {handler['if']!r} there, and there is no such condition here: narrow match, or have the"
             " command look at its input"
         )
-    problem = problem or missing_variables(settings, PROVIDED, place, collector)
-    collector.keep(place, event, settings, problem)
+    problem = unusable or problem or missing_variables(settings, PROVIDED, place, collector)
+    collector.keep(place, event, settings, problem, entry=handler)
 
 
 def match_of(event: str, matcher: str | None, place: str, collector: Collector) -> tuple[object, str | None]:

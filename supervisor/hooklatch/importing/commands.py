@@ -8,44 +8,49 @@ from collections.abc import Collection, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, cast
 
-from hooklatch.importing.collecting import Collector, strings_in
+from hooklatch.importing.collecting import Collector, nearest_key, strings_in
 
-__all__ = ["missing_variables", "nearest_event", "target_of"]
+__all__ = ["missing_variables", "recognise", "slips_in", "target_of"]
 
 SHELLS = {"bash": "bash", "sh": "sh", "zsh": "zsh"}
 VARIABLE = re.compile(r"\$\{?((?:CLAUDE|REASONIX)_[A-Z0-9_]+)")
 VITAL = ("CLAUDE_PLUGIN_", "REASONIX_")  # places of files: without one a command cannot find itself
-CLOSE = 0.85  # how alike two names of events are of which one is a slip of the pen
+CLOSE = 0.82  # how alike two names of events are of which one is a slip of the pen
 
 
 def target_of(
-    entry: Mapping[str, Any], place: str, collector: Collector, *, expanded: Collection[str] = ()
-) -> dict[str, Any] | None:
-    """Read what to run: a shell line, a line for a named shell, or a program with its arguments.
+    entry: Mapping[str, Any], known: frozenset[str], *, expanded: Collection[str] = ()
+) -> tuple[dict[str, Any], str | None]:
+    """Read what to run: a shell line, a line for a named shell, or a program with its arguments; else the problem.
 
-    `expanded` are variables that the other system puts in where no shell does.
+    `known` are the keys that an entry may have; `expanded` are variables that the other system puts in where no shell
+    does.
     """
     command, arguments, shell = entry.get("command"), entry.get("args"), entry.get("shell")
     if not isinstance(command, str) or not command.strip():
-        # That system drops it too, in silence: nothing is lost.
-        collector.note(place, f"dropped: its command is {command!r}" if "command" in entry else "dropped: no command")
-        return None
+        if "command" in entry:
+            return {}, f"its command is {command!r:.80}, which cannot be run"
+        return {}, f"it has no command{slips_in(entry, known)}"
     if arguments is None:
         if shell is None:
-            return {"command": command}
+            return {"command": command}, None
         if not isinstance(shell, str) or shell not in SHELLS:
-            collector.lose(place, f"it is for the shell {shell!r}, which cannot be counted on here")
-            return None
-        return {"argv": [SHELLS[shell], "-c", command]}
+            return {}, f"it is for the shell {shell!r}, which cannot be counted on here"
+        return {"argv": [SHELLS[shell], "-c", command]}, None
     words: object = arguments
     if not isinstance(words, list) or not all(isinstance(word, str) for word in cast("list[object]", words)):
-        collector.lose(place, f"args is a list of strings, not {arguments!r}")
-        return None
+        return {}, f"args is a list of strings, not {arguments!r}"
     argv = [command, *cast("list[str]", words)]
     placeholders = [f"${{{name}}}" for name in expanded]
     if any(placeholder in word for word in argv for placeholder in placeholders):
-        return {"command": "exec " + " ".join(quoted(word, placeholders) for word in argv)}
-    return {"argv": argv}
+        return {"command": "exec " + " ".join(quoted(word, placeholders) for word in argv)}, None
+    return {"argv": argv}, None
+
+
+def slips_in(entry: Iterable[str], known: frozenset[str]) -> str:
+    """Name the keys of an entry that look misspelt."""
+    unknown = [key for key in entry if key not in known]
+    return "".join(f"; {key!r} is not known here{near}" for key in unknown if (near := nearest_key(key, known)))
 
 
 def quoted(word: str, placeholders: Iterable[str]) -> str:
@@ -69,6 +74,16 @@ def missing_variables(
     return None
 
 
-def nearest_event(event: str, known: Iterable[str]) -> str:
-    near = get_close_matches(event, known, 1, CLOSE)
-    return f"; did you mean {near[0]!r}?" if near else ""
+def recognise(event: str, known: Iterable[str]) -> tuple[str | None, str | None]:
+    """Return the event that is meant, if it can be told, and what is wrong with its name, if anything is."""
+    if event in (names := list(known)):
+        return event, None
+    by_letters = {letters_of(name): name for name in names}
+    near = get_close_matches(letters_of(event), by_letters, 1, CLOSE)
+    found = by_letters[near[0]] if near else None
+    return found, f"there is no event here for {event!r}" + (f"; did you mean {found!r}?" if found else "")
+
+
+def letters_of(name: str) -> str:
+    """Return what is left of a name when case and punctuation do not count: `pre_tool_use` is PreToolUse."""
+    return "".join(letter for letter in name.casefold() if letter.isalnum())

@@ -11,11 +11,13 @@ from typing import Any, cast
 
 from hooklatch.importing import claude, radium, reasonix
 from hooklatch.importing.collecting import Collector, Imported
+from hooklatch.importing.commands import recognise
+from hooklatch.importing.places import lines_of
 from hooklatch_worker.failures import clipped
 
 __all__ = ["UnreadableFileError", "read_hooks"]
 
-EVENTS = claude.EVENTS.keys() | reasonix.EVENTS.keys()
+EVENTS = {**claude.EVENTS, **reasonix.EVENTS}
 SHAPES = 'expected {"hooks": {...}} of Claude Code or Reasonix, or [[hooks]] of Radium'
 SYSTEMS = (claude, reasonix, radium)
 
@@ -47,7 +49,16 @@ def read_hooks(name: str, data: bytes) -> Imported:
         if system.KIND in collector.kinds:
             for difference in system.DIFFERENCES:
                 collector.note("", difference)
-    return Imported(kind, collector.hooks, collector.notes)
+    hooks = collector.hooks()
+    return Imported(kind, hooks, collector.notes, {} if is_toml else places_of(text, document))
+
+
+def places_of(text: str, document: object) -> dict[str, int]:
+    """Return the lines of a JSON document's entries, by the places that messages name: without the leading `hooks`."""
+    lines = lines_of(text)
+    if not (isinstance(document, Mapping) and "hooks" in document):
+        return lines
+    return {place.removeprefix("hooks").removeprefix("."): line for place, line in lines.items()}
 
 
 def decode(name: str, data: bytes, collector: Collector) -> str:
@@ -78,12 +89,22 @@ def parse(name: str, text: str) -> tuple[object, bool]:
 
 def parse_json(name: str, text: str) -> object:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=table_of)
     except json.JSONDecodeError as error:
         place = f"{name}:{error.lineno}"
         raise UnreadableFileError(f"{place}: not JSON: {error.msg} (column {error.colno})") from None
     except (RecursionError, ValueError) as error:  # ValueError: a number of more digits than int() takes
         raise UnreadableFileError(f"{name}: not JSON: {error}") from None
+
+
+def table_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a table of an object's members; of two under one key the first, a guard perhaps, would be gone unseen."""
+    table = dict(pairs)
+    if len(table) != len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key {twice!r} stands twice in one object; put what is below both into one")
+    return table
 
 
 def parse_toml(name: str, text: str) -> object:
@@ -108,8 +129,8 @@ def read_table(name: str, document: Mapping[str, Any], collector: Collector, *, 
         read_list(name, cast("list[object]", hooks), collector)
     elif isinstance(hooks, Mapping):
         read_events(cast("Mapping[str, object]", hooks), collector)
-    elif hooks is None and any(isinstance(document[key], list) for key in document.keys() & EVENTS):
-        read_events(document, collector)
+    elif hooks is None and any(isinstance(document[key], list) for key in document.keys() & EVENTS.keys()):
+        read_events(document, collector, is_whole_file=True)
     elif is_toml and isinstance(document.get("hook"), list):
         raise UnreadableFileError(f"{name} has [[hook]]: it is hooklatch's own already; copy it into hooks.d")
     else:
@@ -133,23 +154,33 @@ def read_list(name: str, entries: list[object], collector: Collector) -> None:
         read_entry(event, table, place, collector)
 
 
-def read_events(events: Mapping[str, object], collector: Collector) -> None:
-    """Read entries that stand below the name of their event."""
+def read_events(events: Mapping[str, object], collector: Collector, *, is_whole_file: bool = False) -> None:
+    """Read entries that stand below the name of their event; in a whole file other keys may stand beside them."""
     for event, entries in events.items():
         if not isinstance(entries, list):
-            collector.lose(event, "its entries are no list")
+            if not is_whole_file or recognise(event, EVENTS)[0] is not None:
+                stand(event, event, f"its entries are a list, not {entries!r:.80}", entries, collector)
             continue
         for number, entry in enumerate(cast("list[object]", entries), 1):
             place = f"{event}[{number}]"
             if isinstance(entry, Mapping):
                 read_entry(event, cast("Mapping[str, Any]", entry), place, collector)
             else:
-                collector.lose(place, "it is no object")
+                stand(place, event, f"it is {entry!r:.80}, no object", entry, collector)
+
+
+def stand(place: str, event: str, problem: str, entry: object, collector: Collector) -> None:
+    """Keep the place of an entry that cannot be read, if it can be told which event it guards."""
+    name, _ = recognise(event, EVENTS)
+    if name is None:
+        collector.lose(place, problem)
+    else:
+        collector.keep(place, event, {"event": EVENTS[name]}, problem, entry=entry)
 
 
 def read_entry(event: str, table: Mapping[str, Any], place: str, collector: Collector) -> None:
     """Read one entry: Claude Code's group of handlers, or a hook of Reasonix."""
-    if "hooks" in table:
+    if "hooks" in table or ("matcher" in table and "command" not in table):
         claude.read_group(event, table, place, collector)
     else:
         reasonix.read_entry(event, table, place, collector)

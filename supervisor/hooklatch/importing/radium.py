@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from hooklatch.dialects.radium import RADIUM
 from hooklatch.importing.collecting import Collector
-from hooklatch.importing.commands import nearest_event
+from hooklatch.importing.commands import recognise
 
 __all__ = ["DIFFERENCES", "KIND", "TYPES", "read"]
 
@@ -15,6 +16,7 @@ KIND = "radium"
 TYPES = {alias: event.feeds[0].event for event in RADIUM.events.values() for alias in event.aliases}
 KEYS = frozenset({"name", "type", "script", "priority", "enabled", "config"})
 MAX_PRIORITY = 1000
+UNFIT = re.compile(r"\W")  # in the name of a function
 DEFAULT_PRIORITY = 100
 DIFFERENCES = (
     "Radium reads these scripts and never runs them; here they run, so try them out first (observe = true)",
@@ -24,49 +26,67 @@ DIFFERENCES = (
 )
 
 
+class Entry(NamedTuple):
+    """One [[hooks]] table and where it stands."""
+
+    place: str
+    table: Mapping[str, Any]
+    priority: int
+
+
 def read(entries: list[object], document: Mapping[str, Any], collector: Collector) -> None:
     """Read all hooks of a file, in the order in which Radium would run them."""
     collector.kinds.append(KIND)
     collector.note_unused("", document, frozenset({"hooks", "enable_profiling"}))
     if document.get("enable_profiling") is True:
         collector.note("enable_profiling", "times are always taken here: hooklatch hooks")
-    found: list[tuple[int, dict[str, Any], str]] = []
+    found: list[Entry] = []
     for number, entry in enumerate(entries, 1):
         place = f"hooks[{number}]"
         table = cast("Mapping[str, Any]", entry if isinstance(entry, Mapping) else {})
-        settings = read_hook(table, place, collector)
-        if settings is not None:
-            found.append((priority_of(table, place, collector), settings, place))
+        found.append(Entry(place, table, priority_of(table, place, collector)))
     # Of priorities that do not fit, the order stays: it is that of the file then.
-    for priority, settings, place in sorted(found, key=lambda one: -one[0]):
-        fitting = max(0, min(priority, MAX_PRIORITY))
-        if fitting != priority:
-            collector.note(place, f"priority {priority} was cut to {fitting}")
-        if fitting != DEFAULT_PRIORITY:
-            settings["priority"] = fitting
-        collector.keep(place, settings.pop("name"), settings)
+    for entry in sorted(found, key=lambda one: -one.priority):
+        read_hook(entry, collector)
 
 
-def read_hook(table: Mapping[str, Any], place: str, collector: Collector) -> dict[str, Any] | None:
+def read_hook(entry: Entry, collector: Collector) -> None:
+    place, table = entry.place, entry.table
     name, kind, script = table.get("name"), table.get("type"), table.get("script")
     if not isinstance(name, str) or not name:
         collector.lose(place, "it has no name")
-        return None
-    if not isinstance(kind, str) or kind not in TYPES:
-        near = nearest_event(kind, TYPES) if isinstance(kind, str) else ""
-        collector.lose(place, f"{name!r}: there is no hook type {kind!r}{near}")
-        return None
-    if not isinstance(script, str) or not script.strip():
-        collector.lose(place, f"{name!r}: it has no script, and the code that its name stands for is not in the file")
-        return None
+        return
+    event, problem = recognise(str(kind), TYPES)
+    if event is None:
+        collector.lose(place, f"{name!r}: there is no hook type {kind!r}")
+        return
     collector.note_unused(place, table, KEYS)
-    settings: dict[str, Any] = {"name": name, "event": TYPES[kind], "command": script, "output": "json"}
+    settings: dict[str, Any] = {"event": TYPES[event], **common(entry, collector)}
+    override = None
+    if isinstance(script, str) and script.strip():
+        settings |= {"command": script, "output": "json"}
+    else:
+        # In Radium such an entry sets up a hook of that name in its code: here a function of one's own, or a plugin's.
+        settings["run"] = f"radium_hooks.py:{UNFIT.sub('_', name)}"
+        problem = problem or f"{name!r} has no script; the code that its name stands for is not in the file"
+        override = {"id": name, **{key: settings[key] for key in ("enabled", "priority") if key in settings}}
+    collector.keep(place, name, settings, problem, is_named=True, override=override)
+
+
+def common(entry: Entry, collector: Collector) -> dict[str, Any]:
+    """Read the keys that do not depend on what runs."""
+    settings: dict[str, Any] = {}
+    fitting = max(0, min(entry.priority, MAX_PRIORITY))
+    if fitting != entry.priority:
+        collector.note(entry.place, f"priority {entry.priority} was cut to {fitting}")
+    if fitting != DEFAULT_PRIORITY:
+        settings["priority"] = fitting
     for key, shape in (("enabled", bool), ("config", dict)):
-        value = table.get(key)
+        value = entry.table.get(key)
         if isinstance(value, shape):
             settings[key] = cast("object", value)
         elif value is not None:
-            collector.note(place, f"{key} {value!r} cannot be used; the hook runs without it")
+            collector.note(entry.place, f"{key} {value!r} cannot be used; the hook runs without it")
     return settings
 
 

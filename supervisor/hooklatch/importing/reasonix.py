@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from hooklatch.importing import claude
 from hooklatch.importing.collecting import Collector
-from hooklatch.importing.commands import missing_variables, nearest_event, target_of
+from hooklatch.importing.commands import missing_variables, recognise, target_of
 from hooklatch_worker.shell_forms import REASONIX_NAMES
 
 __all__ = ["DIFFERENCES", "EVENTS", "KIND", "read_entry"]
@@ -38,14 +38,18 @@ DIFFERENCES = (
 def read_entry(event: str, entry: Mapping[str, Any], place: str, collector: Collector) -> None:
     """Read one hook."""
     collector.kinds.append(KIND)
-    if event not in EVENTS:
-        collector.lose(place, f"there is no event here for {event!r}{nearest_event(event, EVENTS)}")
+    name, problem = recognise(event, EVENTS)
+    if name is None:
+        collector.lose(place, str(problem))
         return
+    target, unusable = target_of(entry, KEYS | {"hooks"})
     if "contextFile" in entry:
-        collector.lose(place, 'a contextFile without a command cannot be had here; write command = "cat FILE"')
-        return
-    target = target_of(entry, place, collector)
-    if target is None:
+        unusable = 'a contextFile without a command cannot be had here; write command = "cat FILE"'
+    problem = problem or unusable
+    if problem is not None:
+        settings = {"event": EVENTS[name], **target}
+        match = match_of(name, entry.get("match"), place, collector)
+        collector.keep(place, event, settings if match is None else {**settings, "match": match}, problem, entry=entry)
         return
     collector.note_unused(place, entry, KEYS)
     settings: dict[str, Any] = {"event": EVENTS[event], **target}
@@ -67,7 +71,8 @@ def read_entry(event: str, entry: Mapping[str, Any], place: str, collector: Coll
     if entry.get("async") is True:
         claude.tame(settings, place, collector)
     provided = claude.PROVIDED if is_claude else frozenset[str]()
-    collector.keep(place, event, settings, missing_variables(settings, provided, place, collector))
+    problem = missing_variables(settings, provided, place, collector)
+    collector.keep(place, event, settings, problem, entry=entry)
 
 
 def match_of(event: str, pattern: object, place: str, collector: Collector) -> object:

@@ -17,7 +17,7 @@ __all__ = ["write_toml"]
 
 NAMES = {"claude": "Claude Code", "reasonix": "Reasonix", "radium": "Radium"}
 ORDER = (
-    "id", "event", "match", "command", "argv", "payload", "output", "exit_codes", "timeout", "cwd", "env", "priority",
+    "id", "event", "match", "run", "command", "argv", "payload", "output", "exit_codes", "timeout", "cwd", "env", "priority",
     "enabled", "observe", "description", "config",
 )  # fmt: skip
 BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -39,6 +39,9 @@ def table_of(hook: ImportedHook, stem: str) -> Iterable[str]:
     lines = ["[[hook]]", *(f"{key} = {value_text(settings[key])}" for key in ORDER if key in settings)]
     if hook.problem is None:
         return lines
+    if hook.override is not None:
+        lines += ["or, where a plugin has it, in hooks.toml:", "[[override]]"]
+        lines += [f"{key} = {value_text(value)}" for key, value in hook.override.items()]
     return [one_line(f"# {hook.place} does not run: {hook.problem}"), *(f"# {line}" for line in lines)]
 
 

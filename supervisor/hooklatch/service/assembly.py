@@ -63,6 +63,7 @@ class Assembly:
             self._stand_in(file.path, file.fault or "it could not be read")
         else:
             folder = os.path.dirname(file.path)
+            self.diagnostics += file.config.diagnostics
             for entry in file.config.sources:
                 self._add_source(entry)
             for definition in file.config.hooks:

@@ -69,7 +69,10 @@ class SourceEntry(msgspec.Struct, frozen=True):
 
 
 class FileConfig(msgspec.Struct, frozen=True):
-    """What one file declares, and the sha256 of the bytes that said so (none of a Python file: its source has it)."""
+    """What one file declares, and the sha256 of the bytes that said so (none of a Python file: its source has it).
+
+    `diagnostics` tell of what is in the file and could not be taken, where the rest of it could.
+    """
 
     path: str
     digest: str = ""
@@ -79,6 +82,7 @@ class FileConfig(msgspec.Struct, frozen=True):
     dialects: list[dict[str, Any]] = []
     limits: PoolLimits | None = None
     main: MainTables = MainTables()
+    diagnostics: list[Diagnostic] = []
 
 
 def source_of(run: str, folder: str) -> tuple[Source, str]:

@@ -238,10 +238,9 @@ class Files:
         held_hooks = bool(known and (known.hooks or known.sources)) or bool(self._state.state.manifests.get(path))
         try:
             config = parse(path, (*TABLES, *MAIN_TABLES) if path == self.config_path else TABLES)
-            is_empty = not (config.hooks or config.sources)
-            if not (is_empty and held_hooks) or is_explicit:
+            fault = missing(config) if held_hooks and not is_explicit else None
+            if fault is None:
                 return DeclaredFile(path, config)
-            fault = Diagnostic(path, 0, "it held hooks and is empty now; to accept that: hooklatch reload")
         except FileNotFoundError:
             if not held_hooks or is_explicit:
                 return DeclaredFile(path, FileConfig(path))
@@ -352,6 +351,17 @@ def siblings_of(path: str) -> list[str]:
         return [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".py")]
     except OSError:
         return []
+
+
+def missing(config: FileConfig) -> Diagnostic | None:
+    """Say what a file that held hooks seems to have lost: all of them, or an entry that cannot be told any more."""
+    if not (config.hooks or config.sources):
+        return Diagnostic(config.path, 0, "it held hooks and is empty now; to accept that: hooklatch reload")
+    dropped = next((one for one in config.diagnostics if one.is_red), None)
+    if dropped is None:
+        return None
+    text = f"{dropped.message}; what was in force stays; to accept the file as it is: hooklatch reload"
+    return Diagnostic(config.path, dropped.line, text)
 
 
 def is_text(path: str) -> bool:
