@@ -418,13 +418,20 @@ def test_radium_hooks_come_in_their_order_with_their_config() -> None:
 
 
 def test_an_entry_of_radium_without_a_script_becomes_a_stub_and_an_override() -> None:
-    text = text_of(imported('[[hooks]]\nname = "rate limit"\ntype = "before_tool"\npriority = 7\nenabled = false\n', "h.toml"))
+    text = text_of(
+        imported('[[hooks]]\nname = "rate limit"\ntype = "before_tool"\npriority = 7\nenabled = false\n', "h.toml")
+    )
     stub = text.partition("# [[hook]]")[2].replace("\n# ", "\n").partition("or, where a plugin has it")
 
     hook = read_config("/mine.toml", f"[[hook]]{stub[0]}".encode()).hooks[0]
     override = read_config("/hooks.toml", stub[2].partition("\n")[2].encode()).main.overrides[0]
 
-    assert (hook.event, hook.run, hook.priority, hook.enabled) == ("pre_tool_use", "radium_hooks.py:rate_limit", 7, False)
+    assert (hook.event, hook.run, hook.priority, hook.enabled) == (
+        "pre_tool_use",
+        "radium_hooks.py:rate_limit",
+        7,
+        False,
+    )
     assert (override.id, override.changes) == ("rate limit", {"enabled": False, "priority": 7})
 
 

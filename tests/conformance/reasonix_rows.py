@@ -10,7 +10,11 @@ NO_NAMES = "hooklatch keeps no table of another system's tools; names and argume
 ROWS = (
     Row("RX-01", "no settings anywhere: no hooks"),
     Row("RX-02", "project hooks fire before global ones, each in its file's order, and each says its scope"),
-    Row("RX-03", "entries without a command, with an empty one or with a number are dropped, the good one stays"),
+    Row(
+        "RX-03", "entries without a command, with an empty one or with a number are dropped, the good one stays",
+        "differs",
+        "the good one stays; the others stand inactive, so a gate of theirs denies until they are mended",
+    ),
     Row(
         "RX-04", "malformed settings mean no hooks", "differs",
         "a file that cannot be read may have held guards: gates deny with file and line, and the daemon stays usable",

@@ -52,13 +52,18 @@ async def scopes_in_order(place: Place) -> None:
 
 
 @check("RX-03")
-async def bad_entries_are_dropped(place: Place) -> None:
+async def bad_entries_stand_and_deny(place: Place) -> None:
     entries = [{"command": "true"}, {"command": ""}, {"match": "x"}, {"command": 42}]
+    text = json.dumps({"hooks": {"Stop": entries, "PreToolUse": entries}})
 
-    async with place.session("reasonix", *settings(Stop=entries)) as client:
-        answer = await client.render("Stop")
+    async with place.own_daemon({"hooks.d/settings.json": text}) as daemon, daemon.session() as client:
+        denied = await client.fire_tool("shell")
+        stopped = await client.fire("stop")
+        status = await client.call("status")
 
-    assert decisions(answer) == ["pass"]
+    assert (denied["verdict"], denied["cause"]) == ("deny", "load")
+    assert stopped["verdict"] == "pass"
+    assert (status["health"], len(status["problems"])) == ("red", 6)
 
 
 @check("RX-04")
@@ -313,16 +318,20 @@ async def output_is_whole(place: Place) -> None:
 @check("RX-31")
 async def given_hooks(place: Place) -> None:
     async with place.session("reasonix", *settings(Stop=[{"command": "true"}, {"command": "false"}])) as client:
-        assert await client.hook_ids() == ["Stop", "Stop-2"]
+        first, second = await client.hook_ids()
+
+    assert first.startswith("Stop:true:")
+    assert second.startswith("Stop:false:")
 
 
 @check("RX-32")
 async def exchanged_hooks(place: Place) -> None:
     async with place.session("reasonix", *settings(PreToolUse=[{"command": "exit 2"}])) as client:
         blocked = await client.render("PreToolUse", toolName="shell", toolArgs={})
-        await client.call("register", hooks=settings(PreToolUse=[{"command": "exit 0"}]))
+        (name,) = await client.hook_ids()
+        await client.call("register", hooks=[{**settings(PreToolUse=[{"command": "exit 0"}])[0], "id": name}])
         passed = await client.render("PreToolUse", toolName="shell", toolArgs={})
-        await client.call("unregister", id="PreToolUse")
+        await client.call("unregister", id=name)
         empty = await client.render("PreToolUse", toolName="shell", toolArgs={})
 
     assert [answer["decision"] for answer in (blocked, passed, empty)] == ["block", "pass", "pass"]

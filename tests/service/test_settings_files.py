@@ -132,13 +132,16 @@ async def test_an_entry_of_an_event_that_nobody_knows_is_red(tmp_path: Path) -> 
 
 
 async def test_a_file_that_loses_an_entry_keeps_what_was_in_force(tmp_path: Path) -> None:
-    async with running_daemon(tmp_path, {"hooks.d/s.json": PRE % GUARD}) as daemon:
-        async with daemon.administrator() as admin, daemon.session() as client:
-            daemon.write("hooks.d/s.json", (PRE % GUARD).replace("PreToolUse", "Nonsense"))
-            await daemon.hub.files.reload()
-            before = await client.fire_tool("Bash", command="ls")
-            await admin.call("reload")
-            after = await client.fire_tool("Bash", command="ls")
+    async with (
+        running_daemon(tmp_path, {"hooks.d/s.json": PRE % GUARD}) as daemon,
+        daemon.administrator() as admin,
+        daemon.session() as client,
+    ):
+        daemon.write("hooks.d/s.json", (PRE % GUARD).replace("PreToolUse", "Nonsense"))
+        await daemon.hub.files.reload()
+        before = await client.fire_tool("Bash", command="ls")
+        await admin.call("reload")
+        after = await client.fire_tool("Bash", command="ls")
 
     assert (before["verdict"], before["cause"]) == ("deny", "policy")
     assert after["verdict"] == "pass"
@@ -146,13 +149,16 @@ async def test_a_file_that_loses_an_entry_keeps_what_was_in_force(tmp_path: Path
 
 async def test_a_switch_stays_with_its_guard_when_another_one_goes(tmp_path: Path) -> None:
     other = '{"match": "Bash", "command": "echo other >&2; exit 2"}'
-    async with running_daemon(tmp_path, {"hooks.d/s.json": PRE % f"{GUARD}, {other}"}) as daemon:
-        async with daemon.administrator() as admin, daemon.session() as client:
-            first = next(hook for hook in (await client.call("hooks"))["hooks"] if hook["target"] == "exit 2")
-            await admin.call("disable", id=first["id"])
-            daemon.write("hooks.d/s.json", PRE % other)
-            await admin.call("reload")
-            decision = await client.fire_tool("Bash", command="ls")
+    async with (
+        running_daemon(tmp_path, {"hooks.d/s.json": PRE % f"{GUARD}, {other}"}) as daemon,
+        daemon.administrator() as admin,
+        daemon.session() as client,
+    ):
+        first = next(hook for hook in (await client.call("hooks"))["hooks"] if hook["target"] == "exit 2")
+        await admin.call("disable", id=first["id"])
+        daemon.write("hooks.d/s.json", PRE % other)
+        await admin.call("reload")
+        decision = await client.fire_tool("Bash", command="ls")
 
     assert first["description"] == "no shell"
     assert (decision["verdict"], decision["reason"]) == ("deny", "other")

@@ -80,11 +80,8 @@ async def test_in_files_a_gate_that_cannot_match_denies_and_the_alternative_is_s
 
     assert (decision["verdict"], decision["cause"]) == ("deny", "load")
     assert INSTEAD in decision["reason"]
-    assert {hook["id"]: (hook["state"], INSTEAD in hook["problem"]) for hook in listed} == {
-        "in-toml": ("inactive", True),
-        "guards:f": ("inactive", True),
-        "settings:PreToolUse": ("inactive", True),
-    }
+    assert [hook["id"].partition(":PreToolUse")[0] for hook in listed] == ["in-toml", "guards:f", "settings"]
+    assert all(hook["state"] == "inactive" and INSTEAD in hook["problem"] for hook in listed)
 
 
 @pytest.mark.parametrize("name", ["settings.json", "reasonix.json"])

@@ -43,7 +43,9 @@ def read_settings(path: str, data: bytes) -> FileConfig:
     stem = os.path.basename(path).removesuffix(ENDING)
     return FileConfig(
         path,
-        hooks=[found for hook in imported.hooks for found in definitions(path, stem, hook, imported.line_of(hook.place))],
+        hooks=[
+            found for hook in imported.hooks for found in definitions(path, stem, hook, imported.line_of(hook.place))
+        ],
         diagnostics=[
             Diagnostic(path, imported.line_of(note.place), str(note), is_red=note.is_dropped)
             for note in imported.notes
