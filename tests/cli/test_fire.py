@@ -45,6 +45,18 @@ def test_a_refusal_names_hook_reason_and_cause(shared: Daemon) -> None:
     assert "cause    policy" in done.stdout
 
 
+def test_an_event_may_be_in_another_systems_words(shared: Daemon) -> None:
+    words = ("fire", "PreToolUse", "--dialect", "reasonix", "--payload", "-")
+    document = '{"toolName": "Bash", "toolArgs": {"command": "rm x"}}'
+
+    done = shared.place.run(*words, stdin=document)
+    unknown = shared.place.run("fire", "PreToolUse", "--dialect", "klingon", stdin="")
+
+    assert done.returncode == 2
+    assert '"exitCode":2' in done.stdout
+    assert (unknown.returncode, "there are ethos" in unknown.stderr) == (64, True)
+
+
 def test_what_a_hook_says_cannot_command_the_terminal(shared: Daemon) -> None:
     assert "\x1b" not in shared.place.fire_tool("Bash", command="rm x").stdout
 

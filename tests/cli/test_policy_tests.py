@@ -136,14 +136,14 @@ def test_bytes_that_are_no_utf_8_are_refused_with_their_line() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"event": "pre_tol_use"}, "-:1: unknown event 'pre_tol_use'; did you mean 'pre_tool_use'?"),
+        ({"event": "pre_tol_use"}, "-:1: there is no event 'pre_tol_use'; did you mean 'pre_tool_use'?"),
         ({"event": "stop"}, "-:1: stop is never 'deny'; it is pass or halt"),
     ],
 )
 def test_what_no_decision_can_ever_be_is_said_before_anything_is_fired(entry: dict[str, Any], said: str) -> None:
     (case,) = cases(line(**entry), "-")
 
-    assert problem_with(case, Catalogue.standard()) == said
+    assert problem_with(case, case.params.event, Catalogue.standard()) == said
 
 
 @pytest.mark.parametrize(
@@ -225,6 +225,20 @@ def test_a_failure_shows_what_came_instead(examples: Place) -> None:
     assert "but     verdict is pass, not deny" in done.stdout
     assert "standard input:1" in done.stdout
     assert done.stdout.splitlines()[-1] == "2 cases, 1 passed, 1 failed"
+
+
+@pytest.mark.slow
+def test_cases_may_be_in_another_systems_words(examples: Place) -> None:
+    payload = {"toolName": "Bash", "args": {"command": "rm -r x"}}
+    spoken = line(event="before_tool_call", payload=payload, dialect="ethos")
+    unspoken = line(event="before_tool_call", payload=payload)
+
+    done = examples.run("test", "-", stdin=spoken)
+    by_option = examples.run("test", "-", "--dialect", "ethos", stdin=unspoken)
+    without = examples.run("test", "-", stdin=unspoken)
+
+    assert (done.returncode, by_option.returncode) == (0, 0), done.stdout + done.stderr + by_option.stderr
+    assert (without.returncode, "is 'pre_tool_use' here" in without.stderr) == (65, True)
 
 
 @pytest.mark.slow

@@ -219,7 +219,7 @@ async def test_a_served_hook_runs_while_its_fire_waits(daemon: ScriptedDaemon, p
     def script(peer: Peer) -> None:
         peer.welcome()
         fire = peer.read_until("fire")
-        peer.say(id="k", method="call", params=CALL)
+        peer.say(id="k", method="call", params={**CALL, "config": {"word": "no"}})
         peer.answer(fire, decision(**peer.read()["result"]))
         peer.read()
 

@@ -144,7 +144,7 @@ def test_a_served_hook_runs_while_its_fire_waits(daemon: ScriptedDaemon, path: P
     def script(peer: Peer) -> None:
         (hook,) = peer.welcome()["session"]["hooks"]
         fire = peer.read_until("fire")
-        peer.say(id="k", method="call", params={**CALL, "hook": hook["id"]})
+        peer.say(id="k", method="call", params={**CALL, "hook": hook["id"], "config": hook["config"]})
         peer.answer(fire, decision(**peer.read()["result"]))
         peer.read()
 

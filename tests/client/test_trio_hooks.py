@@ -21,7 +21,7 @@ async def test_a_served_hook_runs_while_its_fire_waits(daemon: ScriptedDaemon, p
         hooks = peer.welcome()["session"]["hooks"]
         assert hooks == [{"event": "pre_tool_use", "served": True, "id": "guard", "config": {"word": "no"}}]
         fire = peer.read_until("fire")
-        peer.say(id="k", method="call", params=CALL)
+        peer.say(id="k", method="call", params={**CALL, "config": {"word": "no"}})
         peer.answer(fire, decision(**peer.read()["result"]))
         peer.read()
 

@@ -47,7 +47,7 @@ async def scopes_in_order(place: Place) -> None:
         async with open_session(daemon.agent, "reasonix", cwd=str(project)) as client:
             answer = await client.render("Stop")
 
-    ran = [f"{outcome['hook']['scope']}:{outcome['hook']['command']}" for outcome in answer["outcomes"]]
+    ran = [f"{outcome['hook']['scope']}:{outcome['hook']['id']}" for outcome in answer["outcomes"]]
     assert ran == ["project:p", "global:g1", "global:g2"]
 
 
@@ -242,7 +242,7 @@ async def default_timeouts(place: Place) -> None:
     async with place.session("reasonix", {"hooks": {"PreToolUse": [{"command": "true"}]}}) as client:
         budgets = {event["name"]: event["budget"] for event in (await client.call("events"))["events"]}
 
-    assert (budgets["pre_tool_use"], budgets["stop"]) == (5.0, 30.0)
+    assert (budgets["PreToolUse"], budgets["Stop"]) == (5.0, 30.0)
 
 
 @check("RX-23")
@@ -291,7 +291,7 @@ async def warning_is_whole(place: Place) -> None:
 async def command_is_cut(place: Place) -> None:
     message = (await shown(place, "exit 2 # " + "x" * 200))["message"]
 
-    name = ("PostToolUse: exit 2 # " + "x" * 200)[:60]
+    name = ("exit 2 # " + "x" * 200)[:60]
     assert f"{name}…" in message
     assert f"{name}x" not in message
 

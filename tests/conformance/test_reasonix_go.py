@@ -38,8 +38,8 @@ async def untrusted_project(place: Place) -> None:
         await admin.call("trust", folder=str(project))
         trusted = await client.render("Stop")
 
-    assert [outcome["hook"]["command"] for outcome in untrusted["outcomes"]] == ["g"]
-    assert [outcome["hook"]["command"] for outcome in trusted["outcomes"]] == ["p1", "p2", "g"]
+    assert [outcome["hook"]["id"] for outcome in untrusted["outcomes"]] == ["g"]
+    assert [outcome["hook"]["id"] for outcome in trusted["outcomes"]] == ["p1", "p2", "g"]
 
 
 @check("RG-02")
@@ -79,7 +79,7 @@ async def plugins_before_global(place: Place) -> None:
             stop = await client.render("Stop")
     answer = await run(place, "PreToolUse", entry)
 
-    scopes = [(outcome["hook"]["scope"], outcome["hook"]["command"]) for outcome in stop["outcomes"]]
+    scopes = [(outcome["hook"]["scope"], outcome["hook"]["id"]) for outcome in stop["outcomes"]]
     assert scopes == [("plugin", "acme.done"), ("global", "g")]
     assert answer["stderr"] == "acme"
 

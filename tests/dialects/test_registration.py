@@ -173,7 +173,6 @@ REFUSED: list[tuple[Dialect, object, str]] = [
     (ETHOS, {"name": "before_tool_cal", "handler": "g"}, "did you mean 'before_tool_call'"),
     (ETHOS, {"name": "before_tool_call", "handler": "g", "match": "Bash"}, "has no matchers"),
     (ETHOS, {"name": "agent_done", "handler": "g", "failurePolicy": "fail-closed"}, "the point decides it"),
-    (ETHOS, {"name": "agent_done"}, "has no id"),
     (EXATHENA, {"Stop": [{"matcher": "x", "hooks": ["log"]}]}, "is about no tool"),
     (EXATHENA, {"PreToolUse": [{"matcher": "[", "hooks": ["g"]}]}, "RE2"),
     (EXATHENA, {"PreToolUse": "guard"}, "a list of hooks"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -111,18 +112,21 @@ def test_a_large_payload_that_nobody_read_is_not_read_for_this(tmp_path: Path) -
     assert read["excerpt"] == {"path": "/f", "content": {"omitted_bytes": 2**20 + 2}}
 
 
+def cost(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began
+
+
 def test_what_a_large_payload_costs_here_is_less_than_what_it_cost_to_read(tmp_path: Path) -> None:
     many = Payload(b"{" + b",".join(b'"%07d":[[],[],{}]' % n for n in range(150_000)) + b"}")
     assert len(many.fields) == 150_000
     with opened(tmp_path, msgspec.structs.replace(SETTINGS, excerpt_bytes=64 * 1024)) as record:
         facts = msgspec.structs.replace(fact(), payload=many)
 
-        began = time.process_time()
-        record.decided(decision(), facts)
-        spent = time.process_time() - began
-        began = time.process_time()
-        Payload(many.data).fields  # noqa: B018  (what reading it once costs, here and now)
-        reading = time.process_time() - began
+        # The best of several, since each is slowed at times by what else the machine does.
+        spent = min(cost(lambda: record.decided(decision(), facts)) for _ in range(5))
+        reading = min(cost(lambda: Payload(many.data).fields) for _ in range(5))
 
     assert spent < reading
 

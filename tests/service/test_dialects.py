@@ -184,6 +184,81 @@ async def test_reports_take_the_names_of_the_sessions_dialect(tmp_path: Path) ->
     assert [hook["hook"] for hook in explained["fires"]] == ["guards:guard"]
 
 
+async def test_the_events_of_a_session_of_a_dialect_are_its_own(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path) as daemon:
+        client = await speak(daemon, "ethos")
+        events = {event["name"]: event for event in (await client.call("events"))["events"]}
+        await client.aclose()
+
+    assert "pre_tool_use" not in events
+    assert events["before_tool_call"]["feeds"] == ["pre_tool_use"]
+    assert events["before_tool_call"]["fails"] == "closed"
+
+
+async def test_a_bare_map_of_events_is_taken_by_hello_and_by_register(tmp_path: Path) -> None:
+    hooks = {"PreToolUse": [{"matcher": "Write|Edit", "hooks": ["guard"]}], "Stop": ["stopped"]}
+
+    async with running_daemon(tmp_path) as daemon:
+        client = daemon.connect()
+        said = await client.call("hello", protocol=1, dialect="exathena", session={"hooks": hooks})
+        again = await client.call("register", hooks={"Stop": [{"served": True}, {"served": True}]})
+        plain = daemon.connect()
+        with pytest.raises(RpcFailure, match="needs a dialect"):
+            await plain.call("hello", protocol=1, session={"hooks": hooks})
+        for one in (client, plain):
+            await one.aclose()
+
+    assert said["hooks"] == ["guard", "stopped"]
+    assert again["ids"] == ["served-1", "served-2"]
+
+
+async def test_a_served_hook_is_given_its_config_and_needs_no_id(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path) as daemon, daemon.session() as client:
+        definition = {"event": "pre_tool_use", "served": True, "config": {"limit": 3}}
+        registered = await client.call("register", hooks=[definition, {"event": "stop", "served": True}])
+        number = await client.send("fire", event="pre_tool_use", payload={"tool_name": "Bash", "tool_input": {}})
+        asked = await client.read()
+        assert asked is not None
+        await client.send_line({"jsonrpc": "2.0", "id": asked["id"], "result": None})
+        await client.answer_to(number)
+
+    assert registered["ids"] == ["served-1", "served-2"]
+    assert (asked["params"]["hook"], asked["params"]["config"]) == ("served-1", {"limit": 3})
+
+
+async def test_a_fire_may_be_in_a_dialect_that_its_session_does_not_speak(tmp_path: Path) -> None:
+    event, payload = FIRES["reasonix"]
+    async with running_daemon(tmp_path, FILES) as daemon, daemon.session() as client:
+        one_shot = daemon.connect()
+        decisions = [
+            await one.call("fire", event=event, payload=payload("rm"), dialect="reasonix") for one in (client, one_shot)
+        ]
+        await one_shot.aclose()
+
+    assert [(one["verdict"], one["rendered"]["exitCode"]) for one in decisions] == [("deny", 2)] * 2
+
+
+async def test_a_native_name_where_ours_is_needed_is_told_ours(tmp_path: Path) -> None:
+    source = 'from hooklatch import hook\n\n@hook("before_tool_call")\ndef guard(event):\n    return None\n'
+    async with running_daemon(tmp_path, {"hooks.d/guards.py": source}) as daemon, daemon.session() as client:
+        with pytest.raises(RpcFailure, match="ethos's before_tool_call is 'pre_tool_use' here"):
+            await client.call("fire", event="before_tool_call", payload={})
+        (problem,) = (await client.call("status"))["problems"]
+
+    assert "ethos's before_tool_call is 'pre_tool_use' here" in problem["message"]
+    assert (problem["file"].endswith("guards.py"), problem["line"]) == (True, 3)
+
+
+async def test_the_line_of_a_block_in_reasonix_names_the_command(tmp_path: Path) -> None:
+    hook = {"id": "mine", "event": "PreToolUse", "command": "echo no >&2; exit 2"}
+    async with running_daemon(tmp_path) as daemon:
+        client = await speak(daemon, "reasonix", cwd=str(tmp_path), hooks=[hook])
+        decision = await client.call("fire", event="PreToolUse", payload=FIRES["reasonix"][1]("ls"))
+        await client.aclose()
+
+    assert decision["rendered"]["message"] == "hook [session/PreToolUse] echo no >&2; exit 2: block: no"
+
+
 async def test_a_payload_that_says_one_thing_in_two_ways_is_refused(tmp_path: Path) -> None:
     async with running_daemon(tmp_path) as daemon:
         client = await speak(daemon, "ethos")

@@ -24,10 +24,11 @@ from hooklatch.core.messages import Decision
 from hooklatch.core.protocol import RpcError, convert, read_message
 from hooklatch.hosts import claude_code
 from hooklatch.service.fires import EnvelopeParams, FireParams
+from hooklatch.service.vocabulary import unknown_event
 
 __all__ = ["Case", "Expected", "problem_with", "read_cases"]
 
-CASE_KEYS = ("name", "event", "payload", "payload_file", "host", "cwd", "expect")
+CASE_KEYS = ("name", "event", "payload", "payload_file", "host", "dialect", "cwd", "expect")
 VERDICTS = ("pass", "allow", "deny", "ask", "halt", "claim")
 HEADER = re.compile(r"\s*\[\[\s*case\s*\]\]")
 
@@ -84,6 +85,13 @@ class Case(msgspec.Struct, frozen=True):
     line: int
     params: FireParams
     expected: Expected
+    is_hosted: bool = False
+
+    def spoken_in(self, dialect: str) -> Case:
+        """Return the case as one in that system's words, unless it names its own or came from a host."""
+        if self.params.dialect is not None or self.is_hosted:
+            return self
+        return msgspec.structs.replace(self, params=msgspec.structs.replace(self.params, dialect=dialect))
 
     @property
     def place(self) -> str:
@@ -107,13 +115,11 @@ def read_cases(name: str, data: bytes, folder: str) -> list[Case]:
     return cases
 
 
-def problem_with(case: Case, catalogue: Catalogue) -> str | None:
-    """Say why a case can never be as expected with these events."""
-    spec = catalogue.get(case.params.event)
+def problem_with(case: Case, event: str, catalogue: Catalogue) -> str | None:
+    """Say why a case can never be as expected with these events; `event` is what its own is called here."""
+    spec = catalogue.get(event)
     if spec is None:
-        near = catalogue.nearest(case.params.event)
-        hint = f"; did you mean {near!r}?" if near else " (see: hooklatch events)"
-        return f"{case.place}: unknown event {case.params.event!r}{hint}"
+        return f"{case.place}: {unknown_event(catalogue, event)}"
     possible = ["pass", *(verdict for verdict in VERDICTS if verdict in spec.verdicts)]
     if case.expected.verdict not in possible:
         return f"{case.place}: {spec.name} is never {case.expected.verdict!r}; it is {' or '.join(possible)}"
@@ -199,7 +205,7 @@ class CaseReader:
         host = self._text("host")
         params = self._canonical() if host is None else self._native(host)
         name = self._text("name") or f"{params.event} #{self._number}"
-        return Case(name, self._reader.name, self._line, params, expected)
+        return Case(name, self._reader.name, self._line, params, expected, host is not None)
 
     def _expected(self) -> Expected:
         raw = self._entry.get("expect")
@@ -225,7 +231,8 @@ class CaseReader:
         if event is None:
             self._refuse("case", 'it fires no event; write event = "pre_tool_use"')
         payload = msgspec.Raw(self._payload())
-        return FireParams(event, payload, envelope=EnvelopeParams(cwd=self._cwd() or os.getcwd()))
+        envelope = EnvelopeParams(cwd=self._cwd() or os.getcwd())
+        return FireParams(event, payload, dialect=self._text("dialect"), envelope=envelope)
 
     def _native(self, host: str) -> FireParams:
         """Read a payload as its host sent it."""

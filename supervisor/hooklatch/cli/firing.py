@@ -36,6 +36,9 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: {})")
     parser.add_argument("--session", metavar="ID", help="the host's session id, for hooks to see; opens no session")
     parser.add_argument("--cwd", metavar="DIR", help="the agent's working directory (default: this one)")
+    parser.add_argument(
+        "--dialect", metavar="NAME", help="EVENT and payload are in this system's words, such as reasonix"
+    )
     parser.add_argument("--timeout", metavar="S", type=positive_seconds, help="seconds for all hooks together")
 
 
@@ -46,7 +49,7 @@ def fire(arguments: argparse.Namespace) -> int:
     try:
         with one_shot(arguments) as link:
             result = link.request("fire", params)
-        decision = read_decision(result, event)
+        decision = read_decision(result, event, is_native=arguments.dialect is not None)
         shown: object = result
     except HooklatchError as error:
         if isinstance(error, RequestFailedError) and error.name in MISUSES:
@@ -73,8 +76,9 @@ def params_of(arguments: argparse.Namespace, payload: bytes) -> dict[str, object
     params: dict[str, object] = {"event": arguments.event, "payload": msgspec.Raw(payload), "envelope": envelope}
     if len(payload) > MAX_PAYLOAD:
         params |= {"payload": {}, "truncated": True}  # a frame of that size is refused; the daemon says what follows
-    if arguments.timeout is not None:
-        params["timeout"] = arguments.timeout
+    for key in ("timeout", "dialect"):
+        if (value := getattr(arguments, key)) is not None:
+            params[key] = value
     return params
 
 
@@ -146,6 +150,7 @@ def show(decision: Decision) -> None:
         ("append", decision.append),
         ("resume", decision.resume),
         ("value", value),
+        ("rendered", decision.rendered),
     ]
     for label, content in lines:
         if content:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hooklatch.cli.cases import Case
     from hooklatch.core.messages import Decision
     from hooklatch.service.daemon import Options
+    from hooklatch.service.fires import FireParams
     from hooklatch.service.hub import Hub
 
 __all__ = ["Progress", "add_commands"]
@@ -96,6 +97,9 @@ def add_commands(commands: Commands) -> None:
         nargs="*",
         help=f".toml, .jsonl, or - for JSON lines (default: {DEFAULT_FILE} beside the file of hooks)",
     )
+    parser.add_argument(
+        "--dialect", metavar="NAME", help="events and payloads are in this system's words, where a case names none"
+    )
 
 
 def test(arguments: argparse.Namespace) -> int:
@@ -110,6 +114,8 @@ def test(arguments: argparse.Namespace) -> int:
     if not os.path.exists(config) and not os.path.isdir(os.path.join(folder, "hooks.d")):
         raise CommandError(Exit.NO_INPUT, f"{config} is not there; name the file of hooks with --config")
     cases = [case for name in arguments.files or [os.path.join(folder, DEFAULT_FILE)] for case in cases_of(name)]
+    if arguments.dialect is not None:
+        cases = [case.spoken_in(arguments.dialect) for case in cases]
     logging.getLogger("hooklatch").addHandler(logging.NullHandler())  # what matters is in the report
     tell: Callable[[Result], None] = (lambda _: None) if arguments.json else show
     with scratch_folder() as scratch:
@@ -187,22 +193,48 @@ async def fire_all(options: Options, cases: list[Case], tell: Callable[[Result],
 
 
 async def fire_each(hub: Hub, cases: list[Case], run: Run, progress: Progress, tell: Callable[[Result], None]) -> None:
-    from hooklatch.cli.cases import problem_with
-
     run.diagnostics = [str(diagnostic) for diagnostic in hub.files.diagnostics]
-    problem = next(filter(None, (problem_with(case, hub.registries.catalogue) for case in cases)), None)
-    if problem is not None:
-        run.error = CommandError(Exit.BAD_DATA, problem)
+    try:
+        for case in cases:
+            check_case(case, hub)
+    except CommandError as error:
+        run.error = error
         return
     for case in cases:
         progress.doing = f"running {case.name!r}"
-        decision = await hub.dispatcher.fire(case.params, None)
+        decision = await decide(case.params, hub)
         # Each case stands alone: that a hook died in those before must not decide about this one.
         hub.dispatcher.targets.breakers.clear()
         run.results.append(Result(case, decision, case.expected.differences(decision)))
         progress.done += 1
         tell(run.results[-1])
     progress.doing = "ending the workers"
+
+
+def check_case(case: Case, hub: Hub) -> None:
+    """Refuse a case that can never be as expected.
+
+    Raises:
+        CommandError: it names an event, a dialect or a verdict that there is none of.
+    """
+    from hooklatch.cli.cases import problem_with
+    from hooklatch.core.protocol import RpcError
+
+    name, event = case.params.dialect, case.params.event
+    try:
+        event = hub.native.canonical_name(hub.native.find(name), event) if name is not None else event
+    except RpcError as error:
+        raise CommandError(Exit.BAD_DATA, f"{case.place}: {error.message}") from None
+    problem = problem_with(case, event, hub.registries.catalogue)
+    if problem is not None:
+        raise CommandError(Exit.BAD_DATA, problem)
+
+
+async def decide(params: FireParams, hub: Hub) -> Decision:
+    if params.dialect is None:
+        return await hub.dispatcher.fire(params, None)
+    decisions = await hub.native.decide(hub.native.find(params.dialect), params, None)
+    return decisions[0]
 
 
 def show(result: Result) -> None:

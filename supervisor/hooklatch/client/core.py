@@ -81,6 +81,7 @@ class CallRequested(msgspec.Struct, frozen=True):
     envelope: dict[str, Any]
     merged: dict[str, Any] | None = None
     reinvoked: bool = False
+    config: dict[str, Any] | None = None
 
 
 class ReplyDue(msgspec.Struct, frozen=True):
@@ -115,6 +116,7 @@ class Call(msgspec.Struct, frozen=True):
     envelope: dict[str, Any] = {}
     merged: dict[str, Any] | None = None
     reinvoked: bool = False
+    config: dict[str, Any] | None = None
 
 
 class ClientConnection:
@@ -206,7 +208,9 @@ def read_call(message: Request) -> CallRequested | ReplyDue:
         call = convert(message.params, Call)
     except RpcError as error:
         return ReplyDue(encode_error(number, error))
-    return CallRequested(number, call.hook, call.event, call.payload, call.envelope, call.merged, call.reinvoked)
+    return CallRequested(
+        number, call.hook, call.event, call.payload, call.envelope, call.merged, call.reinvoked, call.config
+    )
 
 
 def read_error(number: int, error: dict[str, Any]) -> ErrorReceived:

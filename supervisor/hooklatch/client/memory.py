@@ -128,10 +128,6 @@ class Definition(msgspec.Struct, frozen=True):
     def id(self) -> str | None:
         return cast("str | None", self.wire.get("id"))
 
-    @property
-    def config(self) -> dict[str, Any] | None:
-        return cast("dict[str, Any] | None", self.wire.get("config"))
-
 
 class Memory:
     """One session, from its first hello to its end."""

@@ -24,9 +24,9 @@ def is_async(function: Callable[..., object]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-def served_event(call: CallRequested, config: dict[str, Any] | None) -> events.Event:
+def served_event(call: CallRequested) -> events.Event:
     """Give the event that the served function is called with."""
-    return events.build(call.event, call.payload, call.envelope, config, call.merged, call.reinvoked)
+    return events.build(call.event, call.payload, call.envelope, call.config, call.merged, call.reinvoked)
 
 
 def encode_answer(answer: object, *, is_native: bool = False) -> bytes:

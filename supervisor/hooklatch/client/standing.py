@@ -83,7 +83,7 @@ class Standing:
         definition = self.memory.served(call.hook)
         if definition is None or definition.function is None:
             raise LookupError(f"this client serves no hook {call.hook!r}")
-        return definition.function, served_event(call, definition.config)
+        return definition.function, served_event(call)
 
     def encoded(self, answer: object) -> bytes:
         """Give what a served function returned as it is sent."""

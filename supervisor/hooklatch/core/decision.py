@@ -19,7 +19,7 @@ from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.combining import find_fault, join_reasons, join_texts
 from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause, Decision, DecisionVerdict, HookOutcome
 from hooklatch.core.payload import Payload, PayloadError
-from hooklatch.core.registry import Hook
+from hooklatch.core.registry import Hook, PythonTarget
 from hooklatch_worker.verdicts import Answer, GarbageError, decode
 
 __all__ = ["Fire", "StartCall", "failure_text", "refuse", "unrecorded"]
@@ -198,6 +198,7 @@ def record(call: StartCall, outcome: CallOutcome, answer: Answer | None, cause: 
         duration_ms=outcome.duration_ms,
         reinvoked=call.reinvoked,
         observed=hook.observe,
+        command=hook.target.command if isinstance(hook.target, PythonTarget) else "",
     )
 
 

@@ -54,7 +54,7 @@ class CallOutcome(msgspec.Struct, frozen=True):
 
 
 class HookOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One hook's part in a decision, as it is shown to hosts and operators."""
+    """One hook's part in a decision, as it is shown to hosts and operators.  A shell hook tells its `command`."""
 
     layer: str
     hook: str
@@ -70,6 +70,7 @@ class HookOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     duration_ms: float = 0.0
     reinvoked: bool = False
     observed: bool = False
+    command: str = ""
 
 
 class Head(msgspec.Struct, frozen=True):

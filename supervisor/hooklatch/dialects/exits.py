@@ -83,7 +83,12 @@ def outcome_of(name: str, outcome: Mapping[str, Any], said: Said) -> dict[str, A
     code = outcome.get("exit_code")
     stderr = outcome.get("stderr") or ""
     shown: dict[str, Any] = {
-        "hook": {"scope": outcome.get("layer"), "event": name, "command": outcome.get("hook")},
+        "hook": {
+            "scope": outcome.get("layer"),
+            "event": name,
+            "id": outcome.get("hook"),
+            "command": outcome.get("command") or outcome.get("hook"),
+        },
         "decision": verdict,
         "exitCode": BLOCK if is_block else CODES[verdict] if code is None else code,
         "stdout": outcome.get("stdout") or "",

@@ -14,13 +14,22 @@ import msgspec
 
 from hooklatch.core.catalogue import Catalogue
 from hooklatch.dialects.beam import BEAM
-from hooklatch.dialects.dialect import Answers, Dialect, Feed, InvalidDialectError, NativeEvent, checked, nearest
+from hooklatch.dialects.dialect import (
+    Answers,
+    Dialect,
+    Feed,
+    InvalidDialectError,
+    NativeEvent,
+    UnknownNativeEventError,
+    checked,
+    nearest,
+)
 from hooklatch.dialects.ethos import ETHOS
 from hooklatch.dialects.exathena import EXATHENA
 from hooklatch.dialects.radium import RADIUM
 from hooklatch.dialects.reasonix import REASONIX
 
-__all__ = ["GROUP", "find", "from_table", "load_entry_points", "names"]
+__all__ = ["GROUP", "canonical_of", "find", "from_table", "load_entry_points", "names"]
 
 GROUP: Final = "hooklatch.dialects"
 BUILT_IN: Final[Mapping[str, Dialect]] = MappingProxyType(
@@ -37,6 +46,17 @@ def find(name: str, more: Mapping[str, Dialect] | None = None) -> Dialect | None
 def names(more: Mapping[str, Dialect] | None = None) -> tuple[str, ...]:
     """Give the names of all dialects."""
     return tuple(dict.fromkeys((*BUILT_IN, *(more or {}))))
+
+
+def canonical_of(event: str) -> tuple[str, str] | None:
+    """Return the dialect that has an event of this name, and what it is called here; None where none has."""
+    for dialect in BUILT_IN.values():
+        try:
+            native = dialect.events[dialect.resolve(event)]
+        except UnknownNativeEventError:
+            continue
+        return dialect.name, native.feeds[0].event
+    return None
 
 
 def from_table(table: Mapping[str, Any], catalogue: Catalogue | None = None) -> Dialect:

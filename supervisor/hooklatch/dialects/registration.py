@@ -142,8 +142,6 @@ def definition_of(dialect: Dialect, entry: Entry) -> dict[str, Any]:
         definition["match"] = matcher
     if not any(key in definition for key in TARGETS):
         definition["served"] = True
-    if definition.get("served") is True and not definition.get("id"):
-        raise InvalidHookError("", f"a hook on {event} has no id; name the function that the client serves")
     if "timeout" in definition:
         definition["timeout"] = seconds(dialect, definition["timeout"])
     if "command" in definition:

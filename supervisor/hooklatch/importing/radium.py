@@ -62,14 +62,15 @@ def read_hook(entry: Entry, collector: Collector) -> None:
         return
     collector.note_unused(place, table, KEYS)
     settings: dict[str, Any] = {"event": TYPES[event], **common(entry, collector)}
-    override = None
+    override: dict[str, Any] | None = None
     if isinstance(script, str) and script.strip():
         settings |= {"command": script, "output": "json"}
     else:
         # In Radium such an entry sets up a hook of that name in its code: here a function of one's own, or a plugin's.
         settings["run"] = f"radium_hooks.py:{UNFIT.sub('_', name)}"
         problem = problem or f"{name!r} has no script; the code that its name stands for is not in the file"
-        override = {"id": name, **{key: settings[key] for key in ("enabled", "priority") if key in settings}}
+        switches: dict[str, Any] = {key: settings[key] for key in ("enabled", "priority") if key in settings}
+        override = {"id": name, **switches}
     collector.keep(place, name, settings, problem, is_named=True, override=override)
 
 

@@ -45,17 +45,15 @@ def read_entry(event: str, entry: Mapping[str, Any], place: str, collector: Coll
     target, unusable = target_of(entry, KEYS | {"hooks"})
     if "contextFile" in entry:
         unusable = 'a contextFile without a command cannot be had here; write command = "cat FILE"'
-    problem = problem or unusable
-    if problem is not None:
-        settings = {"event": EVENTS[name], **target}
-        match = match_of(name, entry.get("match"), place, collector)
-        collector.keep(place, event, settings if match is None else {**settings, "match": match}, problem, entry=entry)
-        return
-    collector.note_unused(place, entry, KEYS)
-    settings: dict[str, Any] = {"event": EVENTS[event], **target}
-    match = match_of(event, entry.get("match"), place, collector)
+    settings: dict[str, Any] = {"event": EVENTS[name], **target}
+    match = match_of(name, entry.get("match"), place, collector)
     if match is not None:
         settings["match"] = match
+    problem = problem or unusable
+    if problem is not None:
+        collector.keep(place, event, settings, problem, entry=entry)
+        return
+    collector.note_unused(place, entry, KEYS)
     is_claude = entry.get("payloadFormat") == "claude" and EVENTS[event] in claude.EVENTS.values()
     settings |= {"payload": "claude", "output": "json"} if is_claude else {"payload": "reasonix"}
     settings["exit_codes"] = "advisory"

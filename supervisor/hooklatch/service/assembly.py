@@ -20,6 +20,7 @@ from hooklatch.service.configuration import Diagnostic, FileConfig, SourceEntry,
 from hooklatch.service.plugins import Plugin
 from hooklatch.service.sources import Unit
 from hooklatch.service.state import ManifestHook
+from hooklatch.service.vocabulary import unknown_event
 from hooklatch_worker.markers import Marker
 from hooklatch_worker.wire import Declared, Source
 
@@ -151,9 +152,7 @@ class Assembly:
         origin = hook.origin or Origin("?")
         spec = self._catalogue.get(hook.event)
         if spec is None:
-            near = self._catalogue.nearest(hook.event)
-            hint = f"; did you mean {near!r}?" if near else ""
-            self._complain(hook, origin, f"there is no event {hook.event!r}{hint}")
+            self._complain(hook, origin, unknown_event(self._catalogue, hook.event))
             return
         if spec.match is None and not hook.matcher.matches_all:
             self._complain(hook, origin, f"{hook.event} has no field to match on; remove match")

@@ -41,7 +41,8 @@ Telemetry = Callable[[Reply, FireParams, Session | None], None]
 def question(call: StartCall, envelope: Envelope) -> Question:
     """Put a call of a served hook into our own words."""
     hook, payload = call.hook, msgspec.Raw(call.payload.data)
-    return Question(hook.id, f"{envelope.call_id or ''}", hook.event, payload, call.merged, call.reinvoked)
+    config = msgspec.Raw(hook.config) if hook.config else None
+    return Question(hook.id, f"{envelope.call_id or ''}", hook.event, payload, call.merged, call.reinvoked, config)
 
 
 class Targets:

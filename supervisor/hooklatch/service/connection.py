@@ -393,6 +393,8 @@ class Connection:
             params["merged"] = question.merged
         if question.reinvoked:
             params["reinvoked"] = True
+        if question.config is not None:
+            params["config"] = question.config
         self._ticker.hurry(self)  # the fire that asks may have come on this very connection
         try:
             self.send(encode_request(number, "call", params))

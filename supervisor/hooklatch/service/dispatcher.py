@@ -31,6 +31,7 @@ from hooklatch.service.recording import Recording
 from hooklatch.service.registries import Registries
 from hooklatch.service.sessions import Session
 from hooklatch.service.statistics import Statistics
+from hooklatch.service.vocabulary import unknown_event
 
 __all__ = ["Dispatcher"]
 
@@ -115,9 +116,7 @@ class Dispatcher:
         catalogue = self._registries.catalogue
         spec = catalogue.get(event)
         if spec is None:
-            near = catalogue.nearest(event)
-            hint = f"; did you mean {near!r}?" if near else ""
-            raise RpcError(ErrorCode.UNKNOWN_EVENT, f"unknown event {event!r}{hint} (see: hooklatch events)")
+            raise RpcError(ErrorCode.UNKNOWN_EVENT, unknown_event(catalogue, event))
         return spec
 
     def fire_later(self, params: FireParams, session: Session | None) -> dict[str, Any]:

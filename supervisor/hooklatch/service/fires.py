@@ -27,7 +27,7 @@ class EnvelopeParams(msgspec.Struct, frozen=True):
 
 
 class FireParams(msgspec.Struct, frozen=True):
-    """The params of `fire`."""
+    """The params of `fire`; `dialect` says in whose words the event and its payload are, if not in the session's."""
 
     event: str
     payload: msgspec.Raw = msgspec.Raw(b"{}")
@@ -37,6 +37,7 @@ class FireParams(msgspec.Struct, frozen=True):
     wait: bool = True
     truncated: bool = False
     plugins: list[str] | None = None
+    dialect: str | None = None
     envelope: EnvelopeParams = EnvelopeParams()
 
 
@@ -64,7 +65,10 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a client is asked about a hook that it serves: the params of `call`, but for the envelope."""
+    """What a client is asked about a hook that it serves: the params of `call`, but for the envelope.
+
+    `config` is the hook's own table, where it has one.
+    """
 
     hook: str
     call_id: str
@@ -72,3 +76,4 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     payload: msgspec.Raw
     merged: dict[str, Any] | None = None
     reinvoked: bool = False
+    config: msgspec.Raw | None = None

@@ -6,7 +6,7 @@ One class is one handler for all connections; what belongs to one connection is 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import trio
@@ -35,6 +35,9 @@ WITHOUT_HELLO = frozenset({"hello", "fire", "ping", "health"})
 MAX_HOOKS = 1000  # that one session may register
 
 
+HookTables: TypeAlias = list[dict[str, Any]] | dict[str, Any]  # a map of events in a dialect that writes one
+
+
 class SessionParams(msgspec.Struct, frozen=True):
     id: str | None = None
     resume_token: str | None = None
@@ -44,7 +47,7 @@ class SessionParams(msgspec.Struct, frozen=True):
     personality: str | msgspec.UnsetType | None = msgspec.UNSET
     plugins: list[str] | msgspec.UnsetType | None = msgspec.UNSET
     require_handlers: list[str] = []
-    hooks: list[dict[str, Any]] = []
+    hooks: HookTables = []
 
 
 class ClientParams(msgspec.Struct, frozen=True):
@@ -69,7 +72,7 @@ class UpdateParams(msgspec.Struct, frozen=True):
 
 
 class RegisterParams(msgspec.Struct, frozen=True):
-    hooks: list[dict[str, Any]]
+    hooks: HookTables
     scope: str = "session"
 
 
@@ -151,8 +154,9 @@ class Methods:
     async def _fire(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FireParams)
         session = connection.session
-        if session is not None and session.dialect is not None:
-            return await self._hub.native.fire(self._hub.native.find(session.dialect), params, session)
+        dialect = params.dialect or (session.dialect if session is not None else None)
+        if dialect is not None:
+            return await self._hub.native.fire(self._hub.native.find(dialect), params, session)
         if not params.wait:
             return self._hub.dispatcher.fire_later(params, connection.session)
         return await self._hub.dispatcher.fire(params, connection.session)
@@ -177,6 +181,7 @@ class Methods:
             "server": {"name": "hooklatch", "version": VERSION},
             "session_id": session.id if session else None,
             "resume_token": session.resume_token if session else None,
+            "hooks": list(session.own) if session else [],
             "revision": view.revision,
             "digest": view.digest,
             "record": self._hub.record.head,
@@ -217,7 +222,7 @@ class Methods:
                 hub.registries.adopt(session, parent)
             if params.cwd:
                 await hub.enter(session, params.cwd)
-            hooks = await self._registrar.hooks_of(params.hooks, connection, session)
+            hooks = await self._registrar.hooks_of(listed(params.hooks, session), connection, session)
         except BaseException:  # also where the client left while a source of its was loaded
             if is_new:
                 hub.sessions.discard(session)
@@ -257,14 +262,15 @@ class Methods:
     async def _register(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, RegisterParams)
         if self._is_global(connection, params.scope):
-            hooks = await self._registrar.hooks_of(params.hooks, connection, None)
+            tables = listed(params.hooks)
+            hooks = await self._registrar.hooks_of(tables, connection, None)
             self._hub.registries.register_global(hooks)
-            self._hub.store_definitions(single_tables(params.hooks))
+            self._hub.store_definitions(single_tables(tables))
             return stored(
                 self._hub, {"ids": [hook.id for hook in hooks], "revision": self._hub.registries.view.revision}
             )
         session = self._own_session(connection)
-        hooks = await self._registrar.hooks_of(params.hooks, connection, session)
+        hooks = await self._registrar.hooks_of(listed(params.hooks, session), connection, session)
         self._hub.registries.register_own(session, hooks)
         return {"ids": [hook.id for hook in hooks], "revision": session.view.revision}
 
@@ -390,6 +396,19 @@ class Methods:
         if scope == "global" and not connection.is_admin:
             raise RpcError(ErrorCode.NOT_ADMIN, "a global change needs the admin socket")
         return scope == "global"
+
+
+def listed(hooks: HookTables, session: Session | None = None) -> list[dict[str, Any]]:
+    """Return the definitions of a request; a dialect's session may give one map of events, as its system writes it.
+
+    Raises:
+        RpcError: it is a map, and there is no dialect to read it.
+    """
+    if isinstance(hooks, list):
+        return hooks
+    if session is None or session.dialect is None:
+        raise RpcError(ErrorCode.INVALID_PARAMS, "hooks is a list of definitions; a map of events needs a dialect")
+    return [hooks]
 
 
 def single_tables(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:

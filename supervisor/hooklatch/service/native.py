@@ -84,7 +84,7 @@ class Native:
             return CallOutcome("load", message=f"its dialect {target.dialect!r} is gone")
         return await call_native_hook(server, dialect, call, target.native, envelope, deadline)
 
-    async def fire(self, dialect: Dialect, params: FireParams, session: Session) -> dict[str, Any]:
+    async def fire(self, dialect: Dialect, params: FireParams, session: Session | None) -> dict[str, Any]:
         """Fire every canonical event that a native one feeds; give the first decision, with the others beside it.
 
         Raises:
@@ -92,12 +92,9 @@ class Native:
         """
         payload = payload_of(params)
         feeds = self._feeds(dialect, params.event, payload)
-        if isinstance(feeds, PayloadError):
-            made = [wire(await self._refused(dialect, params, session, str(feeds)))]
-        elif not params.wait:
+        if not isinstance(feeds, PayloadError) and not params.wait:
             return self._fire_later(feeds, params, session)
-        else:
-            made = await self._fire_feeds(dialect, feeds, params, session)
+        made = [wire(decision) for decision in await self.decide(dialect, params, session)]
         rendered = render(dialect, params.event, made[0], made[1:], payload)
         warnings = [*made[0].get("warnings", []), *rendered.warnings]
         answer = {**made[0], "rendered": rendered.value}
@@ -106,6 +103,17 @@ class Native:
         if made[1:]:
             answer["followed_by"] = made[1:]
         return answer
+
+    async def decide(self, dialect: Dialect, params: FireParams, session: Session | None) -> list[Decision]:
+        """Fire every canonical event that a native one feeds; return their decisions, the one that counts first.
+
+        Raises:
+            RpcError: the dialect has no such event, or the payload is no object.
+        """
+        feeds = self._feeds(dialect, params.event, payload_of(params))
+        if isinstance(feeds, PayloadError):
+            return [await self._refused(dialect, params, session, str(feeds))]
+        return await self._fire_feeds(dialect, feeds, params, session)
 
     def _feeds(self, dialect: Dialect, event: str, payload: dict[str, Any]) -> list[Fed] | PayloadError:
         try:
@@ -116,26 +124,26 @@ class Native:
             return error
 
     async def _fire_feeds(
-        self, dialect: Dialect, feeds: Sequence[Fed], params: FireParams, session: Session
-    ) -> list[dict[str, Any]]:
-        made: list[dict[str, Any]] = []
+        self, dialect: Dialect, feeds: Sequence[Fed], params: FireParams, session: Session | None
+    ) -> list[Decision]:
+        made: list[Decision] = []
         for fed in feeds:
-            if not is_due(fed.feed, [decision["verdict"] for decision in made]):
+            if not is_due(fed.feed, [decision.verdict for decision in made]):
                 continue
             for earlier in made:
-                fed = carry(fed, earlier.get("patch"))
+                fed = carry(fed, wire(earlier).get("patch"))
             spec = spec_for(fed.feed, self._dispatcher.spec(fed.event))
             plan = Plan(spec, partial(in_order, dialect))
-            made.append(wire(await self._dispatcher.fire(canonical(params, fed), session, plan=plan)))
+            made.append(await self._dispatcher.fire(canonical(params, fed), session, plan=plan))
         return made
 
-    def _fire_later(self, feeds: Sequence[Fed], params: FireParams, session: Session) -> dict[str, Any]:
+    def _fire_later(self, feeds: Sequence[Fed], params: FireParams, session: Session | None) -> dict[str, Any]:
         """Start what is due whatever comes of the others."""
         due = [fed for fed in feeds if fed.feed.when == "always"]
         started = [self._dispatcher.fire_later(canonical(params, fed), session) for fed in due]
         return started[0]
 
-    async def _refused(self, dialect: Dialect, params: FireParams, session: Session, reason: str) -> Decision:
+    async def _refused(self, dialect: Dialect, params: FireParams, session: Session | None, reason: str) -> Decision:
         event = dialect.events[dialect.resolve(params.event)].feeds[0].event
         return await self._dispatcher.refuse(self._dispatcher.spec(event), "payload", reason, params, session)
 

@@ -5,6 +5,7 @@ Knows definitions and units; knows no layer's contents and no connection but by 
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import msgspec
@@ -40,11 +41,10 @@ class Registrar:
             RpcError: one of them cannot be accepted, and so none is.
         """
         try:
+            natives = [native for table in tables for native in self._read(table, session)]
+            named(natives, session)
             definitions = [
-                (definition, native.event)
-                for table in tables
-                for native in self._read(table, session)
-                for definition in read_definition(native.table)
+                (definition, native.event) for native in natives for definition in read_definition(native.table)
             ]
         except InvalidHookError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
@@ -109,3 +109,12 @@ class Registrar:
                 ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {source.location} has no function {function!r}"
             )
         return PythonTarget(unit.source, unit.build, function)
+
+
+def named(natives: list[NativeHook], session: Session | None) -> None:
+    """Give each served hook without an id one: the first of `served-1`, `served-2`, … that nobody has yet."""
+    taken = {native.table.get("id") for native in natives} | (session.own.keys() if session is not None else set())
+    free = (name for number in itertools.count(1) if (name := f"served-{number}") not in taken)
+    for native in natives:
+        if native.table.get("served") is True and native.table.get("id") is None:
+            native.table["id"] = next(free)

@@ -65,10 +65,20 @@ class Reports:
         }
 
     def events(self, session: Session | None) -> dict[str, Any]:
-        """List the catalogue, with each event's budget for this viewer and how often it was fired."""
+        """List the catalogue, with each event's budget for this viewer and how often it was fired.
+
+        In a session of a dialect these are its own events; each has what is known of the first event that it feeds.
+        """
         view = self._hub.registries.view_of(session)
         catalogue = self._hub.registries.catalogue
-        return {"events": [self._event(catalogue[name], view) for name in catalogue]}
+        if session is None or session.dialect is None:
+            return {"events": [self._event(catalogue[name], view) for name in catalogue]}
+        native = self._hub.native.find(session.dialect).events.items()
+        return {"dialect": session.dialect, "events": [
+            {**self._event(catalogue[event.feeds[0].event], view), "name": name,
+             "aliases": event.aliases, "feeds": [feed.event for feed in event.feeds]}
+            for name, event in native
+        ]}  # fmt: skip
 
     def _event(self, spec: EventSpec, view: Snapshot) -> dict[str, Any]:
         count = self._hub.statistics.event(spec.name)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from hooklatch.core.catalogue import Catalogue, InvalidEventError
 from hooklatch.dialects.dialect import Dialect, InvalidDialectError
-from hooklatch.dialects.find import from_table
+from hooklatch.dialects.find import canonical_of, from_table
 from hooklatch.service.configuration import LINE, Diagnostic, FileConfig
 
 __all__ = ["catalogue_of", "dialects_of", "unknown_event"]
@@ -38,5 +38,9 @@ def dialects_of(
 
 
 def unknown_event(catalogue: Catalogue, event: str) -> str:
+    """Say that nobody defines an event, and which one was probably meant: what another system calls so comes first."""
+    meant = canonical_of(event)
+    if meant is not None:
+        return f"there is no event {event!r}; {meant[0]}'s {event} is {meant[1]!r} here"
     near = catalogue.nearest(event)
     return f"there is no event {event!r}" + (f"; did you mean {near!r}?" if near else "; see: hooklatch events")
