@@ -18,7 +18,7 @@ import sys
 import msgspec
 
 from hooklatch_worker import isolation, linux, wire
-from hooklatch_worker.calls import Caller, Capture, open_stream
+from hooklatch_worker.calls import Caller, Capture, identity, open_stream
 from hooklatch_worker.failures import MAX_MESSAGE, printable
 from hooklatch_worker.loader import SourceError, Unit, load
 
@@ -89,7 +89,27 @@ def arrange_descriptors(socket_fd: int, stdout_fd: int, stderr_fd: int) -> socke
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  (a process's standard streams live as long as it does)
     sys.stdout, sys.stderr = open_stream(1), open_stream(2)
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc, assignment]  # theirs are closed
-    return socket.socket(fileno=SOCKET_FD)
+    connection = socket.socket(fileno=SOCKET_FD)
+    keep_from_children(connection)
+    return connection
+
+
+def keep_from_children(connection: socket.socket) -> None:
+    """Have what a callback forks let go of our socket: it may live on while another hook's call is on its way here.
+
+    What it starts as a program never has it (FD_CLOEXEC).
+    """
+    ours = identity(connection.fileno())
+
+    def let_go() -> None:
+        fd = connection.detach()
+        try:
+            if identity(fd) == ours:  # else the callback closed it, and what it opened then stands here
+                os.close(fd)
+        except OSError:
+            return
+
+    os.register_at_fork(after_in_child=let_go)
 
 
 def move_up(fd: int) -> int:
