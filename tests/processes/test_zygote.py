@@ -51,7 +51,7 @@ async def test_how_a_worker_ended_is_told() -> None:
             await worker.exit_known.wait()
 
         assert worker.exit_code == -signal.SIGKILL
-        assert worker.is_lost
+        assert worker.fault == "it ended between two calls"
         assert not worker.is_orphaned
         end(worker)
 
@@ -184,7 +184,7 @@ async def test_more_than_1024_descriptors_are_no_obstacle() -> None:
 
             assert worker.pidfd > 1024
             assert zygote.is_alive
-            assert not worker.is_lost
+            assert worker.fault is None
             end(worker)
     finally:
         for fd in taken:

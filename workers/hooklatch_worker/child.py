@@ -18,7 +18,8 @@ import sys
 import msgspec
 
 from hooklatch_worker import isolation, linux, wire
-from hooklatch_worker.calls import MAX_MESSAGE, Caller, Capture, open_stream
+from hooklatch_worker.calls import Caller, Capture, identity, open_stream
+from hooklatch_worker.failures import MAX_MESSAGE, printable
 from hooklatch_worker.loader import SourceError, Unit, load
 
 __all__ = ["live"]
@@ -88,7 +89,27 @@ def arrange_descriptors(socket_fd: int, stdout_fd: int, stderr_fd: int) -> socke
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  (a process's standard streams live as long as it does)
     sys.stdout, sys.stderr = open_stream(1), open_stream(2)
     sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc, assignment]  # theirs are closed
-    return socket.socket(fileno=SOCKET_FD)
+    connection = socket.socket(fileno=SOCKET_FD)
+    keep_from_children(connection)
+    return connection
+
+
+def keep_from_children(connection: socket.socket) -> None:
+    """Have what a callback forks let go of our socket: it may live on while another hook's call is on its way here.
+
+    What it starts as a program never has it (FD_CLOEXEC).
+    """
+    ours = identity(connection.fileno())
+
+    def let_go() -> None:
+        fd = connection.detach()
+        try:
+            if identity(fd) == ours:  # else the callback closed it, and what it opened then stands here
+                os.close(fd)
+        except OSError:
+            return
+
+    os.register_at_fork(after_in_child=let_go)
 
 
 def move_up(fd: int) -> int:
@@ -107,12 +128,13 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         unit = load(request.source, CODES.decode(first).data)
         loaded = describe(generation, unit, held)
     except SourceError as error:
-        failure = wire.LoadFailed(generation, printable(error.message), printable(error.file), error.line)
+        message, file = printable(error.message[:MAX_MESSAGE]), printable(error.file)
+        failure = wire.LoadFailed(generation, message, file, error.line)
         connection.sendall(wire.frame(failure))
         return 0
     capture.take()  # what the import printed belongs to no call
     connection.sendall(loaded)
-    caller = Caller(unit.functions, capture)
+    caller = Caller(unit.functions, unit.path, capture)
     while True:
         body = next_body(connection, reader)
         if body is None:
@@ -160,10 +182,6 @@ def describe(generation: int, unit: Unit, held: isolation.Held) -> bytes:
         return wire.frame(wire.Loaded(generation, unit.hooks, functions, unit.files, held.level, held.missing))
     except (ImportError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise SourceError(f"what its markers say cannot be told: {error}", unit.path, 0) from None
-
-
-def printable(text: str) -> str:
-    return text[:MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
 
 
 def next_body(connection: socket.socket, reader: wire.FrameReader) -> bytes | None:

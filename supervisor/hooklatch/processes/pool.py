@@ -142,22 +142,29 @@ class Pool:
                 return Reply(found.lasting(began - started))
             worker = found
         self._fill()
+        left = deadline - trio.current_time()
+        if left <= 0:
+            self._give_back(worker, is_fit=True)
+            return Reply(CallOutcome("timeout", message="no time was left to start it").lasting(began - started))
         self._running[worker] = deadline
         if deadline < self._alarm.deadline:
             self._alarm.deadline = deadline
         try:
-            reply = await worker.call(invocation, deadline - trio.current_time())
+            reply = await worker.call(invocation, left)
         except trio.Cancelled:
             self._abandon(worker, deadline)
             raise
         finally:
             del self._running[worker]
         ended = time.perf_counter()
+        text = f"no answer within {ended - started:.1f} s"
         if worker.is_expired:
-            text = f"no answer within {ended - started:.1f} s"
             # Where it waited longer than it ran, the deadline was the queue's doing, and not the callback's.
             is_queued = began - started > ended - began
             reply = Reply(worker.lost_outcome("timeout", text), is_lost=True, is_orphaned=is_queued)
+        elif trio.current_time() >= deadline:
+            # The answer and the alarm came in one turn of the loop; which of the two was seen first decides nothing.
+            reply.outcome = msgspec.structs.replace(reply.outcome, cause="timeout", answer=b"", message=text)
         self._shares.took(ended - began)
         self._give_back(worker, is_fit=not reply.is_lost)
         reply.outcome = reply.outcome.lasting(ended - started)
@@ -166,7 +173,14 @@ class Pool:
     async def _wait_until(self, deadline: float, invocation: Invocation) -> Worker | CallOutcome:
         started = trio.current_time()
         with trio.move_on_at(deadline):
-            return await self._wait(invocation, deadline)
+            while True:
+                found = await self._wait(invocation, deadline)
+                if isinstance(found, CallOutcome) or self._is_usable(found):
+                    return found
+                # It ended, or spoke, after it was handed to us.  Nothing was sent to it, so another may serve.
+                self._give_back(found, is_fit=False)
+                if (worker := self._take(invocation)) is not None:
+                    return worker
         waited = trio.current_time() - started
         return CallOutcome("timeout", message=f"no worker became free within {waited:.1f} s")
 
@@ -212,9 +226,16 @@ class Pool:
         return self._occupy(invocation) if self._has_idle() else None
 
     def _has_idle(self) -> bool:
-        while self._idle and self._idle[-1].process.is_lost:
-            self._condemned.add(self._idle.pop())  # it has just died, or is dying; its watch is about to learn of it
+        while self._idle and not self._is_usable(self._idle[-1]):
+            self._condemned.add(self._idle.pop())  # its watch is about to learn of its death
         return bool(self._idle)
+
+    def _is_usable(self, worker: Worker) -> bool:
+        """Kill a worker to which no call may be sent; between this and the sending there must be no checkpoint."""
+        fault = worker.fault
+        if fault is not None:
+            worker.kill(fault)
+        return fault is None
 
     def _occupy(self, invocation: Invocation) -> Worker:
         worker = self._idle.pop()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+import struct
 
 import msgspec
 import trio
@@ -19,11 +20,13 @@ import trio
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.processes.zygote import WorkerProcess
 from hooklatch_worker import wire
+from hooklatch_worker.failures import MAX_TRACEBACK
 
 __all__ = ["Invocation", "LoadError", "Reply", "Worker"]
 
 EXIT_NOTICE = 0.02  # seconds to wait for the news how a worker died; only the text of a crash depends on it
 LOAD_NOTICE = 1.0  # the same while importing, when nobody waits for a decision
+BATCH = struct.Struct("=512Q")  # call ids that are drawn at once, so that one costs no system call
 
 
 class Invocation(msgspec.Struct, frozen=True):
@@ -43,6 +46,21 @@ class Invocation(msgspec.Struct, frozen=True):
     is_gate: bool = True
     is_told_timeout: bool = False
     share: str = ""
+
+
+class CallIds:
+    """Numbers of 64 random bits each, so that nobody can answer a call that it was not given."""
+
+    def __init__(self) -> None:
+        self._drawn: list[int] = []
+
+    def draw(self) -> int:
+        if not self._drawn:
+            self._drawn = list(BATCH.unpack(os.urandom(BATCH.size)))
+        return self._drawn.pop()
+
+
+call_ids = CallIds()
 
 
 class LoadError(Exception):
@@ -88,9 +106,14 @@ class Worker:
         self.is_dead = False
         self.kill_reason: str | None = None
         self._reader = wire.FrameReader()
-        self._last_call = 0
+        self._call_id = 0
         self._is_cut_short = False
         self.is_expired = False
+
+    @property
+    def fault(self) -> str | None:
+        """Say why no call may be sent to it now: what is there before a call is no answer to it."""
+        return self.process.fault
 
     @property
     def is_doomed(self) -> bool:
@@ -106,6 +129,8 @@ class Worker:
         try:
             await self._send(wire.frame(wire.Code(code)))
             message = wire.decode_from_worker(await self._receive())
+            if not self._reader.is_empty:
+                raise LoadError("the worker spoke out of turn")
         except (EOFError, wire.FrameError) as error:
             how = self.kill_reason or await self._how_it_died(LOAD_NOTICE) or error
             raise LoadError(f"the worker died while importing: {how}") from None
@@ -122,7 +147,7 @@ class Worker:
 
         Cancelling leaves the worker busy: then `settle` or kill it.
         """
-        self._last_call = number = self._last_call + 1
+        self._call_id = number = call_ids.draw()
         self.calls += 1
         message = wire.Call(
             self.generation, number, asked.function, asked.event, asked.payload, asked.envelope, asked.config,
@@ -146,7 +171,7 @@ class Worker:
         if self._is_cut_short:
             return False  # it waits for the rest of a call that will never come
         try:
-            return not (await self._answer(self._last_call)).is_lost
+            return not (await self._answer(self._call_id)).is_lost
         except (EOFError, wire.FrameError):
             return False
 
@@ -174,7 +199,9 @@ class Worker:
                 return Reply(outcome_of("policy", message, answer=message.answer))
             case wire.Failed(generation, call_id) if (generation, call_id) == (self.generation, number):
                 cause: Cause = CAUSES.get(message.cause, "crash")
-                return Reply(outcome_of(cause, message, text=message.message))
+                # The worker is not trusted, with the length of what it tells neither.
+                trace = message.traceback[:MAX_TRACEBACK]
+                return Reply(outcome_of(cause, message, text=message.message, trace=trace))
             case _:
                 return self._garbage("an answer to another call")
 
@@ -269,8 +296,12 @@ class Worker:
 CAUSES: dict[str, Cause] = {"protocol": "protocol", "timeout": "timeout", "load": "load", "overload": "overload"}
 
 
-def outcome_of(cause: Cause, said: wire.Answered | wire.Failed, *, answer: bytes = b"", text: str = "") -> CallOutcome:
-    return CallOutcome(cause, answer, text, said.stdout, said.stderr, said.truncated, exit_code=said.exit_code)
+def outcome_of(
+    cause: Cause, said: wire.Answered | wire.Failed, *, answer: bytes = b"", text: str = "", trace: str = ""
+) -> CallOutcome:
+    return CallOutcome(
+        cause, answer, text, said.stdout, said.stderr, said.truncated, exit_code=said.exit_code, traceback=trace
+    )
 
 
 def tail(fd: int) -> tuple[bytes, bool]:

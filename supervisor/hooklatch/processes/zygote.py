@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import select
 import signal
 import socket
 from collections.abc import AsyncGenerator
@@ -49,13 +50,22 @@ class WorkerProcess:
         socket_fd, self.pidfd, self.stdout_fd, self.stderr_fd = fds
         self.socket = socket.socket(fileno=socket_fd)
         self.socket.setblocking(False)
+        self._poll = select.poll()  # select(2) would stop at descriptor 1023
+        for fd in (self.pidfd, life.pidfd, socket_fd):
+            self._poll.register(fd, select.POLLIN)
         self.exit_code: int | None = None
         self.exit_known = trio.Event()
 
     @property
-    def is_lost(self) -> bool:
-        """It has ended, or is about to, because its zygote has."""
-        return self._life.is_over or linux.has_ended(self.pidfd, self._life.pidfd)
+    def fault(self) -> str | None:
+        """Say why no call may be sent to it now; None where it lives, its zygote too, and there is nothing to read."""
+        if self._life.is_over:
+            return "its zygote ended"
+        ready = self._poll.poll(0)
+        if not ready:
+            return None
+        has_spoken = all(fd == self.socket.fileno() for fd, _ in ready)
+        return "it broke the protocol between two calls" if has_spoken else "it ended between two calls"
 
     @property
     def is_orphaned(self) -> bool:

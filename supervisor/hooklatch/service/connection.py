@@ -59,6 +59,7 @@ MAX_BUFFERED = 2**20  # bytes that wait for a client before its next request is 
 MAX_ANNOUNCED = 2**18  # bytes that wait before announcements turn into one resync
 MAX_UNREAD = 64 * 2**20  # bytes that wait for a client before hooks that it serves are no longer called
 MAX_RUBBISH = 5  # unreadable lines in a row
+NO_ANSWER = CallOutcome("timeout", message="its client did not answer in time")
 MAX_UNBROKEN = 8  # pieces in a row that were there without waiting, before the loop goes round
 
 
@@ -402,7 +403,10 @@ class Connection:
                 await call.ended.wait()
         finally:
             del self._calls[number]
-        return call.outcome.lasting(trio.current_time() - started)
+        ended = trio.current_time()
+        # Where an answer and the deadline come in one turn of the loop, the clock decides.
+        outcome = call.outcome if ended < deadline else NO_ANSWER
+        return outcome.lasting(ended - started)
 
     def _take_response(self, response: Response) -> None:
         call = self._calls.get(response.id) if isinstance(response.id, int) else None
@@ -420,7 +424,7 @@ class Call:
 
     def __init__(self) -> None:
         self.ended = trio.Event()
-        self.outcome = CallOutcome("timeout", message="its client did not answer in time")
+        self.outcome = NO_ANSWER
 
     def end(self, outcome: CallOutcome) -> None:
         if not self.ended.is_set():

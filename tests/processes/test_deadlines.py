@@ -1,0 +1,163 @@
+"""Who wins where an answer and its deadline come at one moment: the clock, whichever the loop looks at first."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Generator
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+import trio
+import trio.testing
+
+from hooklatch.core.protocol import Response
+from hooklatch.processes.pool import Invocation, Pool, PoolLimits
+from hooklatch.processes.worker import CallIds, Reply, Worker
+from hooklatch.processes.zygote import WorkerProcess
+from hooklatch.service.connection import Connection
+from hooklatch.service.fires import Envelope, Question
+from hooklatch.service.ticker import Ticker
+from hooklatch.service.turnstile import Turnstile
+from hooklatch_worker import wire
+from support import nothing_left
+
+ASKED = Invocation("guard", "pre_tool_use", b"{}", b"{}")
+ALLOWED = b'{"verdict":"allow"}'
+TRIES = 20  # trio takes the tasks of one turn in a random order
+
+
+class Scripted:
+    """A worker whose process does nothing: the test itself is at the other end of its socket."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(["sleep", "3600"])
+        ours, self.theirs = socket.socketpair()
+        pidfd = os.pidfd_open(self.process.pid)
+        self.zygote = SimpleNamespace(is_over=False, is_alive=True, pidfd=os.dup(pidfd))
+        fds = [ours.detach(), pidfd, *(os.memfd_create(name) for name in ("stdout", "stderr"))]
+        self.held = WorkerProcess(self.zygote, 1, self.process.pid, fds)  # type: ignore[arg-type]
+
+    def answer(self) -> None:
+        """Answer the call that was sent, at once."""
+        reader = wire.FrameReader()
+        reader.feed(self.theirs.recv(2**16))
+        call = msgspec.msgpack.decode(reader.take() or b"", type=wire.Call)
+        self.theirs.sendall(wire.frame(wire.Answered(1, call.call_id, ALLOWED)))
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.theirs.close()
+        os.close(self.zygote.pidfd)
+        self.held.close()
+
+
+@pytest.fixture
+def scripted() -> Generator[Scripted]:
+    with nothing_left():
+        worker = Scripted()
+        yield worker
+        worker.close()
+
+
+def pool_of(worker: Scripted) -> Pool:
+    """Make a pool that has this worker, and gets no other."""
+
+    async def fork(*_: object) -> None:
+        await trio.sleep_forever()
+
+    zygote = SimpleNamespace(fork=fork)
+    pool = Pool(wire.Source("module", "guard"), 1, zygote, PoolLimits(workers=1))  # type: ignore[arg-type]
+    pool._idle.append(Worker(worker.held))
+    return pool
+
+
+@pytest.mark.parametrize("late_by", [0.0, 0.5])
+@pytest.mark.parametrize("attempt", range(TRIES // 2))
+async def test_an_answer_of_a_worker_at_its_deadline_or_after_it_is_none(
+    scripted: Scripted, mock_clock: trio.testing.MockClock, late_by: float, attempt: int
+) -> None:
+    pool = pool_of(scripted)
+    replies: list[Reply] = []
+
+    async def call() -> None:
+        replies.append(await pool.call(ASKED, trio.current_time() + 1.0))
+
+    async with trio.open_nursery() as nursery:
+        pool._nursery = nursery
+        nursery.start_soon(pool._watch_deadlines)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(call)
+        await trio.testing.wait_all_tasks_blocked()
+        scripted.answer()
+        mock_clock.jump(1.0 + late_by)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert [(reply.outcome.cause, reply.outcome.answer) for reply in replies] == [("timeout", b"")]
+
+
+async def test_an_answer_before_the_deadline_is_one(scripted: Scripted, mock_clock: trio.testing.MockClock) -> None:
+    pool = pool_of(scripted)
+    replies: list[Reply] = []
+
+    async def call() -> None:
+        replies.append(await pool.call(ASKED, trio.current_time() + 1.0))
+
+    async with trio.open_nursery() as nursery:
+        pool._nursery = nursery
+        nursery.start_soon(pool._watch_deadlines)
+        nursery.start_soon(call)
+        await trio.testing.wait_all_tasks_blocked()
+        scripted.answer()
+        mock_clock.jump(0.999)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert [(reply.outcome.cause, reply.outcome.answer) for reply in replies] == [("policy", ALLOWED)]
+
+
+async def test_a_call_whose_deadline_has_passed_is_not_sent_and_costs_no_worker(scripted: Scripted) -> None:
+    pool = pool_of(scripted)
+
+    reply = await pool.call(ASKED, trio.current_time())
+
+    assert (reply.outcome.cause, reply.is_lost, pool.status().idle) == ("timeout", False, 1)
+    with pytest.raises(BlockingIOError):
+        scripted.theirs.recv(1, socket.MSG_DONTWAIT)
+
+
+@pytest.mark.parametrize(("now", "cause"), [(0.999, "policy"), (1.0, "timeout"), (1.5, "timeout")])
+async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
+    mock_clock: trio.testing.MockClock, now: float, cause: str
+) -> None:
+    ours, theirs = socket.socketpair()
+    connection = Connection(1, ours, None, Ticker(), Turnstile(), is_admin=False)  # type: ignore[arg-type]
+    outcomes: list[str] = []
+
+    async def call() -> None:
+        envelope = Envelope("stop", None, None, None, None, None, None, None, None, None, {})
+        question = Question("guard", "c", "stop", msgspec.Raw(b"{}"))
+        outcomes.append((await connection.call_hook(question, envelope, trio.current_time() + 1.0)).cause)
+
+    with ours, theirs:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(call)
+            await trio.testing.wait_all_tasks_blocked()
+            mock_clock.jump(now)
+            connection._take_response(Response(1, msgspec.Raw(ALLOWED)))
+
+    assert outcomes == [cause]
+
+
+def test_call_ids_are_random_and_have_64_bits() -> None:
+    ids = CallIds()
+
+    drawn = [ids.draw() for _ in range(2000)]
+
+    assert len(set(drawn)) == 2000
+    assert sum(number >> 63 for number in drawn) in range(800, 1200)
+    assert sorted(drawn) != drawn
