@@ -88,7 +88,7 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
         {**GO, "modified_data": {"modified_arguments": {"n": 1}}},
         {"patch": {"tool_input": {"n": 1}}},
     ),
-    (RADIUM, "ErrorLogging", STOP, {"warnings": ["no"], "last": True}),
+    (RADIUM, "ErrorLogging", STOP, {"warnings": ["no"], "last": True, "reason": "no"}),
     (RADIUM, "ErrorLogging", {**STOP, "should_continue": True}, {"warnings": ["no"]}),
     (RADIUM, "ErrorInterception", STOP, {"verdict": "claim", "value": "no"}),
     (

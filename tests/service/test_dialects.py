@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hooklatch.dialects.radium import RADIUM
 from support import Client, Daemon, RpcFailure, running_daemon
 
 GUARD = """
@@ -257,6 +258,59 @@ async def test_the_line_of_a_block_in_reasonix_names_the_command(tmp_path: Path)
         await client.aclose()
 
     assert decision["rendered"]["message"] == "hook [session/PreToolUse] echo no >&2; exit 2: block: no"
+
+
+NATIVE_WORDS = """
+def ethos(event):
+    return {"error": "not in ethos"}
+
+def beam(event):
+    return ["deny", "not in beam"]
+
+def radium(event):
+    return {"success": False, "message": "stopped here", "modified_data": None, "should_continue": False}
+
+def rubbish(event):
+    return "whatever"
+"""
+
+
+async def test_a_workers_function_that_was_registered_in_a_dialect_may_answer_in_its_words(tmp_path: Path) -> None:
+    cases = [
+        ("ethos", "before_tool_call", "ethos"),
+        ("beam", "pre_tool_use", "beam"),
+        ("beam", "pre_tool_use", "rubbish"),
+    ]
+    decisions: list[dict[str, Any]] = []
+    async with running_daemon(tmp_path, {"words.py": NATIVE_WORDS}) as daemon:
+        for dialect, event, function in cases:
+            hook = {"name" if dialect == "ethos" else "event": event, "run": f"{tmp_path}/words.py:{function}"}
+            client = await speak(daemon, dialect, hooks=[hook])
+            payload = (
+                {"toolName": "bash", "args": {}} if dialect == "ethos" else {"tool_name": "bash", "tool_input": {}}
+            )
+            decisions.append(await client.call("fire", event=event, payload=payload))
+            await client.aclose()
+
+    assert [(one["verdict"], one["cause"]) for one in decisions] == [
+        ("deny", "policy"), ("deny", "policy"), ("deny", "protocol"),
+    ]  # fmt: skip
+    assert [one["reason"] for one in decisions[:2]] == ["not in ethos", "not in beam"]
+
+
+async def test_a_stop_of_radium_keeps_its_reason_on_every_type(tmp_path: Path) -> None:
+    stop = {"success": False, "message": "stopped here", "modified_data": None, "should_continue": False}
+    last: dict[str, dict[str, Any]] = {}
+    async with running_daemon(tmp_path, {"words.py": NATIVE_WORDS}) as daemon:
+        for event in RADIUM.events:
+            hook = {"name": "h", "type": event, "run": f"{tmp_path}/words.py:radium"}
+            client = await speak(daemon, "radium", hooks=[hook])
+            decision = await client.call("fire", event=event, payload={"tool_name": "x", "arguments": {}})
+            last[event] = decision["rendered"][-1]
+            await client.aclose()
+
+    assert len(last) == 13
+    assert last == dict.fromkeys(RADIUM.events, stop)
 
 
 async def test_a_payload_that_says_one_thing_in_two_ways_is_refused(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ class Caller:
         """Run one call; never raises."""
         cause, message, answer, trace = "", "", b"", ""
         try:
-            answer = checked(verdicts.encode(self._invoke(call)))
+            answer = checked(encoded(self._invoke(call), is_native=call.is_native))
         except verdicts.GarbageError as error:
             cause, message = "protocol", str(error)
         except CallFailed as error:
@@ -128,6 +128,13 @@ class Caller:
         if isinstance(result, types.CoroutineType):
             return run_coroutine(cast("Awaitable[object]", result), call.runtime)
         return cast("object", result)
+
+
+def encoded(answer: object, *, is_native: bool) -> bytes:
+    if is_native and not (answer is None or isinstance(answer, verdicts.Verdict)):
+        verdicts.check_plain(answer, "the answer")
+        return msgspec.json.encode(answer)
+    return verdicts.encode(cast("object", answer))
 
 
 def checked(answer: bytes) -> bytes:

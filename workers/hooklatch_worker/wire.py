@@ -147,6 +147,7 @@ class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     merged: bytes = b""
     reinvoked: bool = False
     runtime: str = "trio"
+    is_native: bool = False  # it may answer with any plain value: the words of a dialect, which the daemon reads
     timeout: float = 0.0  # seconds that are left; only told to a function that ends what it started in time
 
 

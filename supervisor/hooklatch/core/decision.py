@@ -198,6 +198,7 @@ def record(call: StartCall, outcome: CallOutcome, answer: Answer | None, cause: 
         duration_ms=outcome.duration_ms,
         reinvoked=call.reinvoked,
         observed=hook.observe,
+        last=answer is not None and answer.last,
         command=hook.target.command if isinstance(hook.target, PythonTarget) else "",
     )
 

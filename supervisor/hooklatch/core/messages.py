@@ -58,7 +58,10 @@ class CallOutcome(msgspec.Struct, frozen=True):
 
 
 class HookOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One hook's part in a decision, as it is shown to hosts and operators.  A shell hook tells its `command`."""
+    """One hook's part in a decision, as it is shown to hosts and operators.  A shell hook tells its `command`.
+
+    `last` says that its answer ended the chain; `message` is then its reason.
+    """
 
     layer: str
     hook: str
@@ -75,6 +78,7 @@ class HookOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     reinvoked: bool = False
     observed: bool = False
     command: str = ""
+    last: bool = False
 
 
 class Head(msgspec.Struct, frozen=True):

@@ -58,13 +58,18 @@ LABELS = {layer: layer.name.lower() for layer in Layer}
 
 
 class PythonTarget(msgspec.Struct, frozen=True):
-    """A function of a source.  `build` counts the source's reloads: each has workers of its own."""
+    """A function of a source.  `build` counts the source's reloads: each has workers of its own.
+
+    One that was registered in a dialect may answer in its words: the name of the dialect, and of the native event.
+    """
 
     source: Source
     build: int
     function: str
     runtime: str = "trio"
     command: str = ""
+    dialect: str = ""
+    native: str = ""
 
     def describe(self) -> str:
         return self.command or f"{self.source.location}:{self.function}"
@@ -125,7 +130,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Give a digest of all that decides how this hook behaves."""
         target = self.target
         place = (
-            [target.source.location, target.source.digest, target.build, target.function, target.runtime]
+            [target.source.location, target.source.digest, target.build, target.function, target.runtime, target.native]
             if isinstance(target, PythonTarget)
             else [target.owner]
         )

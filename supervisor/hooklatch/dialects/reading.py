@@ -212,14 +212,15 @@ def read_results(seen: Seen, answer: object) -> dict[str, Any]:
             # Such a result looks like a refusal and carries none; it may be a guard that could not decide.
             raise GarbageError(f"the hook on {seen.name} reports an error: {text_of(message)}")
     elif not seen.event.answers.patch and data is not None:
-        return {"warnings": [f"nobody looks at modified data on {seen.name}; it was ignored"], **ending(goes_on)}
+        warning = f"nobody looks at modified data on {seen.name}; it was ignored"
+        return {"warnings": [warning], **ending(goes_on, message)}
     patch = patch_of(seen, object_of(seen, data)) if data is not None else {}
     warnings = {"warnings": [text_of(message)]} if not is_well and message else {}
-    return {**patch, **warnings, **ending(goes_on)}
+    return {**patch, **warnings, **ending(goes_on, message)}
 
 
-def ending(goes_on: bool) -> dict[str, Any]:
-    return {} if goes_on else {"last": True}
+def ending(goes_on: bool, message: object) -> dict[str, Any]:
+    return {} if goes_on else {"last": True, "reason": text_of(message)}
 
 
 def read_claiming_result(seen: Seen, message: object, data: object, *, goes_on: bool) -> dict[str, Any]:
@@ -230,7 +231,7 @@ def read_claiming_result(seen: Seen, message: object, data: object, *, goes_on: 
         return {"verdict": "claim", "value": cast("dict[str, Any]", data)[word]}
     if data is not None:
         raise GarbageError(f"the data of {seen.name} has no {word!r}")
-    return ending(goes_on)
+    return ending(goes_on, message)
 
 
 def read_threaded(seen: Seen, answer: object) -> dict[str, Any]:

@@ -176,14 +176,15 @@ def is_of(outcome: Mapping[str, Any], decision: WireDecision) -> bool:
 
 
 def result_of(dialect: Dialect, name: str, outcome: Mapping[str, Any], *, has_patch: bool) -> dict[str, Any]:
+    is_last, message = bool(outcome.get("last")), outcome.get("message") or None
     is_well = outcome.get("outcome") == "answered" and outcome.get("verdict") not in ("deny", "ask", "halt")
     counts = has_patch and is_well and not outcome.get("observed")
     written, _ = express(dialect.events[name], outcome.get("patch") or {}) if counts else ({}, [])
     return {
-        "success": is_well,
-        "message": outcome.get("message") or None,
+        "success": is_well and not (is_last and message),  # a stop for a reason reports no success there
+        "message": message,
         "modified_data": written or None,
-        "should_continue": True,
+        "should_continue": not is_last,
     }
 
 

@@ -50,15 +50,17 @@ def read_hooks(name: str, data: bytes) -> Imported:
             for difference in system.DIFFERENCES:
                 collector.note("", difference)
     hooks = collector.hooks()
-    return Imported(kind, hooks, collector.notes, {} if is_toml else places_of(text, document))
+    return Imported(kind, hooks, collector.notes, {} if is_toml else places_of(text))
 
 
-def places_of(text: str, document: object) -> dict[str, int]:
+def places_of(text: str) -> dict[str, int]:
     """Return the lines of a JSON document's entries, by the places that messages name: without the leading `hooks`."""
     lines = lines_of(text)
-    if not (isinstance(document, Mapping) and "hooks" in document):
-        return lines
-    return {place.removeprefix("hooks").removeprefix("."): line for place, line in lines.items()}
+    return (
+        lines
+        if "hooks" not in lines
+        else {place.removeprefix("hooks").removeprefix("."): line for place, line in lines.items()}
+    )
 
 
 def decode(name: str, data: bytes, collector: Collector) -> str:

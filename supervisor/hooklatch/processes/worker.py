@@ -46,6 +46,7 @@ class Invocation(msgspec.Struct, frozen=True):
     is_gate: bool = True
     is_told_timeout: bool = False
     share: str = ""
+    is_native: bool = False
 
 
 class CallIds:
@@ -151,7 +152,7 @@ class Worker:
         self.calls += 1
         message = wire.Call(
             self.generation, number, asked.function, asked.event, asked.payload, asked.envelope, asked.config,
-            asked.merged, asked.reinvoked, asked.runtime, timeout if asked.is_told_timeout else 0.0,
+            asked.merged, asked.reinvoked, asked.runtime, asked.is_native, timeout if asked.is_told_timeout else 0.0,
         )  # fmt: skip
         data = wire.frame(message)
         if len(data) > wire.MAX_FRAME:

@@ -35,6 +35,7 @@ class Server(Protocol):
 
 
 NativeCall = Callable[[Server, StartCall, Envelope, float], Awaitable[CallOutcome]]
+NativeRead = Callable[[StartCall, Envelope, CallOutcome], CallOutcome]
 Telemetry = Callable[[Reply, FireParams, Session | None], None]
 
 
@@ -54,6 +55,7 @@ class Targets:
         self.servers: dict[int, Server] = {}
         self.breakers = Breakers()
         self.call_native: NativeCall | None = None
+        self.read_native: NativeRead | None = None
         self.on_quarantine: Callable[[Hook, str], None] = lambda hook, why: None
 
     async def call(
@@ -87,6 +89,8 @@ class Targets:
                 self._count_death(hook, reply)
                 if reply.emitted:
                     take(reply)
+                if hook.target.native and self.read_native is not None:
+                    return self.read_native(call, envelope, reply.outcome)
                 return reply.outcome
             case ServedTarget(owner):
                 server = self.servers.get(owner)
@@ -162,6 +166,7 @@ class Calls:
             self._spec.is_gate,
             isinstance(target, PythonTarget) and bool(target.command),
             self._share,
+            isinstance(target, PythonTarget) and bool(target.native),
         )
         outcome = await self._targets.call(call, invocation, envelope, deadline, self._take)
         self._targets.called(hook, outcome)

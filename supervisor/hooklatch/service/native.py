@@ -16,7 +16,7 @@ from hooklatch.core.decision import StartCall
 from hooklatch.core.messages import CallOutcome, Decision
 from hooklatch.core.payload import PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.registry import ServedTarget
+from hooklatch.core.registry import PythonTarget, ServedTarget
 from hooklatch.dialects.axes import in_order, is_due, spec_for
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
 from hooklatch.dialects.find import find, names
@@ -83,6 +83,15 @@ class Native:
         if dialect is None:
             return CallOutcome("load", message=f"its dialect {target.dialect!r} is gone")
         return await call_native_hook(server, dialect, call, target.native, envelope, deadline)
+
+    def read(self, call: StartCall, envelope: Envelope, outcome: CallOutcome) -> CallOutcome:
+        """Read what a worker's function said that was registered in a dialect: in its words, or in ours."""
+        target = call.hook.target
+        assert isinstance(target, PythonTarget)
+        dialect = find(target.dialect, self.custom)
+        if dialect is None:
+            return CallOutcome("load", message=f"its dialect {target.dialect!r} is gone")
+        return read_native(dialect, target.native, shown_to(dialect, target.native, call, envelope), outcome)
 
     async def fire(self, dialect: Dialect, params: FireParams, session: Session | None) -> dict[str, Any]:
         """Fire every canonical event that a native one feeds; give the first decision, with the others beside it.
@@ -192,14 +201,23 @@ async def call_native_hook(
     server: Server, dialect: Dialect, call: StartCall, native: str, envelope: Envelope, deadline: float
 ) -> CallOutcome:
     """Ask a client's hook in its own words, and read its answer into ours."""
-    shown = to_native(dialect, native, msgspec.json.decode(call.payload.data), context=envelope.context)
+    shown = shown_to(dialect, native, call, envelope)
     asked = msgspec.structs.replace(
         question(call, envelope), event=native, payload=msgspec.Raw(msgspec.json.encode(shown))
     )
     if call.merged:
         merged = to_native(dialect, native, msgspec.json.decode(msgspec.json.encode(call.merged)))
         asked = msgspec.structs.replace(asked, merged=merged)
-    outcome = await server.call_hook(asked, envelope, deadline)
+    return read_native(dialect, native, shown, await server.call_hook(asked, envelope, deadline))
+
+
+def shown_to(dialect: Dialect, native: str, call: StartCall, envelope: Envelope) -> dict[str, Any]:
+    """Return a call's payload in native keys."""
+    return to_native(dialect, native, msgspec.json.decode(call.payload.data), context=envelope.context)
+
+
+def read_native(dialect: Dialect, native: str, shown: dict[str, Any], outcome: CallOutcome) -> CallOutcome:
+    """Read an answer in a dialect's words into ours; one that nobody understands is garbage."""
     if outcome.cause != "policy":
         return outcome
     try:

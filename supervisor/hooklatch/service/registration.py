@@ -76,12 +76,15 @@ class Registrar:
             raise RpcError(
                 ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {spec.name} has no field to match on; remove match"
             )
+        dialect = (session.dialect or "") if native and session is not None else ""
         if not definition.served:
-            return hook_of(definition, layer, self._target_of(definition, session), spec=spec)
+            target = self._target_of(definition, session)
+            if definition.shell is None:  # a command says by its `payload` how it is spoken to
+                target = msgspec.structs.replace(target, dialect=dialect, native=native)
+            return hook_of(definition, layer, target, spec=spec)
         if session is None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
-        target = ServedTarget(connection.number, (session.dialect or "") if native else "", native)
-        return hook_of(definition, layer, target, spec=spec)
+        return hook_of(definition, layer, ServedTarget(connection.number, dialect, native), spec=spec)
 
     async def _load(self, definition: HookDefinition, session: Session | None) -> None:
         if definition.served:
@@ -113,7 +116,8 @@ class Registrar:
 
 def named(natives: list[NativeHook], session: Session | None) -> None:
     """Give each served hook without an id one: the first of `served-1`, `served-2`, … that nobody has yet."""
-    taken = {native.table.get("id") for native in natives} | (session.own.keys() if session is not None else set())
+    taken: set[object] = {native.table.get("id") for native in natives}
+    taken |= session.own.keys() if session is not None else set()
     free = (name for number in itertools.count(1) if (name := f"served-{number}") not in taken)
     for native in natives:
         if native.table.get("served") is True and native.table.get("id") is None:
