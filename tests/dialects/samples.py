@@ -40,7 +40,14 @@ def cases() -> list[tuple[Dialect, str]]:
 
 
 def label(value: object) -> str:
-    return value.name if isinstance(value, Dialect) else str(value)
+    """Name a case by what does not change from run to run: a set's text does."""
+    match value:
+        case Dialect(name=name):
+            return name
+        case Feed(event=event):
+            return event
+        case _:
+            return str(value)
 
 
 def sample(dialect: Dialect, event: str) -> dict[str, Any]:
