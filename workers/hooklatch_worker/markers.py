@@ -39,6 +39,7 @@ class Marker(Struct, frozen=True, kw_only=True):
     enabled: bool = True
     observe: bool = False
     optional: bool = False
+    amends: bool = False
     config: dict[str, Any] | None = None
     runtime: Literal["trio", "asyncio"] = "trio"
 
@@ -213,6 +214,7 @@ def hook(
     enabled: bool = True,
     observe: bool = False,
     optional: bool = False,
+    amends: bool = False,
     config: dict[str, Any] | None = None,
     runtime: Runtime = "trio",
 ) -> Callable[[Any], Any]:
@@ -235,6 +237,7 @@ def hook(
         enabled=_flag("enabled", enabled),
         observe=_flag("observe", observe),
         optional=_flag("optional", optional),
+        amends=_flag("amends", amends),
         config=_checked_config(config),
         runtime=_checked_runtime(runtime),
     )

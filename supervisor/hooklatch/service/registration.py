@@ -72,16 +72,17 @@ class Registrar:
     ) -> Hook:
         layer = Layer.GLOBAL if session is None else Layer.SESSION
         spec = self._hub.dispatcher.spec(definition.event)
-        if spec.match is None and not definition.matcher.matches_all:
-            raise RpcError(
-                ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {spec.name} has no field to match on; remove match"
-            )
-        if not definition.served:
-            return hook_of(definition, layer, self._target_of(definition, session), spec=spec)
-        if session is None:
+        if definition.served and session is None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
-        target = ServedTarget(connection.number, (session.dialect or "") if native else "", native)
-        return hook_of(definition, layer, target, spec=spec)
+        dialect = (session.dialect or "") if session is not None and native else ""
+        served = ServedTarget(connection.number, dialect, native)
+        hook = hook_of(
+            definition, layer, served if definition.served else self._target_of(definition, session), spec=spec
+        )
+        misfit = hook.misfit(spec)
+        if misfit is not None:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {hook.id!r}: {misfit}")
+        return hook
 
     async def _load(self, definition: HookDefinition, session: Session | None) -> None:
         if definition.served:
