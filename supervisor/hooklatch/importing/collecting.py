@@ -79,6 +79,13 @@ class Collector:
         for key in sorted(table.keys() - known):
             self.note(place, f"{key!r} is not known here; the hook runs without it")
 
+    def take_mark(self, place: str, table: Mapping[str, Any], settings: dict[str, Any]) -> None:
+        """Take `amends`, a key of ours that a file of another system may have too; without it a hook is a guard."""
+        if table.get("amends") is True:
+            settings["amends"] = True
+        elif table.get("amends", False) is not False:
+            self.note(place, f"amends {table['amends']!r:.40} is not true or false; the hook is a guard")
+
     def keep(self, place: str, name: str, settings: dict[str, Any], problem: str | None = None) -> None:
         """Take a hook in, if it is one that loads; its matcher alone may be one that does not."""
         if any("\0" in text for text in strings_in(settings)):

@@ -13,7 +13,7 @@ __all__ = ["DIFFERENCES", "KIND", "TYPES", "read"]
 
 KIND = "radium"
 TYPES = {alias: event.feeds[0].event for event in RADIUM.events.values() for alias in event.aliases}
-KEYS = frozenset({"name", "type", "script", "priority", "enabled", "config"})
+KEYS = frozenset({"name", "type", "script", "priority", "enabled", "config", "amends"})
 MAX_PRIORITY = 1000
 DEFAULT_PRIORITY = 100
 DIFFERENCES = (
@@ -67,6 +67,7 @@ def read_hook(table: Mapping[str, Any], place: str, collector: Collector) -> dic
             settings[key] = cast("object", value)
         elif value is not None:
             collector.note(place, f"{key} {value!r} cannot be used; the hook runs without it")
+    collector.take_mark(place, table, settings)
     return settings
 
 

@@ -187,7 +187,8 @@ class Assembly:
             hook = Hook(
                 id=entry.id, event=entry.event, layer=self._layer, matcher=matcher, target=target,
                 priority=entry.priority, enabled=entry.enabled, observe=entry.observe, optional=entry.optional,
-                amends=entry.amends, origin=Origin(path), problem=problem or placed(fault, Origin(path), entry.id), plugin=plugin,
+                amends=entry.amends, origin=Origin(path), plugin=plugin,
+                problem=problem or placed(fault, Origin(path), entry.id),
             )  # fmt: skip
             self._taken[hook.id] = Origin(path)
             self.hooks.append(hook)
@@ -251,7 +252,13 @@ def manifest_of(hooks: Iterable[Hook]) -> list[ManifestHook]:
     """Note what a good file's hooks are, for a start at which it is broken."""
     return [
         ManifestHook(
-            hook.id, hook.event, hook.matcher.source, hook.priority, hook.enabled, hook.observe, hook.optional,
+            hook.id,
+            hook.event,
+            hook.matcher.source,
+            hook.priority,
+            hook.enabled,
+            hook.observe,
+            hook.optional,
             hook.amends,
         )
         for hook in hooks
