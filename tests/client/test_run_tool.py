@@ -92,6 +92,95 @@ async def test_without_a_daemon_no_tool_runs(path: Path) -> None:
     assert (run.allowed, run.decision.cause, run.is_error) == (False, "no_daemon", True)
 
 
+PASS: dict[str, Any] = {}
+ALLOW, DENY = {"verdict": "allow"}, {"verdict": "deny", "reason": "no", "cause": "policy"}
+MADE, OTHER = ({"patch": {"tool_input": {"command": command}}} for command in ("made", "other"))
+AGAIN = {"verdict": "ask", "reason": "and this?"}
+YES, NO = True, False
+
+# What pre_tool_use, permission_request and pre_tool_use again say; the input that runs, or the cause of the refusal; and
+# what the host's dialog is asked, if it has one: the input and the reason.
+PERMITS: list[tuple[list[dict[str, Any]], bool | None, str, list[tuple[str, str | None]]]] = [
+    ([PASS], None, "ls", []),
+    ([MADE], None, "made", []),
+    ([ALLOW], NO, "ls", []),
+    ([{**ALLOW, **MADE}], NO, "made", []),
+    ([PASS, PASS], YES, "ls", [("ls", None)]),
+    ([ASK, PASS], None, "policy", []),
+    ([ASK, ALLOW], None, "ls", []),
+    ([ASK, DENY], YES, "policy", []),
+    ([ASK, PASS], YES, "ls", [("ls", "sure?")]),
+    ([ASK, PASS], NO, "policy", [("ls", "sure?")]),
+    ([{**ASK, **MADE}, PASS], YES, "made", [("made", "sure?")]),
+    # a permission hook changes the input: guards judge exactly that
+    ([ASK, {**ALLOW, **MADE}, PASS], None, "made", []),
+    ([ASK, {**ALLOW, **MADE}, ALLOW], NO, "made", []),
+    ([ASK, {**ALLOW, **MADE}, DENY], YES, "policy", []),
+    ([ASK, {**ALLOW, **MADE}, {**ALLOW, **MADE}], None, "made", []),
+    ([ASK, {**ALLOW, **MADE}, {**ALLOW, **OTHER}], YES, "unsettled", []),
+    ([ASK, MADE, PASS], None, "policy", []),
+    ([ASK, MADE, PASS], YES, "made", [("made", "sure?")]),
+    # their ask about it is a new question, which the permission hook has not answered
+    ([ASK, {**ALLOW, **MADE}, AGAIN], None, "policy", []),
+    ([ASK, {**ALLOW, **MADE}, AGAIN], NO, "policy", [("made", "and this?")]),
+    ([ASK, {**ALLOW, **MADE}, AGAIN], YES, "made", [("made", "and this?")]),
+    ([ASK, {**ALLOW, **MADE}, {**AGAIN, **MADE}], NO, "policy", [("made", "and this?")]),
+    ([ASK, {**ASK, **MADE}, AGAIN], NO, "policy", [("made", "and this?")]),
+    ([PASS, {**ALLOW, **MADE}, AGAIN], NO, "policy", [("made", "and this?")]),
+    ([PASS, {**ALLOW, **MADE}, AGAIN], YES, "made", [("made", "and this?")]),
+]
+
+
+class Seen:
+    """What a tool was called with and what a dialog was asked, under a client."""
+
+    def __init__(self, says: bool | None) -> None:
+        self.inputs: list[str] = []
+        self.asked: list[tuple[str, str | None]] = []
+        self.permission = None if says is None else self.dialog
+        self.says = says
+
+    def tool(self, tool_input: dict[str, Any]) -> str:
+        self.inputs.append(tool_input["command"])
+        return "done"
+
+    def dialog(self, question: PermissionQuestion) -> bool:
+        self.asked.append((question.tool_input["command"], question.reason))
+        assert self.says is not None
+        return self.says
+
+    def came_of(self, run: ToolRun) -> str:
+        assert self.inputs == ([run.tool_input["command"]] if run.allowed else [])
+        return self.inputs[0] if self.inputs else str(run.decision.cause)
+
+
+@pytest.mark.parametrize(("answers", "says", "end", "asked"), PERMITS)
+async def test_a_tool_runs_with_exactly_what_was_judged_and_approved(
+    daemon: ScriptedDaemon, path: Path, answers: list[Any], says: bool | None, end: str, asked: list[Any]
+) -> None:
+    fired: list[Any] = []
+    daemon.play(*[each_fire(*answers, seen=fired)] * 3)
+    seen = [Seen(says), Seen(says), Seen(says)]
+
+    def in_a_thread(one: Seen) -> ToolRun:
+        with connect_sync(path) as s:
+            return s.run_tool("Bash", {"command": "ls"}, one.tool, permission=one.permission)
+
+    async def under_asyncio(one: Seen) -> ToolRun:
+        async with connect(path) as s:
+            return await s.run_tool("Bash", {"command": "ls"}, one.tool, permission=one.permission)
+
+    runs = [await under_asyncio(seen[0])]
+    runs.append(await trio.to_thread.run_sync(in_a_thread, seen[1]))
+    runs.append(await trio.to_thread.run_sync(asyncio.run, under_asyncio(seen[2])))
+
+    assert [one.came_of(run) for one, run in zip(seen, runs, strict=True)] == [end] * 3
+    assert [one.asked for one in seen] == [asked] * 3
+    chain = ["pre_tool_use", "permission_request", "pre_tool_use"][: len(answers)]
+    judged = [params["event"] for params in fired if params["event"] in chain]
+    assert judged == chain * 3
+
+
 class Interrupted:
     """A daemon that notes which failure is reported for a tool that was still running, and tells when."""
 

@@ -223,7 +223,7 @@ def test_a_guard_that_changes_it_again_is_not_settled() -> None:
 def test_a_guard_that_says_the_same_again_is_settled() -> None:
     tool = Tool()
 
-    run = tool.run(ASK, {**ALLOW, **PATCH}, {**ASK, **PATCH}, PASS)
+    run = tool.run(ASK, {**ALLOW, **PATCH}, {**ALLOW, **PATCH}, PASS)
 
     assert run.allowed
     assert tool.inputs == [{"command": "rm"}]

@@ -216,6 +216,12 @@ async def a_transformed_prompt(daemon: Daemon) -> None:
     assert decision.rendered["outputs"]["transform"] == "Deploy the staging branch."
     assert told(decision)["prompt"] == "Deploy the staging branch."
 
+    hooks = [on("UserPromptSubmit", "tells"), on("UserPromptSubmit", "adds_the_ticket")]
+    decision = await fire(daemon, "UserPromptSubmit", hooks, prompt="go on")
+
+    assert result(decision) == {"transform": "For ENG-1234: go on"}
+    assert told(decision)["prompt"] == "For ENG-1234: go on"
+
 
 def injected(event: str, **payload: Any) -> Check:
     message = {"role": "system", "content": "Current ticket: ENG-1234", "name": "ticket-context"}

@@ -74,21 +74,34 @@ async def test_a_worker_that_dies_is_a_crash_too(daemon: Daemon) -> None:
 @check("BA-46")
 async def a_prompt_is_rewritten(daemon: Daemon) -> None:
     event = "user_prompt_submit"
-    decision = await fire(daemon, [hook("prefixes", event), hook("tells", event)], event)
-    blind = await fire(daemon, [hook("prefixes_blindly", event)], event)
+    for hooks in ([hook("tells", event), hook("prefixes", event)], [hook("prefixes", event), hook("tells", event)]):
+        decision = await fire(daemon, hooks, event)
 
-    assert decision.rendered["ok"]["prompt"] == "[checked] hello"
-    assert decision.rendered["ok"]["told"]["prompt"] == "[checked] hello"
-    assert (next(iter(blind.rendered)), blind.cause) == ("deny", "unsettled")
+        assert decision.rendered["ok"]["prompt"] == "[checked] hello"
+        assert decision.rendered["ok"]["told"]["prompt"] == "[checked] hello"
+
+
+async def test_of_two_that_prefix_a_prompt_both_are_marked(daemon: Daemon) -> None:
+    event, second = "user_prompt_submit", {"id": "second", "with": "dated"}
+
+    unmarked = await fire(daemon, [hook("prefixes", event), hook("prefixes", event, **second)], event)
+    marked = [hook("prefixes", event), hook("prefixes", event, **second)]
+    both = await fire(daemon, [{**one, "amends": True} for one in marked], event)
+
+    assert (next(iter(unmarked.rendered)), unmarked.cause) == ("deny", "unsettled")
+    assert "amends = true" in str(unmarked.reason)
+    assert both.rendered == {"ok": context(event, prompt="[dated] [checked] hello")}
 
 
 async def test_a_served_hook_is_told_that_it_is_asked_again(daemon: Daemon) -> None:
-    def prefixes(event: Any) -> object:
-        return {} if event.reinvoked else {"ok": {**event.payload, "prompt": f"[checked] {event.prompt}"}}
+    event, told = "user_prompt_submit", list[tuple[str, bool]]()
 
-    decision = await fire(daemon, [("user_prompt_submit", prefixes, {"id": "served"})], "user_prompt_submit")
+    def listens(event: Any) -> None:
+        told.append((event.prompt, event.reinvoked))
 
-    assert decision.rendered == {"ok": context("user_prompt_submit", prompt="[checked] hello")}
+    await fire(daemon, [(event, listens, {"id": "served"}), hook("prefixes", event)], event)
+
+    assert told == [("hello", False), ("[checked] hello", True)]
 
 
 def threaded(*functions: str) -> Check:

@@ -252,6 +252,9 @@ async def before_model(place: Place) -> None:
     async with place.session("radium", hook(place, "lower", "before_model")) as client:
         decision = await client.fire("before_model", **MODEL)
 
+    prefixed = await results(place, "before_model", hook(place, "prefix", "before_model"), **MODEL)
+
+    assert prefixed == [good(modified_input=f"[checked] {MODEL['input']}", request_modifications=None)]
     assert decision["rendered"] == [good(modified_input="hello", request_modifications=None)]
     assert [followed["event"] for followed in decision["followed_by"]] == ["model_request"]
 

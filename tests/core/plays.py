@@ -59,7 +59,7 @@ def outcome_of(reply: Reply) -> CallOutcome:
 
 def begin(spec: EventSpec, hooks: Sequence[Hook], payload: object, context: dict[str, Any] | None = None) -> Fire:
     first = Payload(msgspec.json.encode(payload))
-    return start(spec, select(spec, hooks, first).hooks, first, context or {}, lambda now: select(spec, hooks, now))
+    return start(spec, hooks, select(spec, hooks, first), first, context or {})
 
 
 def end(fire: Fire) -> Decision:

@@ -111,7 +111,7 @@ def test_a_refusal_drops_what_was_appended() -> None:
 
 
 def test_an_ask_keeps_patches() -> None:
-    played = play("pre_tool_use", a=[ask("sure?").amend(tool_input=SAFE), ask("sure?")])
+    played = play("pre_tool_use", a=ask("sure?").amend(tool_input=SAFE))
 
     assert played.decision.verdict == "ask"
     assert played.patch == {"tool_input": SAFE}
@@ -122,9 +122,9 @@ def custom(*definitions: dict[str, Any]) -> list[Any]:
 
 
 def test_who_saw_another_payload_than_the_final_one_is_asked_again_once() -> None:
-    played = play("pre_tool_use", a=None, b=[amend(tool_input=SAFE), None], c=None)
+    played = play("pre_tool_use", a=None, b=amend(tool_input=SAFE), c=None)
 
-    assert played.asked == ["a", "b", "c", "a again", "b again"]
+    assert played.asked == ["a", "b", "c", "a again"]
     assert all(shown["tool_input"] == SAFE for shown in played.shown[2:])
 
 
@@ -144,7 +144,7 @@ def test_changes_of_the_context_ask_nobody_again() -> None:
 
 
 def test_a_guard_that_denies_the_final_payload_refuses_it() -> None:
-    played = play("pre_tool_use", a=[allow(), deny("not that")], b=[amend(tool_input=SAFE), None])
+    played = play("pre_tool_use", a=[allow(), deny("not that")], b=amend(tool_input=SAFE))
 
     assert (played.decision.verdict, played.decision.hook, played.decision.patch) == ("deny", "a", None)
     assert played.asked == ["a", "b", "a again"]
@@ -152,17 +152,24 @@ def test_a_guard_that_denies_the_final_payload_refuses_it() -> None:
 
 @pytest.mark.parametrize("again", [amend(tool_input=SAFER), allow().amend(tool_input=SAFER)])
 def test_a_further_change_is_unsettled(again: Reply) -> None:
-    played = play("pre_tool_use", a=None, b=[amend(tool_input=SAFE), again])
+    played = play("pre_tool_use", a=[None, again], b=amend(tool_input=SAFE))
 
-    assert (played.decision.verdict, played.decision.cause, played.decision.hook) == ("deny", "unsettled", "b")
+    assert (played.decision.verdict, played.decision.cause, played.decision.hook) == ("deny", "unsettled", "a")
     assert played.decision.patch is None
+    assert "mark it amends = true" in str(played.decision.reason)
+
+
+def test_a_lone_hook_is_not_asked_about_its_own_patch() -> None:
+    played = play("pre_tool_use", a=amend(tool_input=SAFE))
+
+    assert played.asked == ["a"]
+    assert (played.decision.verdict, played.patch) == ("pass", {"tool_input": SAFE})
 
 
 def test_a_hook_that_patches_to_the_same_again_is_settled() -> None:
-    played = play("pre_tool_use", a=amend(tool_input=SAFE))
+    played = play("pre_tool_use", a=amend(tool_input=SAFE), b=[amend(tool_input=SAFER), None], c=amend(tool_input=SAFE))
 
-    assert played.asked == ["a", "a again"]
-    assert (played.decision.verdict, played.patch) == ("pass", {"tool_input": SAFE})
+    assert played.asked == ["a", "b", "c", "a again", "b again"]
 
 
 def test_a_failure_when_asked_again_denies() -> None:
@@ -176,16 +183,31 @@ def test_a_hook_that_only_matches_the_changed_payload_is_asked_about_it() -> Non
         "user_prompt_submit", payload=PROMPT, marks={"b": {"match": "bye"}}, a=amend(prompt="bye"), b=deny("rude")
     )
 
-    assert played.asked == ["a", "a again", "b again"]
+    assert played.asked == ["a", "b"]
     assert (played.decision.verdict, played.decision.hook) == ("deny", "b")
 
 
-def test_a_hook_that_no_longer_matches_is_not_asked_again() -> None:
+def test_an_earlier_hook_that_only_matches_the_changed_payload_is_asked_about_it() -> None:
     played = play(
-        "user_prompt_submit", payload=PROMPT, marks={"a": {"match": "hello"}}, a=None, b=[amend(prompt="bye"), None]
+        "user_prompt_submit", payload=PROMPT, marks={"a": {"match": "bye"}}, a=deny("rude"), b=amend(prompt="bye")
     )
 
-    assert played.asked == ["a", "b", "b again"]
+    assert played.asked == ["b", "a again"]
+    assert (played.decision.verdict, played.decision.hook) == ("deny", "a")
+
+
+def test_a_hook_that_no_longer_matches_is_not_asked_again() -> None:
+    played = play("user_prompt_submit", payload=PROMPT, marks={"a": {"match": "hello"}}, a=None, b=amend(prompt="bye"))
+
+    assert played.asked == ["a", "b"]
+
+
+def test_a_hook_that_does_not_match_what_was_made_before_its_turn_is_not_asked() -> None:
+    played = play(
+        "user_prompt_submit", payload=PROMPT, marks={"b": {"match": "hello"}}, a=amend(prompt="bye"), b=deny("no")
+    )
+
+    assert (played.asked, played.decision.verdict) == (["a"], "pass")
 
 
 @pytest.mark.parametrize("value", [None, 5, ["Bash"]])
@@ -219,20 +241,21 @@ def test_an_allow_of_a_superseded_payload_is_worth_nothing() -> None:
         {"name": "deploy", "model": "gate", "verdicts": ["deny", "allow"], "patch": ["prompt"], "match": "prompt"}
     )
 
-    decision = play(spec, payload=PROMPT, marks=marks, a=allow(), b=[amend(prompt="bye"), None]).decision
+    decision = play(spec, payload=PROMPT, marks=marks, a=allow(), b=amend(prompt="bye")).decision
 
     assert decision.verdict == "pass"
 
 
 def test_an_allow_of_the_final_payload_counts() -> None:
-    assert play("pre_tool_use", a=[amend(tool_input=SAFE), None], b=allow()).decision.verdict == "allow"
+    assert play("pre_tool_use", a=amend(tool_input=SAFE), b=allow()).decision.verdict == "allow"
 
 
 def test_each_run_of_a_hook_is_an_outcome() -> None:
-    outcomes = play("pre_tool_use", a=[amend(tool_input=SAFE), allow("ok")]).decision.outcomes
+    outcomes = play("pre_tool_use", a=[None, allow("ok")], b=amend(tool_input=SAFE)).decision.outcomes
 
     assert [(o.hook, o.verdict, o.message, o.reinvoked) for o in outcomes] == [
         ("a", None, "", False),
+        ("b", None, "", False),
         ("a", "allow", "ok", True),
     ]
 
@@ -246,7 +269,7 @@ def test_hooks_of_one_name_in_two_ancestors_are_told_apart() -> None:
         asked.append(calls[0].hook.timeout)
         fire.receive(calls[0], outcome_of(amend(tool_input=SAFE) if calls[0].hook.id == "b" else None))
 
-    assert asked == [1.0, 2.0, 3.0, 1.0, 2.0]
+    assert asked == [1.0, 2.0, 3.0, 1.0]
 
 
 def test_a_gate_that_is_asked_early_denies() -> None:
@@ -297,7 +320,7 @@ def test_where_hooks_are_shown_the_original_the_first_patch_of_a_key_wins() -> N
     played = play(spec, a=amend(tool_input=SAFE), b=amend(tool_input=SAFER))
 
     assert [shown["tool_input"] for shown in played.shown[:2]] == [BASH["tool_input"], BASH["tool_input"]]
-    assert played.asked == ["a", "b", "a again", "b again"]
+    assert played.asked == ["a", "b", "b again"]  # the merge is what a alone made
     assert (played.decision.verdict, played.patch) == ("pass", {"tool_input": SAFE})
 
 
@@ -312,9 +335,10 @@ def test_where_hooks_are_shown_the_original_the_last_patch_of_a_key_may_win() ->
 def test_a_merge_that_comes_to_something_else_the_second_time_is_unsettled() -> None:
     spec = spec_with(view="original", combine="last_wins")
 
-    played = play(spec, a=amend(tool_input=SAFE), b=[amend(tool_input=SAFER), None])
+    played = play(spec, a=amend(tool_input=SAFE), b=[None, amend(tool_input=SAFER)])
 
     assert (played.decision.verdict, played.decision.cause) == ("deny", "unsettled")
+    assert "mark it amends = true" in str(played.decision.reason)
 
 
 def test_a_guard_that_was_shown_the_original_judges_what_was_merged() -> None:

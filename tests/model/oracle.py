@@ -34,6 +34,7 @@ class Hook:
     build: int
     layer: str = "session"
     enabled: bool = True
+    amends: bool = False
 
 
 @dataclass
@@ -222,31 +223,38 @@ class Oracle:
         return ("fail", cause, {}) if cause is not None else (word, said(hook), patch)
 
     def gate(self, who: str, fired: Fired) -> Playing:
-        """In order, each shown what those before it made of the payload; what changed is shown to all once more."""
-        shown, asked = fired.payload, list[tuple[Hook, dict[str, Any]]]()
-        words: dict[Hook, str] = {}
-        for again in (False, True):
-            for hook in fired.hooks:
-                if again and (hook, shown) in asked:
+        """Who amends speaks first, the session before the operator; the others judge what came of it.
+
+        Where one of those changes it yet, all are asked again who have neither seen nor made what it has become.
+        """
+        shown = fired.payload
+        words: dict[Hook, tuple[str, dict[str, Any]]] = {}  # the last word of each, and what it was about
+        marked = [hook for hook in fired.hooks if hook.amends]
+        first = [hook for layer in ("session", "global") for hook in marked if hook.layer == layer]
+        for asked in (first, [hook for hook in fired.hooks if not hook.amends], fired.hooks):
+            is_again = asked is fired.hooks
+            before = shown
+            for hook in asked:
+                if is_again and words[hook][1] == shown:
                     continue
-                asked = [(one, at) for one, at in asked if one != hook] + [(hook, shown)]
-                word, text, patch = yield from self.ask(who, fired, hook, shown, again=again)
+                word, text, patch = yield from self.ask(who, fired, hook, shown, again=is_again)
                 if word == "fail":
                     return result(fired, "deny", text, hook)
                 if word in ("deny", "halt"):
                     return result(fired, word, "policy", hook, reason=text)
-                words[hook] = word
-                if patch and {**shown, **patch} != shown:
-                    if again:
-                        return result(fired, "deny", "unsettled", hook)
-                    shown = {**shown, **patch}
-            if shown == fired.payload:
+                if is_again and {**shown, **patch} != shown:
+                    return result(fired, "deny", "unsettled", hook)
+                shown = {**shown, **patch}
+                words[hook] = word, shown
+            if asked is not first and shown == before:
                 break
         made = {key: value for key, value in shown.items() if fired.payload.get(key) != value} or None
-        for word in ("ask", "allow"):
-            for hook in fired.hooks:
-                if words[hook] == word:
-                    return result(fired, word, "policy", hook, reason=said(hook), patch=made)
+        for hook in fired.hooks:
+            if words[hook][0] == "ask":
+                return result(fired, "ask", "policy", hook, reason=said(hook), patch=made)
+        for hook in fired.hooks:
+            if words[hook] == ("allow", shown):
+                return result(fired, "allow", "policy", hook, reason=said(hook), patch=made)
         return result(fired, "pass", patch=made)
 
     def notify(self, who: str, fired: Fired) -> Playing:

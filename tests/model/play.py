@@ -167,8 +167,9 @@ class Stage:
         for one in definitions:
             self.registrations += 1
             hook_id, name = one.id, f"{who}.{one.id}.{self.registrations}"
-            hooks.append(Hook(hook_id, one.event, one.match, one.priority, name, 0, enabled=one.enabled))
-            table = {"id": hook_id, "event": one.event, "priority": one.priority, "enabled": one.enabled}
+            marks = {"enabled": one.enabled, "amends": one.amends}
+            hooks.append(Hook(hook_id, one.event, one.match, one.priority, name, 0, **marks))
+            table = {"id": hook_id, "event": one.event, "priority": one.priority, **marks}
             table |= {"run": self.place.run_of(), "timeout": TIMEOUT, "config": {"id": hook_id, "name": name}}
             tables.append(table | ({"match": list(one.match)} if one.match is not None else {}))
         scope = "global" if who == ADMIN else "session"

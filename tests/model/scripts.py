@@ -28,6 +28,7 @@ class Definition:
     match: tuple[str, ...] | None
     priority: int
     enabled: bool = True
+    amends: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,9 @@ class Choices:
     def definition(self, hook_id: str) -> Definition:
         event = self.of(self.events)
         match = self.of((None, None, ("Bash",), VALUES))
-        return Definition(hook_id, event, match, self.of((100, 100, 0, 500)), self.of((True, True, True, False)))
+        priority, enabled = self.of((100, 100, 0, 500)), self.of((True, True, True, False))
+        amends = event in (GATE, AMEND) and self.of((False, True, False))
+        return Definition(hook_id, event, match, priority, enabled, amends)
 
     def fire(self) -> Fire:
         event = self.of((GATE, GATE, GATE, NOTIFY, AMEND, CLAIM))

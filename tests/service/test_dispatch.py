@@ -23,6 +23,8 @@ def told(event, name):
 
 @hook("pre_tool_use", priority=300)
 def first(event):
+    if event.tool_input.get("command") == "forbidden":
+        return deny("first saw " + event.tool_input["command"])
     match told(event, "first"):
         case "deny": return deny("first")
         case "ask": return ask("first asks")
@@ -37,12 +39,11 @@ def first(event):
 
 @hook("pre_tool_use", priority=200)
 def second(event):
-    if event.tool_input.get("command") == "forbidden" :
-        return deny("second saw " + event.tool_input["command"])
     match told(event, "second"):
         case "deny": return deny("second")
         case "allow": return allow()
         case "context": return context(seen=[*event.context["seen"], "second"])
+        case "again": return amend(tool_input={**event.tool_input, "n": event.tool_input["n"] + 1})
         case "forbid": return amend(tool_input={**event.tool_input, "second": "done", "command": "forbidden"})
         case "who":
             return deny(f"{event.session_id} {event.cwd} {event.call_id} {event.host} {event.reinvoked}")
@@ -133,12 +134,12 @@ async def test_no_guard_approves_another_input_than_the_one_that_runs(daemon: Da
     async with daemon.session() as client:
         rewritten = await client.fire_tool("Bash", first="rewrite", command="x")
         allowed = await client.fire_tool("Bash", first="allow", second="forbid", command="x")
-        unsettled = await client.fire_tool("Bash", first="again")
+        unsettled = await client.fire_tool("Bash", first="again", second="again")
 
     assert rewritten["verdict"] == "pass"
     assert rewritten["patch"] == {"tool_input": {"first": "done", "command": "rewritten"}}
-    assert [one.get("reinvoked", False) for one in rewritten["outcomes"]] == [False, False, True]
-    assert (allowed["verdict"], allowed["reason"], allowed["patch"]) == ("deny", "second saw forbidden", None)
+    assert [one.get("reinvoked", False) for one in rewritten["outcomes"]] == [False, False]
+    assert (allowed["verdict"], allowed["reason"], allowed["patch"]) == ("deny", "first saw forbidden", None)
     assert (unsettled["verdict"], unsettled["cause"], unsettled["patch"]) == ("deny", "unsettled", None)
 
 

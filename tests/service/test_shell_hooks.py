@@ -61,14 +61,14 @@ async def test_how_a_command_ends_decides_a_gate(
     assert again["verdict"] == "pass"
 
 
-async def test_a_command_can_rewrite_the_input_and_is_asked_again_about_it(tmp_path: Path) -> None:
+async def test_a_command_can_rewrite_the_input(tmp_path: Path) -> None:
     config = hook("""echo '{"patch": {"tool_input": {"command": "ls -l"}}}'""", output="json")
 
     async with running_daemon(tmp_path, {"hooks.toml": config}) as daemon, daemon.session() as client:
         decision = await client.fire_tool("Bash", command="ls")
 
     assert (decision["verdict"], decision["patch"]) == ("pass", {"tool_input": {"command": "ls -l"}})
-    assert [outcome.get("reinvoked", False) for outcome in decision["outcomes"]] == [False, True]
+    assert [outcome.get("reinvoked", False) for outcome in decision["outcomes"]] == [False]
 
 
 async def test_a_command_runs_in_the_folder_of_its_session_with_its_own_variables(tmp_path: Path) -> None:

@@ -24,6 +24,10 @@ HOOK = """\
 @hook("{event}")
 def f{number}(event: e.{event_class}) -> Verdict[Literal["{capability}"]] | None: return None
 """
+MARKED = """\
+@hook("{event}", amends=True)
+def f{number}(event: e.{event_class}) -> None: return None
+"""
 
 Refusals = Callable[[Path], set[int]]
 
@@ -66,6 +70,7 @@ def cases() -> Iterator[tuple[str, str, bool]]:
     for name, spec in Catalogue.standard().items():
         for capability in CAPABILITIES:
             yield name, capability, capability in legal(spec)
+        yield name, "amends", bool(spec.patch)
 
 
 @pytest.mark.slow
@@ -85,7 +90,9 @@ def test_a_type_checker_refuses_exactly_what_the_catalogue_does_not_allow(refusa
     file.write_text(
         HEAD
         + "".join(
-            HOOK.format(event=event, number=number, event_class=EVENT_CLASSES[event].__name__, capability=capability)
+            (MARKED if capability == "amends" else HOOK).format(
+                event=event, number=number, event_class=EVENT_CLASSES[event].__name__, capability=capability
+            )
             for number, (event, capability, _) in enumerate(cases())
         )
     )

@@ -34,6 +34,50 @@ class Options(TypedDict, total=False):
     runtime: Runtime
 
 
+class AmendOptions(Options, total=False):
+    """Those of an event whose hooks may change its payload."""
+
+    amends: bool
+
+
+class HasNothingToAmend:
+    """What no function is: stands where a hook of an event that nobody can change is said to amend it."""
+
+
+Unchanging: TypeAlias = Literal[
+    "session_start",
+    "session_end",
+    "pre_iteration",
+    "model_request",
+    "model_response",
+    "permission_denied",
+    "post_tool_use",
+    "post_tool_use_failure",
+    "tool_path",
+    "stop",
+    "stop_failure",
+    "subagent_started",
+    "subagent_stop",
+    "pre_compact",
+    "compact_stage",
+    "post_compact",
+    "notification",
+    "task_completed",
+    "teammate_idle",
+    "config_change",
+    "message_claim",
+    "message_dispatch",
+    "message_received",
+    "message_sent",
+    "error_intercept",
+    "error_recover",
+    "error_log",
+    "telemetry",
+    "custom_log",
+    "metrics",
+    "performance",
+]
+
 Hook: TypeAlias = Callable[[E], V | Awaitable[V | None] | None]
 
 Observing: TypeAlias = Verdict[Never]

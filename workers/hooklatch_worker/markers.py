@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from hooklatch_worker import marker_types as t
-    from hooklatch_worker.marker_types import Match, Options, Runtime
+    from hooklatch_worker.marker_types import AmendOptions, Match, Options, Runtime
 
 __all__ = ["MAX_TIMEOUT", "Marker", "hook"]
 
@@ -39,6 +39,7 @@ class Marker(Struct, frozen=True, kw_only=True):
     enabled: bool = True
     observe: bool = False
     optional: bool = False
+    amends: bool = False
     config: dict[str, Any] | None = None
     runtime: Literal["trio", "asyncio"] = "trio"
 
@@ -54,20 +55,24 @@ def hook(
 ) -> Callable[[t.SessionEndHook], t.SessionEndHook]: ...
 @overload
 def hook(
-    event: Literal["user_prompt_submit"], **options: Unpack[Options]
+    event: Literal["user_prompt_submit"], **options: Unpack[AmendOptions]
 ) -> Callable[[t.UserPromptSubmitHook], t.UserPromptSubmitHook]: ...
 @overload
 def hook(
-    event: Literal["prompt_build"], **options: Unpack[Options]
+    event: Literal["prompt_build"], **options: Unpack[AmendOptions]
 ) -> Callable[[t.PromptBuildHook], t.PromptBuildHook]: ...
 @overload
 def hook(
     event: Literal["pre_iteration"], **options: Unpack[Options]
 ) -> Callable[[t.PreIterationHook], t.PreIterationHook]: ...
 @overload
-def hook(event: Literal["pre_model"], **options: Unpack[Options]) -> Callable[[t.PreModelHook], t.PreModelHook]: ...
+def hook(
+    event: Literal["pre_model"], **options: Unpack[AmendOptions]
+) -> Callable[[t.PreModelHook], t.PreModelHook]: ...
 @overload
-def hook(event: Literal["post_model"], **options: Unpack[Options]) -> Callable[[t.PostModelHook], t.PostModelHook]: ...
+def hook(
+    event: Literal["post_model"], **options: Unpack[AmendOptions]
+) -> Callable[[t.PostModelHook], t.PostModelHook]: ...
 @overload
 def hook(
     event: Literal["model_request"], **options: Unpack[Options]
@@ -78,15 +83,15 @@ def hook(
 ) -> Callable[[t.ModelResponseHook], t.ModelResponseHook]: ...
 @overload
 def hook(
-    event: Literal["tool_selection"], **options: Unpack[Options]
+    event: Literal["tool_selection"], **options: Unpack[AmendOptions]
 ) -> Callable[[t.ToolSelectionHook], t.ToolSelectionHook]: ...
 @overload
 def hook(
-    event: Literal["pre_tool_use"], **options: Unpack[Options]
+    event: Literal["pre_tool_use"], **options: Unpack[AmendOptions]
 ) -> Callable[[t.PreToolUseHook], t.PreToolUseHook]: ...
 @overload
 def hook(
-    event: Literal["permission_request"], **options: Unpack[Options]
+    event: Literal["permission_request"], **options: Unpack[AmendOptions]
 ) -> Callable[[t.PermissionRequestHook], t.PermissionRequestHook]: ...
 @overload
 def hook(
@@ -102,7 +107,7 @@ def hook(
 ) -> Callable[[t.PostToolUseFailureHook], t.PostToolUseFailureHook]: ...
 @overload
 def hook(
-    event: Literal["tool_result"], **options: Unpack[Options]
+    event: Literal["tool_result"], **options: Unpack[AmendOptions]
 ) -> Callable[[t.ToolResultHook], t.ToolResultHook]: ...
 @overload
 def hook(event: Literal["tool_path"], **options: Unpack[Options]) -> Callable[[t.ToolPathHook], t.ToolPathHook]: ...
@@ -114,7 +119,7 @@ def hook(
 ) -> Callable[[t.StopFailureHook], t.StopFailureHook]: ...
 @overload
 def hook(
-    event: Literal["subagent_start"], **options: Unpack[Options]
+    event: Literal["subagent_start"], **options: Unpack[AmendOptions]
 ) -> Callable[[t.SubagentStartHook], t.SubagentStartHook]: ...
 @overload
 def hook(
@@ -154,7 +159,7 @@ def hook(
 ) -> Callable[[t.ConfigChangeHook], t.ConfigChangeHook]: ...
 @overload
 def hook(
-    event: Literal["personality_switch"], **options: Unpack[Options]
+    event: Literal["personality_switch"], **options: Unpack[AmendOptions]
 ) -> Callable[[t.PersonalitySwitchHook], t.PersonalitySwitchHook]: ...
 @overload
 def hook(
@@ -166,7 +171,7 @@ def hook(
 ) -> Callable[[t.MessageDispatchHook], t.MessageDispatchHook]: ...
 @overload
 def hook(
-    event: Literal["message_send"], **options: Unpack[Options]
+    event: Literal["message_send"], **options: Unpack[AmendOptions]
 ) -> Callable[[t.MessageSendHook], t.MessageSendHook]: ...
 @overload
 def hook(
@@ -186,7 +191,7 @@ def hook(
 ) -> Callable[[t.ErrorRecoverHook], t.ErrorRecoverHook]: ...
 @overload
 def hook(
-    event: Literal["error_transform"], **options: Unpack[Options]
+    event: Literal["error_transform"], **options: Unpack[AmendOptions]
 ) -> Callable[[t.ErrorTransformHook], t.ErrorTransformHook]: ...
 @overload
 def hook(event: Literal["error_log"], **options: Unpack[Options]) -> Callable[[t.ErrorLogHook], t.ErrorLogHook]: ...
@@ -201,7 +206,11 @@ def hook(
     event: Literal["performance"], **options: Unpack[Options]
 ) -> Callable[[t.PerformanceHook], t.PerformanceHook]: ...
 @overload
-def hook(event: str | list[str], **options: Unpack[Options]) -> Callable[[t.AnyHook], t.AnyHook]: ...
+def hook(
+    event: t.Unchanging, *, amends: bool, **options: Unpack[Options]
+) -> Callable[[t.HasNothingToAmend], t.HasNothingToAmend]: ...
+@overload
+def hook(event: str | list[str], **options: Unpack[AmendOptions]) -> Callable[[t.AnyHook], t.AnyHook]: ...
 def hook(
     event: str | list[str],
     *,
@@ -213,13 +222,15 @@ def hook(
     enabled: bool = True,
     observe: bool = False,
     optional: bool = False,
+    amends: bool = False,
     config: dict[str, Any] | None = None,
     runtime: Runtime = "trio",
 ) -> Callable[[Any], Any]:
     """Mark a `def` or `async def` as a hook of `event`, or of each event in a list. Markers stack.
 
     The function takes one event and returns None (no opinion) or a verdict that the event allows. A `timeout`
-    is in seconds; `runtime` says under what an `async def` runs.
+    is in seconds; `runtime` says under what an `async def` runs; at a gate a hook that `amends` runs before the guards,
+    which judge what it made.
 
     Raises:
         TypeError: an argument has the wrong type, or what is decorated is no plain function.
@@ -235,6 +246,7 @@ def hook(
         enabled=_flag("enabled", enabled),
         observe=_flag("observe", observe),
         optional=_flag("optional", optional),
+        amends=_flag("amends", amends),
         config=_checked_config(config),
         runtime=_checked_runtime(runtime),
     )

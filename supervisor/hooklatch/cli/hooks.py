@@ -101,6 +101,7 @@ def add_adding(below: Commands) -> None:
     adding.add_argument("--timeout", metavar="S", type=positive_seconds, help="seconds (default: the event's)")
     adding.add_argument("--description", metavar="TEXT")
     adding.add_argument("--observe", action="store_true", help="run it, record its verdict, enforce nothing of it")
+    adding.add_argument("--amends", action="store_true", help="it runs first, and guards judge what it made")
     adding.add_argument("--optional", action="store_true", help="skip it where it fails, also on a gate")
 
 
@@ -134,7 +135,7 @@ def list_hooks(arguments: argparse.Namespace) -> int:
 
 
 def row_of(hook: dict[str, Any]) -> Sequence[object]:
-    marks = [mark for mark in ("observe", "optional") if hook[mark]]
+    marks = [mark for mark in ("amends", "observe", "optional") if hook[mark]]
     timings = hook["timings"]
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
     return (
@@ -175,6 +176,7 @@ def add(arguments: argparse.Namespace) -> int:
         "description": arguments.description,
         "observe": arguments.observe or None,
         "optional": arguments.optional or None,
+        "amends": arguments.amends or None,
     }
     definition = {key: value for key, value in definition.items() if value is not None}
     with administrator(arguments) as link:

@@ -54,6 +54,7 @@ class HookOptions(TypedDict, total=False):
     enabled: bool
     observe: bool
     optional: bool
+    amends: bool
     config: Mapping[str, Any]
 
 

@@ -4,10 +4,13 @@ pre_tool_use ──deny, halt─────────────────
      │ ask, or nobody's opinion and a host that has a dialog
 permission_request ──deny, halt──────────────────────────────▶ refused
      │ changed the input: pre_tool_use is asked again; a refusal or another change ▶ refused
-     │ allow: on      else: AskHost ──anything but True──▶ permission_denied, refused
+     │ allow, and no ask about the changed input: on
+     │ else: AskHost, with the input and whoever left it open ──anything but True──▶ permission_denied, refused
 CallTool ──▶ post_tool_use | post_tool_use_failure ──▶ a ToolRun
 
-The tool is called with what the hooks approved, read from its JSON: nobody can change it in between.
+A Permit holds the input that it was given for, as JSON, and the tool is called with that and nothing else: an answer to
+a question about one input never stands for another one. An ask of guards about what permission hooks made of the input
+is new to everybody: those hooks had spoken before it, so that a person answers it, or nobody.
 """
 
 from __future__ import annotations
@@ -77,6 +80,13 @@ class Raised(msgspec.Struct, frozen=True):
     duration_ms: float
 
 
+class Permit(msgspec.Struct, frozen=True):
+    """Leave to call the tool with this input, and with no other; `decision` is the one that gave it."""
+
+    decision: Decision
+    tool_input: msgspec.Raw
+
+
 Step: TypeAlias = FireEvent | AskHost | CallTool
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Step, object, T]
@@ -119,10 +129,11 @@ class ToolCall:
         return told.event, told.arguments, told.wait
 
     def _run(self) -> Steps[ToolRun]:
-        decision, is_allowed = yield from self._permit()
-        if not is_allowed:
-            return self._end(decision)
-        answer = yield CallTool(self._tool_input())
+        permit = yield from self._permit()
+        if not isinstance(permit, Permit):
+            return self._end(permit)
+        decision = permit.decision
+        answer = yield CallTool(decoded(permit.tool_input))
         self._memory.breaker.reset()
         if isinstance(answer, Raised):
             failure = {"error": printed(answer.error), "is_interrupt": False}
@@ -134,42 +145,44 @@ class ToolCall:
         result = joined(answer.result, after.append) if isinstance(answer.result, str) else answer.result
         return self._end(decision, allowed=True, result=result, append=after.append)
 
-    def _permit(self) -> Steps[tuple[Decision, bool]]:
-        """Find out whether the tool may be called, and by which decision."""
+    def _permit(self) -> Steps[Permit | Decision]:
+        """Give the permit, or the decision that refuses it."""
+        answer = yield from self._judge()
+        if isinstance(answer, Decision):
+            is_ours = answer.is_local and answer.cause != "no_daemon"  # after its own refusals the daemon fires it
+            if is_ours or self._memory.emits(DENIED):
+                yield self._denial(answer)
+        return answer
+
+    def _judge(self) -> Steps[Permit | Decision]:
         first = yield from self._fire(GATE)
         self._take_patch(first)
+        if first.is_refusal:
+            return first
         if not self._must_be_asked(first):
-            if first.is_refusal and self._memory.emits(DENIED):
-                yield self._denial(first)
-            return first, first.allowed
+            return self._allow(first)
         asked = yield from self._fire("permission_request")
-        refusal = yield from self._doubts(asked)
-        if refusal is None and asked.verdict == "allow":
-            return asked, True
-        left_open = asked if asked.needs_asking else first
-        refusal = refusal or (yield from self._ask_host(left_open))
-        if refusal is None:
-            return left_open, True
-        if refusal.is_local or self._memory.emits(DENIED):  # after its own refusals the daemon fires it
-            yield self._denial(refusal)
-        return refusal, False
+        if asked.is_refusal:
+            return asked
+        left_open = None if asked.verdict == "allow" else asked if asked.needs_asking else first
+        if self._take_patch(asked):
+            again = yield from self._fire(GATE)
+            if again.is_refusal:
+                return again
+            if self._take_patch(again):
+                return self._refuse("unsettled", "guards changed the input again after permission hooks had", again)
+            left_open = again if again.needs_asking else left_open
+        return self._allow(asked) if left_open is None else (yield from self._ask_host(left_open))
 
     def _must_be_asked(self, first: Decision) -> bool:
         wants_all = self._has_dialog and not self._options.get("only_on_ask", False)
         return first.needs_asking or (first.verdict == "pass" and wants_all)
 
-    def _doubts(self, asked: Decision) -> Steps[Decision | None]:
-        """Give the refusal, if there is one: guards must have seen the input that permission hooks made."""
-        if asked.is_refusal or not self._take_patch(asked):
-            return asked if asked.is_refusal else None
-        again = yield from self._fire(GATE)
-        if again.is_refusal:
-            return again
-        if self._take_patch(again):
-            return self._refuse("unsettled", "guards changed the input again after permission hooks had", again)
-        return None  # an ask was already passed on
+    def _allow(self, decision: Decision) -> Permit:
+        """Permit the input as it is now, by a decision that is about exactly that."""
+        return Permit(decision, self._input)
 
-    def _ask_host(self, left_open: Decision) -> Steps[Decision | None]:
+    def _ask_host(self, left_open: Decision) -> Steps[Permit | Decision]:
         if not self._has_dialog:
             why = left_open.reason or "a hook asks for it"
             return self._refuse("policy", f"approval is needed, and nobody is there to give it: {why}", left_open)
@@ -181,7 +194,7 @@ class ToolCall:
         )
         answer = yield AskHost(question)
         if answer is True:
-            return None
+            return self._allow(left_open)
         said = printed(answer) if isinstance(answer, str) and answer else "permission was not given"
         return self._refuse("policy", said, left_open)
 
@@ -198,7 +211,7 @@ class ToolCall:
         return sorted_json(before) != sorted_json(self._input)
 
     def _tool_input(self) -> dict[str, Any]:
-        return msgspec.json.decode(self._input, type=dict[str, Any])
+        return decoded(self._input)
 
     def _denial(self, refusal: Decision) -> FireEvent:
         return self._event(DENIED, {"reason": refusal.reason, "denial": {"code": refusal.cause}}, wait=False)
@@ -244,6 +257,10 @@ class ToolCall:
             decisions=self._decisions,
             **outcome,
         )
+
+
+def decoded(tool_input: msgspec.Raw) -> dict[str, Any]:
+    return msgspec.json.decode(tool_input, type=dict[str, Any])
 
 
 def sorted_json(value: msgspec.Raw) -> bytes:

@@ -33,7 +33,7 @@ MAX_ID = 200  # characters
 FORBIDDEN = frozenset("\n\r\0")  # in ids: they would break a line of the log or of a table
 KEYS = (
     "id", "event", "match", "run", "served", "priority", "timeout", "description",
-    "enabled", "observe", "optional", "config", "plugin", *SHELL_KEYS,
+    "enabled", "observe", "optional", "amends", "config", "plugin", *SHELL_KEYS,
 )  # fmt: skip
 
 
@@ -61,6 +61,7 @@ class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
     enabled: bool = True
     observe: bool = False
     optional: bool = False
+    amends: bool = False
     config: bytes = b""
     runtime: str = "trio"
     line: int = 0
@@ -131,6 +132,7 @@ def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefi
             enabled=flag_of(raw, "enabled", hook_id, default=True),
             observe=flag_of(raw, "observe", hook_id),
             optional=flag_of(raw, "optional", hook_id),
+            amends=flag_of(raw, "amends", hook_id),
             config=config_of(raw.get("config"), hook_id),
             problem=problem,
             plugin=text_of(raw, "plugin", hook_id, default=None),
@@ -155,6 +157,7 @@ def from_marker(marker: Marker, *, stem: str, function: str, line: int, has_sibl
         enabled=marker.enabled,
         observe=marker.observe,
         optional=marker.optional,
+        amends=marker.amends,
         config=config_of(marker.config, hook_id),
         runtime=marker.runtime,
         line=line,

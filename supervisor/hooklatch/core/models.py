@@ -1,10 +1,25 @@
 """The four models as machines: gate, notify, amend, claim.  Knows their rules; knows no event by name.
 
-gate, first pass      each matching hook in order, shown the payload as patched so far
-                      deny, halt or a failure ends it; an ask is kept, since a later deny overrides it
-                      (axes of a dialect: each shown the original and patches merged; refusals that end no chain)
-gate, second pass     when the payload has changed: matching is done again on the final one, and every matching hook
-                      that has not seen exactly that version is asked once more; a further change is `unsettled`
+A gate amends, then judges, as admission control does.  It walks its hooks in three phases; in each, a hook is called
+if it matches the payload as it stands when its turn comes, and the phase has a question for it:
+
+phase     walks                             calls who matches and    shown               a patch
+amending  marked hooks, the least trusted   (once each)              what the one        is in force at once
+          layer first                                                before made
+judging   all hooks, in firing order        was not called yet       what amenders made, as the axes say: in force at
+                                                                     and guards so far   once, or merged at the end
+settling  all hooks, in firing order; only  has not seen exactly     the final payload   ends it: `unsettled`
+          if judging changed the payload    this payload
+
+In every phase deny, halt or a failure ends the chain (axes of a dialect: refusals that end none, an ask that ends the
+judging), and on refusal no patch is left.  An ask is kept, since a later deny overrides it.  An allow counts only for
+exactly the payload that runs.  A hook has seen what it was shown and what its own patch made of that.  The last answer
+of a hook stands for it.
+
+What follows: whoever matches the payload that runs was called, and every unmarked one has seen exactly it; who changes
+it after an amender of a more trusted layer has that one asked again, and never undoes it.  A marked hook is called
+once, also where a later one changed what it had seen: only a guard judges the final payload for certain.
+
 notify                all at once, or in order where the flow is sequential; nothing refuses, a halt is a wish
 amend                 in order; first_wins on the original, or last_wins threaded
 claim                 in order until one claims
@@ -12,7 +27,8 @@ claim                 in order until one claims
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from enum import Enum
 from typing import Any, assert_never
 
 import msgspec
@@ -22,66 +38,101 @@ from hooklatch.core.combining import merge_first, merge_last
 from hooklatch.core.decision import Fire, StartCall, apply, failure_text
 from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict
 from hooklatch.core.payload import Payload
-from hooklatch.core.registry import Hook, Selection
+from hooklatch.core.registry import Hook, Selection, select
 from hooklatch_worker.verdicts import Answer
 
-__all__ = ["start"]
-
-UNSETTLED = "it changed the payload again after the guards had been asked again"
-Matching = Callable[[Payload], Selection]
+__all__ = ["firing_order", "start"]
 
 
-def start(spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any], rematch: Matching) -> Fire:
-    """Begin a fire on the hooks that match its payload; `rematch` matches again on a patched one."""
+def start(
+    spec: EventSpec, candidates: Sequence[Hook], selection: Selection, payload: Payload, context: dict[str, Any]
+) -> Fire:
+    """Begin a fire: of its candidates, in firing order, those of the selection match the payload as it is now."""
     match spec.model:
         case "gate":
-            return Gate(spec, hooks, payload, context, rematch)
+            return Gate(spec, candidates, selection, payload, context)
         case "notify":
-            return Notify(spec, hooks, payload, context)
+            return Notify(spec, selection.hooks, payload, context)
         case "amend":
-            return Amend(spec, hooks, payload, context)
+            return Amend(spec, selection.hooks, payload, context)
         case "claim":
-            return Claim(spec, hooks, payload, context)
+            return Claim(spec, selection.hooks, payload, context)
         case _:
             assert_never(spec.model)
+
+
+def firing_order(spec: EventSpec, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
+    """Give hooks in the order in which they are called: at a gate who amends it comes first."""
+    if not spec.is_gate:
+        return tuple(hooks)
+    return (*amenders(hooks), *(hook for hook in hooks if not hook.amends))
+
+
+def amenders(hooks: Iterable[Hook]) -> list[Hook]:
+    """Give the marked hooks, the least trusted layer first, so that an operator's amendment is the last one."""
+    return sorted((hook for hook in hooks if hook.amends), key=lambda hook: -hook.layer)
+
+
+NO_VERSION = -1  # of a payload that is not in force
+
+
+class Phase(Enum):
+    """What a gate is doing: see the table above."""
+
+    AMENDING = 1
+    JUDGING = 2
+    SETTLING = 3
 
 
 class Gate(Fire):
     def __init__(
         self,
         spec: EventSpec,
-        hooks: Sequence[Hook],
+        candidates: Sequence[Hook],
+        selection: Selection,
         payload: Payload,
         context: dict[str, Any],
-        rematch: Matching,
     ) -> None:
         super().__init__(spec, payload, context)
         self._original = payload
-        self._rematch = rematch
-        self._waiting = [(index, hook) for index, hook in enumerate(hooks)]
-        self._waiting.reverse()
-        self._indices = {hook: index for index, hook in enumerate(hooks)}
+        self._amended = payload
+        self._candidates = candidates
+        self._matching = frozenset(selection.hooks)
+        self._indices = {hook: index for index, hook in enumerate(candidates)}
         self._seen: dict[Hook, int] = {}
         self._changed_by: Hook | None = None
-        self._merged: dict[str, msgspec.Raw] = {}
+        self._patches: dict[int, dict[str, msgspec.Raw]] = {}  # by each hook's index, where they are merged
+        self._merged_before: dict[str, msgspec.Raw] = {}  # while judging; where the first patch wins, it stays
         self._refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = None
         self._asked: StartCall | None = None
-        self._is_second_pass = False
         self._is_settled = False
+        self._phase = Phase.AMENDING
+        self._walk = iter(amenders(candidates))
 
     def next_calls(self) -> Sequence[StartCall]:
         if self._asked is not None:
             return ()
-        if not self._waiting and not self._is_settled:
-            self._end_pass()
-        if not self._waiting or self._is_settled:
-            return ()
-        index, hook = self._waiting.pop()
+        while not self._is_settled:
+            hook = next(filter(self._is_due, self._walk), None)
+            if hook is not None:
+                return (self._ask(hook),)
+            self._end_phase()
+        return ()
+
+    def _is_due(self, hook: Hook) -> bool:
+        if hook not in self._matching:
+            return False
+        if self._phase is Phase.SETTLING:
+            return self._seen.get(hook) != self.payload.version
+        return hook not in self._seen
+
+    def _ask(self, hook: Hook) -> StartCall:
+        index = self._indices[hook]
         self._seen[hook] = self.payload.version
-        self._asked = StartCall(
-            index, hook, self.payload, self.context, dict(self._merged) or None, reinvoked=self._is_second_pass
-        )
-        return (self._asked,)
+        self._patches.pop(index, None)  # who is asked again answers anew
+        is_again = self._phase is Phase.SETTLING
+        self._asked = StartCall(index, hook, self.payload, self.context, self._merged() or None, reinvoked=is_again)
+        return self._asked
 
     def receive(self, call: StartCall, outcome: CallOutcome) -> None:
         """Take what came of the call that is out; any other one is an answer too late to count."""
@@ -90,69 +141,109 @@ class Gate(Fire):
         self._asked = None
         super().receive(call, outcome)
 
-    def _end_pass(self) -> None:
-        if self._merged:
+    def _end_phase(self) -> None:
+        if self._phase is Phase.AMENDING:
+            self._amended = self.payload
+            self._begin(Phase.JUDGING)
+            return
+        if self._patches and self._refusal is None:
             self._take_merged()
-        if self._refusal is not None and not self._is_settled:
+        if self._is_settled:
+            return
+        if self._refusal is not None:
             self._end(*self._refusal)
-        elif self.payload.version and not self._is_second_pass:
-            self._begin_second_pass()
-        if not self._waiting and not self._is_settled:
+        elif self._phase is Phase.JUDGING and self.payload is not self._amended:
+            self._begin(Phase.SETTLING)
+        else:
             self._finish()
 
-    def _take_merged(self) -> None:
-        """Put in force what the hooks, each shown the same, have merged; the second time it must come to the same.
-
-        Where the first patch of a key wins, it also wins over one that a hook repeats when asked again.
-        """
-        result = apply(self.payload, self._merged)
-        if isinstance(result, str):
-            self._refuse("deny", self._changed_by, failure_text("protocol", result, self._changed_by), "protocol")
-        elif result is not self.payload and self._is_second_pass:
-            self._refuse("deny", self._changed_by, failure_text("unsettled", UNSETTLED, self._changed_by), "unsettled")
-        else:
-            self.payload = result
-        if self.spec.combine != "first_wins":
-            self._merged = {}
-
-    def _begin_second_pass(self) -> None:
-        self._is_second_pass = True
-        selection = self._rematch(self.payload)
-        if selection.is_blind:
-            self._end_blind()
-            return
-        for hook in selection.hooks:
-            if self._seen.get(hook) != self.payload.version:
-                index = self._indices.setdefault(hook, len(self._indices))
-                self._waiting.append((index, hook))
-        self._waiting.reverse()
-
-    def _end_blind(self) -> None:
-        message = f"{self.spec.match} is no string after its change, or too long, so matching is not possible"
-        self._end("deny", self._changed_by, failure_text("payload", message, self._changed_by), "payload")
+    def _begin(self, phase: Phase) -> None:
+        self._phase = phase
+        self._walk = iter(self._candidates)
 
     def accept(self, call: StartCall, answer: Answer) -> None:
         if answer.verdict in ("deny", "halt"):
             self._refuse("deny" if answer.verdict == "deny" else "halt", call.hook, answer.reason)
-        elif answer.verdict == "ask" and "ask" in self.spec.ends_at:
-            self._end("ask", call.hook, answer.reason)
+        elif answer.verdict == "ask" and self._phase is not Phase.AMENDING and "ask" in self.spec.ends_at:
+            # What amenders made stands; what guards made was not judged by all of them. While amending, an ask ends
+            # nothing: the less trusted speak first there, and must not keep the others from speaking.
+            self._end("ask", call.hook, answer.reason, left=self._amended)
         elif answer.patch:
             self._apply(call, answer.patch)
 
     def _apply(self, call: StartCall, patch: dict[str, msgspec.Raw]) -> None:
-        if self.spec.view == "original":
+        if self._is_merged(call.hook):
+            self._patches[call.index] = patch
             self._changed_by = call.hook
-            merge = merge_first if self.spec.combine == "first_wins" else merge_last
-            merge(self._merged, patch)
+            if apply(self.payload, patch) is not self.payload:
+                self.opinions[call.index].version = NO_VERSION  # it speaks of what it would make, until that is so
             return
         result = apply(self.payload, patch)
         if isinstance(result, str):
             self.fail(call, "protocol", result)
-        elif result is not self.payload and self._is_second_pass:
-            self.fail(call, "unsettled", UNSETTLED)
+        elif result is not self.payload and self._phase is Phase.SETTLING:
+            self.fail(call, "unsettled", self._unsettled(call.hook))
         elif result is not self.payload:
-            self.payload = result
-            self._changed_by = call.hook
+            self._change(result, call.hook)
+            self._made(call.index)
+
+    def _is_merged(self, hook: Hook) -> bool:
+        """Say whether a patch only counts with all others; that of an amender is in force at once, or too late."""
+        is_own = self._phase is Phase.AMENDING or (self._phase is Phase.SETTLING and hook.amends)
+        return self.spec.view == "original" and not is_own
+
+    def _merged(self) -> dict[str, msgspec.Raw]:
+        merged = dict(self._merged_before)
+        merge = merge_first if self.spec.combine == "first_wins" else merge_last
+        for index in sorted(self._patches):
+            merge(merged, self._patches[index])
+        return merged
+
+    def _take_merged(self) -> None:
+        """Put in force what the hooks, each shown the same, have merged; while settling it must come to the same."""
+        merged, by = self._merged(), self._changed_by
+        assert by is not None
+        result = apply(self.payload, merged)
+        if isinstance(result, str):
+            self._refuse("deny", by, failure_text("protocol", result, by), "protocol")
+        elif result is not self.payload and self._phase is Phase.SETTLING:
+            self._refuse("deny", by, failure_text("unsettled", self._unsettled(by), by), "unsettled")
+        elif result is not self.payload:
+            makers = [index for index, patch in self._patches.items() if self._makes(patch, merged, result)]
+            self._change(result, by)
+            for index in makers:
+                self._made(index)
+        if self.spec.combine == "first_wins":
+            self._merged_before = merged
+
+    def _makes(self, patch: dict[str, msgspec.Raw], merged: dict[str, msgspec.Raw], result: Payload) -> bool:
+        """Say whether one hook's patch alone makes of the payload what all of them together do."""
+        alone = apply(self.payload, patch)
+        return isinstance(alone, Payload) and apply(alone, merged) is alone and apply(result, patch) is result
+
+    def _change(self, result: Payload, by: Hook) -> None:
+        """Put another payload in force, and match again."""
+        self.payload = result
+        self._changed_by = by
+        selection = select(self.spec, self._candidates, result)
+        self._matching = frozenset(selection.hooks)
+        if selection.is_blind:
+            message = f"{self.spec.match} is no string after its change, or too long, so matching is not possible"
+            self._end("deny", by, failure_text("payload", message, by), "payload")
+
+    def _made(self, index: int) -> None:
+        """Note that a hook has seen what its own patch made, and speaks of that."""
+        opinion = self.opinions[index]
+        self._seen[opinion.hook] = opinion.version = self.payload.version
+
+    def _unsettled(self, hook: Hook) -> str:
+        """Say what happened, and the way out: whose change came too late to be one of an amender."""
+        late = hook if not hook.amends else self._changed_by
+        way_out = ""
+        if late is not None and not late.amends:
+            who = "it" if late is hook else late.name
+            way_out = f"; mark {who} amends = true, so that its change is made once, before the guards judge"
+        return f"it changed the payload again after the guards had been asked again{way_out}"
 
     def fail(self, call: StartCall, cause: Cause, message: str) -> None:
         self._refuse("deny", call.hook, failure_text(cause, message, call.hook), cause)
@@ -164,9 +255,17 @@ class Gate(Fire):
         elif self._refusal is None:
             self._refusal = verdict, hook, reason, cause
 
-    def _end(self, verdict: DecisionVerdict, hook: Hook | None, reason: str, cause: Cause = "policy") -> None:
+    def _end(
+        self,
+        verdict: DecisionVerdict,
+        hook: Hook | None,
+        reason: str,
+        cause: Cause = "policy",
+        *,
+        left: Payload | None = None,
+    ) -> None:
         self._is_settled = True
-        self.payload = self._original
+        self.payload = left or self._original
         self.settle(verdict, hook, reason, cause)
 
     def _finish(self) -> None:

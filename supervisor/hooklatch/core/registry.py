@@ -115,6 +115,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     enabled: bool = True
     observe: bool = False
     optional: bool = False
+    amends: bool = False
     description: str = ""
     config: bytes = b""
     origin: Origin | None = None
@@ -126,6 +127,14 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def name(self) -> str:
         return f"{self.layer.label}/{self.id}"
 
+    def misfit(self, spec: EventSpec) -> str | None:
+        """Say what of its settings means nothing on its event, and what to write instead; None where all is well."""
+        if spec.match is None and not self.matcher.matches_all:
+            return f"{spec.name} has no field to match on; remove match"
+        if self.amends and not spec.patch:
+            return f"{spec.name} lets its hooks change nothing, so there is nothing to amend; remove amends"
+        return None
+
     def fingerprint(self) -> bytes:
         """Give a digest of all that decides how this hook behaves."""
         target = self.target
@@ -136,7 +145,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         )
         parts = [
             self.id, self.event, self.layer.value, self.matcher.source, place, self.timeout, self.priority,
-            self.enabled, self.observe, self.optional, self.config.decode(), self.problem,
+            self.enabled, self.observe, self.optional, self.amends, self.config.decode(), self.problem,
             self.plugin,
         ]  # fmt: skip
         return hashlib.sha256(msgspec.json.encode(parts)).digest()

@@ -20,7 +20,7 @@ GROUP_KEYS = frozenset({"matcher", "hooks", "event", "description"})
 HANDLER_KEYS = frozenset(
     {
         "type", "command", "args", "timeout", "shell", "async", "asyncRewake", "onFailure", "if", "once",
-        "statusMessage", "description",
+        "statusMessage", "description", "amends",
     }
 )  # fmt: skip
 UNMATCHED = frozenset({"UserPromptSubmit", "Stop", "TeammateIdle", "TaskCompleted"})  # a matcher is ignored there
@@ -86,6 +86,7 @@ def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], pl
         settings["timeout"] = timeout
     if isinstance(handler.get("description"), str):
         settings["description"] = handler["description"]
+    collector.take_mark(place, handler, settings)
     if handler.get("async") is True or handler.get("asyncRewake") is True:
         tame(settings, place, collector)
     if handler.get("once") is True:

@@ -119,6 +119,13 @@ class Collector:
             text = f"{key!r} is not known here; the hook runs without it{near}"
             self.notes.append(Note(place, clip(text), is_slip=bool(near)))
 
+    def take_mark(self, place: str, table: Mapping[str, Any], settings: dict[str, Any]) -> None:
+        """Take `amends`, a key of ours that a file of another system may have too; without it a hook is a guard."""
+        if table.get("amends") is True:
+            settings["amends"] = True
+        elif table.get("amends", False) is not False:
+            self.note(place, f"amends {table['amends']!r:.40} is not true or false; the hook is a guard")
+
     def keep(
         self,
         place: str,

@@ -14,7 +14,7 @@ __all__ = ["DIFFERENCES", "KIND", "TYPES", "read"]
 
 KIND = "radium"
 TYPES = {alias: event.feeds[0].event for event in RADIUM.events.values() for alias in event.aliases}
-KEYS = frozenset({"name", "type", "script", "priority", "enabled", "config"})
+KEYS = frozenset({"name", "type", "script", "priority", "enabled", "config", "amends"})
 MAX_PRIORITY = 1000
 UNFIT = re.compile(r"\W")  # in the name of a function
 DEFAULT_PRIORITY = 100
@@ -88,6 +88,7 @@ def common(entry: Entry, collector: Collector) -> dict[str, Any]:
             settings[key] = cast("object", value)
         elif value is not None:
             collector.note(entry.place, f"{key} {value!r} cannot be used; the hook runs without it")
+    collector.take_mark(entry.place, entry.table, settings)
     return settings
 
 

@@ -16,7 +16,20 @@ __all__ = ["DIFFERENCES", "EVENTS", "KIND", "read_entry"]
 KIND = "reasonix"
 EVENTS = {theirs: ours for ours, theirs in REASONIX_NAMES.items()}
 KEYS = frozenset(
-    {"match", "command", "timeout", "cwd", "description", "event", "args", "shell", "env", "async", "payloadFormat"}
+    {
+        "match",
+        "command",
+        "timeout",
+        "cwd",
+        "description",
+        "event",
+        "args",
+        "shell",
+        "env",
+        "async",
+        "payloadFormat",
+        "amends",
+    }
 )
 MATCHED = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest"})  # ignored elsewhere
 NAMES = re.compile(r"[A-Za-z0-9_-]+(\|[A-Za-z0-9_-]+)*")  # a pattern that is a list of names
@@ -62,6 +75,7 @@ def read_entry(event: str, entry: Mapping[str, Any], place: str, collector: Coll
         if timeout is not None:
             settings["timeout"] = timeout
     take_rest(settings, entry, place, collector)
+    collector.take_mark(place, entry, settings)
     if event in HARMLESS and not is_claude:
         collector.note(place, f"on {event} exit code 2 refuses here, and only warns in Reasonix")
     if event in READ_OUTPUT and not is_claude:

@@ -154,11 +154,10 @@ class Assembly:
         if spec is None:
             self._complain(hook, origin, unknown_event(self._catalogue, hook.event))
             return
-        if spec.match is None and not hook.matcher.matches_all:
-            self._complain(hook, origin, f"{hook.event} has no field to match on; remove match")
-            hook = msgspec.structs.replace(
-                hook, matcher=compile_matcher(None), problem="it matches on what is not there"
-            )
+        misfit = hook.misfit(spec)
+        if misfit is not None:
+            self._complain(hook, origin, misfit)
+            hook = msgspec.structs.replace(hook, matcher=compile_matcher(None), amends=False, problem=misfit)
         if hook.problem is not None and hook.problem.startswith("match:"):
             self._complain(hook, origin, hook.problem)
         other = self._taken.get(hook.id)
@@ -188,7 +187,8 @@ class Assembly:
             hook = Hook(
                 id=entry.id, event=entry.event, layer=self._layer, matcher=matcher, target=target,
                 priority=entry.priority, enabled=entry.enabled, observe=entry.observe, optional=entry.optional,
-                origin=Origin(path), problem=problem or placed(fault, Origin(path), entry.id), plugin=plugin,
+                amends=entry.amends, origin=Origin(path), plugin=plugin,
+                problem=problem or placed(fault, Origin(path), entry.id),
             )  # fmt: skip
             self._taken[hook.id] = Origin(path)
             self.hooks.append(hook)
@@ -239,6 +239,7 @@ def hook_of(
         enabled=definition.enabled,
         observe=definition.observe,
         optional=definition.optional,
+        amends=definition.amends,
         description=definition.description,
         config=config,
         origin=origin,
@@ -250,6 +251,15 @@ def hook_of(
 def manifest_of(hooks: Iterable[Hook]) -> list[ManifestHook]:
     """Note what a good file's hooks are, for a start at which it is broken."""
     return [
-        ManifestHook(hook.id, hook.event, hook.matcher.source, hook.priority, hook.enabled, hook.observe, hook.optional)
+        ManifestHook(
+            hook.id,
+            hook.event,
+            hook.matcher.source,
+            hook.priority,
+            hook.enabled,
+            hook.observe,
+            hook.optional,
+            hook.amends,
+        )
         for hook in hooks
     ]

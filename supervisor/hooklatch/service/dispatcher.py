@@ -249,13 +249,7 @@ class Dispatcher:
             return decisions.refuse(
                 spec, *fault, decision_id=decision_id, revision=view.revision, payload=payload, context=params.context
             )
-        fire = models.start(
-            spec,
-            hooks,
-            payload,
-            params.context or {},
-            lambda final: select(spec, candidates, final),
-        )
+        fire = models.start(spec, candidates, selection, payload, params.context or {})
         fire.warnings += warnings
         deadline = started + budget(spec, hooks, params.timeout)
         call = Calls(self.targets, spec, params, session, deadline, decision_id, self._take_telemetry)

@@ -72,7 +72,8 @@ def assemble(
         packaged.add_plugin(plugin)
     for file in files:
         own.add(file)
-    changed, complaints = overridden([*builtin.hooks, *packaged.hooks], main.overrides, config_path, plugins)
+    given = [*builtin.hooks, *packaged.hooks]
+    changed, complaints = overridden(given, main.overrides, config_path, plugins, catalogue)
     by_project: dict[str, list[Hook]] = {}
     for project in projects:
         assembly = layer(Layer.PROJECT, {})
@@ -105,7 +106,11 @@ def lsp_definition(config: Mapping[str, object]) -> HookDefinition:
 
 
 def overridden(
-    hooks: Iterable[Hook], overrides: Iterable[Override], path: str, plugins: Iterable[Plugin]
+    hooks: Iterable[Hook],
+    overrides: Iterable[Override],
+    path: str,
+    plugins: Iterable[Plugin],
+    catalogue: Catalogue,
 ) -> tuple[list[Hook], list[Diagnostic]]:
     """Apply an operator's word to hooks of the layers that the operator did not write."""
     by_id = {hook.id: hook for hook in hooks}
@@ -114,7 +119,13 @@ def overridden(
     for override in overrides:
         hook = by_id.get(override.id)
         if hook is not None:
-            by_id[override.id] = msgspec.structs.replace(hook, **override.changes)
+            changed = msgspec.structs.replace(hook, **override.changes)
+            spec = catalogue.get(hook.event)
+            misfit = changed.misfit(spec) if spec is not None else None
+            if misfit is not None:
+                complaints.append(Diagnostic(path, override.line, f"override of {override.id!r}: {misfit}"))
+                changed = msgspec.structs.replace(changed, amends=hook.amends)
+            by_id[override.id] = changed
         elif override.id.partition(".")[0] not in broken:  # of a broken one nobody knows which hooks it has
             near = difflib.get_close_matches(override.id, by_id, 1)
             hint = f"; did you mean {near[0]!r}?" if near else "; see: hooklatch hooks"

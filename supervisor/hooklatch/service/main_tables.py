@@ -20,7 +20,7 @@ __all__ = ["MAIN_TABLES", "MainTables", "Override", "read_main_tables"]
 
 T = TypeVar("T")
 MAIN_TABLES = ("override", "personality", "lsp", *SETTINGS_TABLES)
-CHANGES = ("enabled", "priority", "timeout", "observe", "optional")
+CHANGES = ("enabled", "priority", "timeout", "observe", "optional", "amends")
 
 
 class Override(msgspec.Struct, frozen=True):

@@ -72,19 +72,19 @@ class Registrar:
     ) -> Hook:
         layer = Layer.GLOBAL if session is None else Layer.SESSION
         spec = self._hub.dispatcher.spec(definition.event)
-        if spec.match is None and not definition.matcher.matches_all:
-            raise RpcError(
-                ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {spec.name} has no field to match on; remove match"
-            )
-        dialect = (session.dialect or "") if native and session is not None else ""
+        if definition.served and session is None:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
+        dialect = (session.dialect or "") if session is not None and native else ""
+        target: ServedTarget | PythonTarget = ServedTarget(connection.number, dialect, native)
         if not definition.served:
             target = self._target_of(definition, session)
             if definition.shell is None:  # a command says by its `payload` how it is spoken to
                 target = msgspec.structs.replace(target, dialect=dialect, native=native)
-            return hook_of(definition, layer, target, spec=spec)
-        if session is None:
-            raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
-        return hook_of(definition, layer, ServedTarget(connection.number, dialect, native), spec=spec)
+        hook = hook_of(definition, layer, target, spec=spec)
+        misfit = hook.misfit(spec)
+        if misfit is not None:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {hook.id!r}: {misfit}")
+        return hook
 
     async def _load(self, definition: HookDefinition, session: Session | None) -> None:
         if definition.served:

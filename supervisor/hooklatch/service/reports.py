@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from hooklatch.core.catalogue import EventSpec
+from hooklatch.core.models import firing_order
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, PythonTarget, Snapshot, budget, select
@@ -58,6 +59,7 @@ class Reports:
             "enabled": hook.enabled,
             "observe": hook.observe,
             "optional": hook.optional,
+            "amends": hook.amends,
             "priority": hook.priority,
             "timeout": hook.timeout,
             "description": hook.description,
@@ -124,7 +126,7 @@ class Reports:
             "revision": view.revision,
             "budget": budget(spec, selection.hooks),
             "refusal": refusal,
-            "fires": [self._brief(hook) for hook in selection.hooks],
+            "fires": [self._brief(hook) for hook in firing_order(spec, selection.hooks)],
             "others": [
                 {**self._brief(hook), "why": self._why_not(spec, hook, view)}
                 for hook in (*view.hooks, *self._hidden(view))
@@ -141,7 +143,7 @@ class Reports:
     def _brief(self, hook: Hook) -> dict[str, Any]:
         return {
             "layer": hook.layer.label, "hook": hook.id, "match": hook.matcher.text, "state": state_of(self._hub, hook),
-            "priority": hook.priority,
+            "priority": hook.priority, "amends": hook.amends,
         }  # fmt: skip
 
     def _why_not(self, spec: EventSpec, hook: Hook, view: Snapshot) -> str:

@@ -36,6 +36,7 @@ class ManifestHook(msgspec.Struct, frozen=True):
     enabled: bool = True
     observe: bool = False
     optional: bool = False
+    amends: bool = False
 
 
 class State(msgspec.Struct):

@@ -51,11 +51,7 @@ def tells(event: Any) -> object:
 
 
 def prefixes(event: Any) -> object:
-    return None if event.prompt.startswith("[checked] ") else amend(prompt=f"[checked] {event.prompt}")
-
-
-def prefixes_blindly(event: Any) -> object:
-    return amend(prompt=f"[checked] {event.prompt}")
+    return amend(prompt=f"[{event.config.get('with', 'checked')}] {event.prompt}")
 
 
 def says_what_it_is_given(event: Any) -> object:

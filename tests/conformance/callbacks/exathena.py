@@ -41,5 +41,9 @@ def expands_macros(event: Any) -> object:
     return amend(prompt="Deploy the staging branch.") if event.prompt.startswith("/deploy") else None
 
 
+def adds_the_ticket(event: Any) -> object:
+    return amend(prompt=f"For ENG-1234: {event.prompt}")
+
+
 def tells(event: Any) -> object:
     return context(told={**event.payload, "session": event.session_id, "parent": event.parent_session_id})

@@ -58,6 +58,10 @@ def lower(event: Event) -> Verdict:
     return amend(request={**event.request, "input": event.request["input"].lower()})
 
 
+def prefix(event: Event) -> Verdict:
+    return amend(request={**event.request, "input": f"[checked] {event.request['input']}"})
+
+
 def answer(event: Event) -> Verdict:
     return amend(response=event.response.upper())
 
