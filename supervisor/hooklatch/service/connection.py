@@ -114,6 +114,7 @@ class Connection:
         self._is_closing = False
         self._is_one_shot = False
         self._is_retired = False
+        self._is_gone = False
         self._is_flushing = False
         self._hello_deadline = trio.current_time() + HELLO_TIMEOUT
         self._calls: dict[int, Call] = {}
@@ -154,6 +155,10 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)  # a notification that has to finish must not keep the client
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
+
+    def hear_out(self) -> None:
+        """Serve one event and nothing else: its client is gone already, and who it was cannot be told."""
+        self._is_gone = True
 
     def retire(self) -> None:
         """Take no more requests: it is done with its session, and ends when all that it asked is answered."""
@@ -276,6 +281,8 @@ class Connection:
             await self._take_request(message)
 
     async def _take_request(self, request: Request) -> None:
+        if self._is_gone and (self.is_admin or request.method != "fire"):
+            raise CloseConnection
         if self._is_retired:
             text = "this connection has closed its session; open another one"
             self._send_error(request.id, RpcError(ErrorCode.INVALID_REQUEST, text))
