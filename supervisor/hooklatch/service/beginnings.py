@@ -14,24 +14,24 @@ MOST = 10_000  # host sessions that are remembered; the one that has been silent
 
 
 class Beginnings:
-    """The first place of each host session."""
+    """What the first fire of each host session said of its place."""
 
     def __init__(self) -> None:
-        self._places: dict[str, Place] = {}
+        self._places: dict[str, tuple[Place, ...]] = {}
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def get(self, session_id: str) -> Place | None:
-        """Give where a session began; it counts as heard of now."""
-        place = self._places.pop(session_id, None)
-        if place is not None:
-            self._places[session_id] = place
-        return place
+    def get(self, session_id: str) -> tuple[Place, ...]:
+        """Give where a session began, as far as it is known; it counts as heard of now."""
+        places = self._places.pop(session_id, ())
+        if places:
+            self._places[session_id] = places
+        return places
 
-    def note(self, session_id: str, place: Place) -> None:
-        """Remember the first place of a session that can be told."""
-        if place.fault is None and session_id not in self._places:
-            self._places[session_id] = place
+    def note(self, session_id: str, places: tuple[Place, ...]) -> None:
+        """Remember the first places of a session, if they can be told."""
+        if places and all(place.fault is None for place in places) and session_id not in self._places:
+            self._places[session_id] = places
             if len(self._places) > MOST:
                 del self._places[next(iter(self._places))]

@@ -5,7 +5,7 @@ Knows places, projects and reloads; decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import trio
 
@@ -35,7 +35,7 @@ class Settling:
     async def settle(self, session: Session | None, envelope: EnvelopeParams, limit: float) -> Settled:
         """Find the projects that a fire is in, and have their hooks be those that are there now."""
         projects = self._projects
-        places = list(self._places(session, envelope))
+        places = self._places(session, envelope)
         if not projects.trusted:
             return Settled()
         own = self._own(session)
@@ -68,19 +68,16 @@ class Settling:
             self._take_settings(session)
         return self._projects.nearest(known_places(session))
 
-    def _places(self, session: Session | None, envelope: EnvelopeParams) -> Iterator[Place]:
+    def _places(self, session: Session | None, envelope: EnvelopeParams) -> tuple[Place, ...]:
         """Give where the fire itself says that its agent is, and where it began or is known to have begun."""
-        id_ = envelope.session_id if session is None else None
-        began = self._beginnings.get(id_) if id_ is not None else None
-        if began is not None:
-            yield began
-        if not self._projects.trusted and (id_ is None or began is not None):
-            return  # nobody needs to know
-        for folder in (envelope.cwd, envelope.began_in):
-            if folder is not None:
-                yield (place := find_place(folder))
-                if id_ is not None and began is None:
-                    self._beginnings.note(id_, place)
+        host_session = envelope.session_id if session is None else None
+        known = self._beginnings.get(host_session) if host_session is not None else ()
+        if not self._projects.trusted and (host_session is None or known):
+            return ()  # nobody needs to know
+        said = tuple(find_place(folder) for folder in (envelope.cwd, envelope.began_in) if folder is not None)
+        if host_session is not None:
+            self._beginnings.note(host_session, said)
+        return (*said, *known)
 
     def _alike(self, envelope: EnvelopeParams) -> set[str]:
         name, told = envelope.began_as, envelope.began_in
