@@ -75,10 +75,13 @@ async function decide(command) {
       client: { name: "agent.mjs", version: "1" },
       session: { cwd: process.cwd(), host: "example" },
     });
-    return await daemon.request("fire", {
+    const decision = await daemon.request("fire", {
       event: "pre_tool_use",
       payload: { tool_name: "Bash", tool_input: { command } },
     });
+    // Said, the session is over at once; a socket that just ends may be a crash, so the daemon keeps it for a minute.
+    await daemon.request("session.close", {}).catch(() => {});
+    return decision;
   } catch (problem) {
     return { verdict: "deny", cause: "no_daemon", reason: `the hook daemon did not decide: ${problem.message}` };
   } finally {

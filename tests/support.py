@@ -158,6 +158,12 @@ class Daemon:
         return [pid for pool in self.hub.sources.pools.values() for pid in pool.status().pids]
 
 
+def child_of(parent: Client) -> dict[str, Any]:
+    """Give what a session shows that another one has started."""
+    hello = parent.hello  # type: ignore[attr-defined]
+    return {"parent_session_id": hello["session_id"], "parent_token": hello["child_token"]}
+
+
 @asynccontextmanager
 async def running_daemon(folder: Path, files: Mapping[str, str] | None = None) -> AsyncGenerator[Daemon]:
     """Run a daemon in this process, with these files beside its hooks.toml; nothing of it is left afterwards."""

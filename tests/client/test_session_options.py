@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -48,7 +49,7 @@ def test_what_was_changed_since_is_said_again_after_a_lost_daemon() -> None:
 
     session: Any = memory.hello("1")["session"]
     assert params == {"cwd": "/new", "personality": "careful", "plugins": []}
-    assert session == params
+    assert session == {**params, "began_in": os.getcwd()}  # its guards are those of where it began, too
     assert memory.changed() == {}
 
 

@@ -381,7 +381,7 @@ async def a_subagent_of_a_guarded_parent(daemon: Daemon) -> None:
     file = daemon.folder / "written"
     async with (
         speak(daemon, on("PreToolUse", "no", matcher="write")) as parent,
-        plain(daemon, parent_session_id=parent.session_id) as child,
+        plain(daemon, parent=parent) as child,
     ):
         refused = await run(child, "write", lambda _: file.write_text("x"))
         passed = await run(child, "read")

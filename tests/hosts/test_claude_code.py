@@ -395,3 +395,32 @@ def test_the_documented_table_is_the_one_in_force(name: str) -> None:
     assert event == claude_code.EVENTS[name]
     assert (model == "gate") is (name in claude_code.GATES)
     assert set(words.split(", ")) - {"nothing"} == claude_code.ENFORCEABLE[name]
+
+
+@pytest.mark.parametrize(
+    ("document", "project", "envelope"),
+    [
+        pytest.param({"cwd": "/a/b"}, "/a", {"cwd": "/a/b", "began_in": "/a"}, id="the environment tells"),
+        pytest.param({"cwd": "/a"}, "", {"cwd": "/a"}, id="an empty variable tells nothing"),
+        pytest.param({"cwd": 7}, "", {"cwd": ""}, id="a folder that is none is not left out"),
+        pytest.param(
+            {"transcript_path": "/home/me/.claude/projects/-home-me-a/s.jsonl"}, "", {"began_as": "-home-me-a"},
+            id="the transcript's folder tells",
+        ),
+        pytest.param(
+            {"transcript_path": "/srv/projects/.claude/projects/-a/s/subagents/agent-1.jsonl"}, "",
+            {"began_as": "-a"}, id="a subagent's too",
+        ),
+        pytest.param({"transcript_path": "/srv/projects/s.jsonl"}, "", {}, id="a file below no such folder"),
+        pytest.param({"transcript_path": None}, "", {}, id="no transcript"),
+    ],
+)  # fmt: skip
+def test_the_envelope_says_where_claude_code_was_started(
+    document: dict[str, object], project: str, envelope: dict[str, object]
+) -> None:
+    native = claude_code.read(json.dumps({"hook_event_name": "Stop", **document}).encode())
+    native.project = project
+    line = claude_code.fire_request(native)
+
+    said = json.loads(line or b"")["params"]["envelope"]
+    assert {key: said[key] for key in ("cwd", "began_in", "began_as") if key in said} == envelope

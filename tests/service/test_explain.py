@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support import Daemon, RpcFailure, running_daemon
+from support import Daemon, RpcFailure, child_of, running_daemon
 
 GUARDS = """
 from hooklatch_worker import deny, hook
@@ -141,14 +141,14 @@ async def test_events_give_the_catalogue_with_budgets_and_counts(daemon: Daemon)
 async def test_a_client_sees_its_own_session_and_an_administrator_all(daemon: Daemon) -> None:
     async with (
         daemon.session(id="one", cwd="/work", host="h") as one,
-        daemon.session(id="two", parent_session_id="one"),
+        daemon.session(id="two", **child_of(one)),
     ):
         await one.fire("notification")
         async with daemon.administrator() as admin:
             everyone = {session["id"]: session for session in (await admin.call("sessions"))["sessions"]}
         alone = (await one.call("sessions"))["sessions"]
 
-    assert [session["id"] for session in alone] == ["one"]
+    assert [session["id"] for session in alone] == ["one", "two"]
     assert set(everyone) == {"one", "two"}
     assert everyone["two"]["parent"] == "one"
     assert everyone["one"].items() >= {

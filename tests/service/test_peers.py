@@ -10,13 +10,14 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from hooklatch.core.protocol import RpcError
 from hooklatch.processes.zygote import Zygote
-from hooklatch.service.peers import PeerGoneError, Peers
+from hooklatch.service.peers import LAST_WORDS, PeerGoneError, Peers
 from processes.pools import until
 from service.strangers import CALL, NOBODY, as_nobody, as_root, folder_for_all, start_caller
 from support import Daemon, running_daemon
@@ -235,3 +236,63 @@ def asking(path: str) -> Callable[[], object]:
             return stream.makefile().readline()
 
     return ask
+
+
+# -- those who are gone when they are looked at -----------------------------------------------------------------
+
+NOTES = """
+import json
+from hooklatch import hook
+
+@hook("notification")
+def note(event):
+    with open(event.payload["told"], "a") as file:
+        file.write(event.payload["text"] + "\\n")
+"""
+LEAVE = """
+import json, socket, sys
+path, line, count = sys.argv[1], sys.argv[2].encode(), int(sys.argv[3])
+streams = [socket.socket(socket.AF_UNIX) for _ in range(count)]
+for stream in streams:
+    stream.connect(path)
+    stream.sendall(line + b"\\n")
+"""
+
+
+def leave_behind(path: str, method: str, count: int = 1, **params: Any) -> None:
+    """Have a process send requests, each on a connection of its own, and end, while this thread keeps the daemon."""
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
+    subprocess.run([sys.executable, "-c", LEAVE, path, line, str(count)], check=True, timeout=30)
+
+
+async def test_one_who_fires_and_forgets_is_heard_and_may_do_nothing_else(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    hook = {"id": "theirs", "event": "stop", "run": f"{tmp_path}/hooks.d/notes.py:note"}
+    payload = {"told": str(told), "text": "heard"}
+    async with running_daemon(tmp_path, {"hooks.d/notes.py": NOTES}) as daemon, daemon.administrator() as admin:
+        before = await admin.call("hooks"), (await admin.call("sessions"))["sessions"]
+        leave_behind(daemon.admin, "fire", event="notification", payload=payload | {"text": "as an admin"})
+        leave_behind(daemon.admin, "disable", id="notes:note")
+        leave_behind(daemon.agent, "hello", protocol=1, session={"id": "theirs", "hooks": [hook]})
+        leave_behind(daemon.agent, "register", hooks=[hook], scope="global")
+
+        leave_behind(daemon.agent, "fire", event="notification", payload=payload)
+
+        await until(told.exists)
+        await until(lambda: len(daemon.hub.bus.connections) == 1)
+        after = await admin.call("hooks"), (await admin.call("sessions"))["sessions"]
+        assert told.read_text() == "heard\n"
+        assert [hook["id"] for hook in after[0]["hooks"]] == ["notes:note"]
+        assert (before[0]["revision"], before[1]) == (after[0]["revision"], after[1]) == (before[0]["revision"], [])
+
+
+async def test_so_many_of_those_who_are_gone_are_heard_and_no_more(tmp_path: Path) -> None:
+    """What bounds a hook whose child fires its own event and ends at once."""
+    payload = {"told": str(tmp_path / "told"), "text": "again"}
+    async with running_daemon(tmp_path, {"hooks.d/notes.py": NOTES}) as daemon, daemon.administrator() as admin:
+        leave_behind(daemon.agent, "fire", 400, event="notification", payload=payload)
+
+        status = await admin.until_status(lambda one: one["fired"] + one["dropped"].get("gone", 0) == 400)
+
+    assert status["fired"] >= LAST_WORDS["burst"]
+    assert status["dropped"]["gone"] > 100

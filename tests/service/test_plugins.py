@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from service.packages import GUARDS, install, uninstall, write_metadata
-from support import Client, running_daemon
+from support import Client, child_of, running_daemon
 
 EXAMPLE = Path(__file__).parents[2] / "examples/hooklatch-example-plugin"
 FILE_GUARD = """
@@ -120,7 +120,7 @@ async def test_a_child_session_keeps_the_gates_of_its_parents_plugins(tmp_path: 
     async with (
         running_daemon(tmp_path) as daemon,
         daemon.session(id="above") as parent,
-        daemon.session(parent_session_id="above", plugins=[]) as child,
+        daemon.session(**child_of(parent), plugins=[]) as child,
     ):
         decision = await child.fire_tool("Bash")
         noted = await child.fire("post_tool_use", tool_name="Bash", tool_input={})

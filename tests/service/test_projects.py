@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from processes.pools import until
-from support import Client, Daemon, RpcFailure, running_daemon
+from support import Client, Daemon, RpcFailure, child_of, running_daemon
 
 GUARDS = """
 from helper import REASON
@@ -229,8 +229,8 @@ async def test_a_child_that_works_elsewhere_keeps_its_parents_project_gates(daem
     await trusted(daemon, project)
 
     async with (
-        daemon.session(id="above", cwd=project.path),
-        daemon.session(parent_session_id="above", cwd="/") as child,
+        daemon.session(id="above", cwd=project.path) as above,
+        daemon.session(**child_of(above), cwd="/") as child,
     ):
         decision = await child.fire_tool("Bash")
 

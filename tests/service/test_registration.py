@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 
-from support import Client, Daemon, RpcFailure, running_daemon
+from support import Client, Daemon, RpcFailure, child_of, running_daemon
 
 GUARDS = """
 from hooklatch_worker import deny, hook
@@ -372,7 +372,7 @@ async def family(daemon: Daemon) -> AsyncGenerator[tuple[Client, Client]]:
     note = {"id": "noted", "event": "stop", "run": str(daemon.folder / "guards.py") + ":noted"}
     async with (
         daemon.session(id="parent", hooks=[hook, note]) as parent,
-        daemon.session(id="child", parent_session_id="parent") as child,
+        daemon.session(id="child", **child_of(parent)) as child,
     ):
         yield parent, child
 
@@ -386,7 +386,7 @@ async def test_a_child_has_the_gates_of_its_parent_and_nothing_else_of_it(daemon
 
 
 async def test_changes_of_the_parents_gates_arrive_in_the_child_and_its_child(daemon: Daemon) -> None:
-    async with family(daemon) as (parent, child), daemon.session(parent_session_id="child") as grandchild:
+    async with family(daemon) as (parent, child), daemon.session(**child_of(child)) as grandchild:
         await grandchild.call("subscribe", topics=["registry"])
         hook = {"id": "second", "event": "pre_tool_use", "run": str(daemon.folder / "guards.py") + ":other"}
         await parent.call("register", hooks=[hook])

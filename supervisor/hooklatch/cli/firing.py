@@ -71,8 +71,8 @@ def params_of(arguments: argparse.Namespace, payload: bytes) -> dict[str, object
     if arguments.cwd is None:
         try:
             envelope["cwd"] = os.getcwd()
-        except OSError:  # it was removed
-            envelope["cwd"] = None
+        except OSError:  # it was removed; the daemon may know where that was, and must not take it for no folder
+            envelope["cwd"] = removed_folder()
     params: dict[str, object] = {"event": arguments.event, "payload": msgspec.Raw(payload), "envelope": envelope}
     if len(payload) > MAX_PAYLOAD:
         params |= {"payload": {}, "truncated": True}  # a frame of that size is refused; the daemon says what follows
@@ -80,6 +80,14 @@ def params_of(arguments: argparse.Namespace, payload: bytes) -> dict[str, object
         if (value := getattr(arguments, key)) is not None:
             params[key] = value
     return params
+
+
+def removed_folder() -> str:
+    """Give the path that our folder had; "", which is no folder, where nobody can tell."""
+    try:
+        return os.readlink("/proc/self/cwd").removesuffix(" (deleted)")
+    except OSError:
+        return ""
 
 
 def read_payload(name: str | None) -> bytes:

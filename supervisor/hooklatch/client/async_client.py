@@ -96,7 +96,8 @@ class Announcements:
 class Session(Facts):
     """One live agent run. Made by `connect` or `session`; use it in `async with`.
 
-    Any number of tasks of one trio run, or of one asyncio loop, may use it at once. What it registered goes with it.
+    Any number of tasks of one trio run, or of one asyncio loop, may use it at once. What it registered goes with it:
+    the daemon ends it with the block, and its id may be used again.
     """
 
     def __init__(self, keeper: Keeper) -> None:
@@ -120,8 +121,10 @@ class Session(Facts):
             await self._close(self.runtime)
 
     async def _close(self, runtime: Runtime) -> None:
-        self._keeper.close()
-        await runtime.aclose()
+        try:
+            await self._keeper.leave()
+        finally:
+            await runtime.aclose()
 
     def _standing(self) -> Standing:
         return self._keeper

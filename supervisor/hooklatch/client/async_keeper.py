@@ -9,6 +9,7 @@ until a later one succeeds, every request fails at once.
 
 from __future__ import annotations
 
+import logging
 import random
 import socket
 from collections.abc import Mapping, Sequence
@@ -21,11 +22,13 @@ from hooklatch.client.liveness import backoff, crowd_delay
 from hooklatch.client.memory import Memory
 from hooklatch.client.runtime import Event, Link, Runtime
 from hooklatch.client.sockets import attempt
-from hooklatch.client.standing import Standing
+from hooklatch.client.standing import FAREWELL, Standing
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 from hooklatch.version import VERSION
 
 __all__ = ["Keeper"]
+
+log = logging.getLogger("hooklatch.client")
 
 
 class Keeper(Standing):
@@ -71,6 +74,22 @@ class Keeper(Standing):
             self.note(error)
         runtime.start_soon(self._stay_connected, runtime)
 
+    async def leave(self) -> None:
+        """Have the daemon end the session, which may take a moment, and stop for good."""
+        self.is_closed = True
+        link, runtime = self.link, self._runtime
+        try:
+            if link is not None and link.failure is None and link.is_sessions_end and runtime is not None:
+                await runtime.finish(self._take_leave, link, FAREWELL)
+        finally:
+            self.close()
+
+    async def _take_leave(self, link: Link) -> None:
+        try:
+            await link.request("session.close", {})
+        except (DaemonUnreachableError, UnreadableAnswerError, RequestFailedError) as error:
+            log.info("the daemon was not told of the session's end: session=%s %s", self.memory.session_id, error)
+
     def close(self) -> None:
         """Stop for good; listeners end."""
         self.is_closed = True
@@ -98,7 +117,7 @@ class Keeper(Standing):
 
     async def _stay_connected(self, runtime: Runtime) -> None:
         attempts = 0
-        while True:
+        while not self.is_closed:
             if self.link is not None:
                 await self.link.wait_ended()
                 self.note(self.link.failure)
@@ -118,6 +137,7 @@ class Keeper(Standing):
     async def _open(self, runtime: Runtime) -> None:
         connection = await open_connection(runtime, self._paths, self.memory.liveness.connect)
         link = await runtime.open_link(connection, self.memory.liveness, self._serve, self.announce)
+        link.is_sessions_end = not self.memory.is_copy
         try:
             self.memory.welcomed(await link.request("hello", self.memory.hello(VERSION)))
             link.allow(self.memory.in_flight)

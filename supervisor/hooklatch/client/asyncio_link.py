@@ -37,6 +37,7 @@ class Link(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
         self._written = 0  # bytes given to the transport
         self._taken = 0  # those that the kernel had of them when we looked last
+        self.is_sessions_end = False
         self._ended = asyncio.Event()
         self._closed = asyncio.Event()
 

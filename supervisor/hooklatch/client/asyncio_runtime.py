@@ -6,11 +6,13 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 from hooklatch.client.asyncio_link import Link
 from hooklatch.client.liveness import Liveness
 from hooklatch.client.runtime import Announce, Serve, called
+from hooklatch.client.runtime import Link as RuntimeLink
 
 __all__ = ["AsyncioRuntime"]
 
@@ -51,6 +53,12 @@ class AsyncioRuntime:
                 raise
             # Nobody cancels this task: something that the function waited for was cancelled, and it failed by that.
             raise RuntimeError("it waited for a task that was cancelled") from None
+
+    async def finish(
+        self, function: Callable[[RuntimeLink], Coroutine[Any, Any, None]], link: RuntimeLink, seconds: float
+    ) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(function(link), seconds)
 
     async def open_link(self, connection: socket.socket, liveness: Liveness, serve: Serve, announce: Announce) -> Link:
         link = Link(self.start_soon, liveness, serve=serve, announce=announce)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypedDict, cast
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypedDict, cast
 
 import msgspec
 
@@ -19,13 +19,14 @@ from hooklatch.client.liveness import Liveness
 from hooklatch.client.served import ServedFunction, is_async
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_IN_FLIGHT, PROTOCOL
-from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
+from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 
 __all__ = [
     "Definition",
     "HookItem",
     "HookOptions",
     "Memory",
+    "PARENT",
     "Options",
     "Scope",
     "Welcome",
@@ -36,6 +37,7 @@ __all__ = [
 
 RESERVED: Final = 4  # of the requests that may be in flight: a ping must never wait behind fires
 GATE: Final = "pre_tool_use"
+PARENT: Final = "HOOKLATCH_PARENT"
 Scope: TypeAlias = Literal["session", "global"]
 
 
@@ -63,6 +65,15 @@ HookItem: TypeAlias = (
 )
 
 
+class Parent(Protocol):
+    """A session as its children see it."""
+
+    @property
+    def session_id(self) -> str | None: ...
+    @property
+    def child_token(self) -> str | None: ...
+
+
 class Options(TypedDict, total=False):
     """How a session is opened; every key may be left out.
 
@@ -71,7 +82,8 @@ class Options(TypedDict, total=False):
     name: what the client is called in the daemon's status.
     cwd: where the session works: its project's hooks and the start of relative paths; else the current folder.
     host: the kind of agent, e.g. "my-agent".
-    parent_session_id: the session that started this one; its gates hold here too.
+    parent: the session that started this one, as an object or as its id and child_token; its gates hold here too. Where
+        it is left out, the environment variable HOOKLATCH_PARENT names one (`Session.child_environment`).
     resume_token: the other half of an id that is in use by another process of the same run.
     personality: the name of a table in the configuration that says which plugins fire.
     plugins: the plugins whose hooks fire; none of them where it is empty, all where it is left out.
@@ -89,7 +101,7 @@ class Options(TypedDict, total=False):
     name: str
     cwd: str | os.PathLike[str] | None
     host: str | None
-    parent_session_id: str | None
+    parent: Parent | tuple[str, str] | None
     resume_token: str | None
     personality: str | None
     plugins: Sequence[str] | None
@@ -113,6 +125,7 @@ class Welcome(msgspec.Struct, frozen=True):
     protocol: int
     session_id: str | None = None
     resume_token: str | None = None
+    child_token: str | None = None
     revision: int | None = None
     digest: str | None = None
     limits: Limits = Limits()
@@ -144,8 +157,21 @@ class Memory:
         self._definitions: list[Definition] = []
         self._is_copy = False
         self._options = options.copy()
-        self._cwd = os.path.abspath(options.get("cwd") or os.getcwd())
+        if unknown := options.keys() - Options.__annotations__.keys():
+            raise TypeError(f"a session has no option {min(unknown)!r}; see hooklatch.client.memory.Options")
+        self._parent = options["parent"] if "parent" in options else parent_of(os.environ.get(PARENT))
+        self._cwd = self._began = os.path.abspath(options.get("cwd") or os.getcwd())
         self.keep(self.define(options.get("hooks", ())))
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it is that of a forked process: the session is its parent's, and ends with that one."""
+        return self._is_copy
+
+    @property
+    def child_token(self) -> str | None:
+        """What a session shows that this one starts; None until a daemon has told it."""
+        return self.welcome.child_token
 
     @property
     def liveness(self) -> Liveness:
@@ -180,11 +206,14 @@ class Memory:
     def hello(self, version: str) -> dict[str, object]:
         """Give the params of `hello`."""
         options = self._options
+        parent_id, parent_token = self._parent_proof()
         session: dict[str, object] = {
             "id": self.session_id,
             "resume_token": self.resume_token,
-            "parent_session_id": options.get("parent_session_id"),
+            "parent_session_id": parent_id,
+            "parent_token": parent_token,
             "cwd": self._cwd,
+            "began_in": self._began if self._began != self._cwd else None,
             "host": options.get("host"),
             "personality": options.get("personality"),
             "require_handlers": list(options.get("require_handlers", ())),
@@ -204,6 +233,14 @@ class Memory:
         if emits := options.get("emits"):
             params["emits"] = list(emits)
         return params
+
+    def _parent_proof(self) -> tuple[str | None, str | None]:
+        parent = self._parent
+        if parent is None or isinstance(parent, tuple):
+            return parent or (None, None)
+        if parent.session_id is None or parent.child_token is None:
+            raise DaemonUnreachableError("no daemon has welcomed the session that started this one")
+        return parent.session_id, parent.child_token
 
     def welcomed(self, result: msgspec.Raw) -> None:
         """Take the answer to `hello`.
@@ -299,11 +336,28 @@ class Memory:
     def without_hooks(self) -> Memory:
         """Give the memory of another process of the same run: the hooks stay where their functions are."""
         options = self._options.copy()
-        options["hooks"], options["cwd"] = (), self._cwd
+        options["hooks"], options["cwd"], options["parent"] = (), self._cwd, self._parent
         copy = Memory(self.session_id, options)
+        copy._began = self._began
         copy._is_copy, copy._ungated = True, None  # said by the parent
         copy.resume_token, copy.revision, copy.topics = self.resume_token, self.revision, set(self.topics)
         return copy
+
+
+def parent_of(text: str | None) -> tuple[str, str] | None:
+    """Read what `child_environment` wrote.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    if not text:
+        return None
+    token, _, session_id = text.partition(" ")
+    if not session_id:
+        raise ValueError(
+            f"{PARENT} is a child_token, a space and a session's id, not {text!r}; unset it, or pass parent="
+        )
+    return session_id, token
 
 
 def target_of(event: str, function: ServedFunction | None, run: str | None, options: HookOptions) -> HookItem:

@@ -53,6 +53,14 @@ class Link(Protocol):
         """
         ...
 
+    @property
+    def is_sessions_end(self) -> bool:
+        """Whether the session is over when this process is done with it."""
+        ...
+
+    @is_sessions_end.setter
+    def is_sessions_end(self, value: bool) -> None: ...
+
     def allow(self, count: int) -> None:
         """Let so many requests wait at a time; one, until then."""
         ...
@@ -75,6 +83,10 @@ class Runtime(Protocol):
     async def sleep(self, seconds: float) -> None: ...
     async def call(self, function: Callable[..., object], argument: object) -> object:
         """Call a function of the user: an async one as it is, another one in a thread."""
+        ...
+
+    async def finish(self, function: Callable[[Link], Coroutine[Any, Any, None]], link: Link, seconds: float) -> None:
+        """Call a last function before `aclose`, for so many seconds at most, also where the caller is cancelled."""
         ...
 
     async def open_link(self, connection: socket.socket, liveness: Liveness, serve: Serve, announce: Announce) -> Link:

@@ -11,14 +11,15 @@ from weakref import WeakSet
 
 from hooklatch.client.announcements import Announcement, Inbox
 from hooklatch.client.core import CallRequested
-from hooklatch.client.memory import Memory
+from hooklatch.client.memory import PARENT, Memory
 from hooklatch.client.served import ServedFunction, describe, encode_answer, served_event
-from hooklatch.errors import SessionClosedError
+from hooklatch.errors import DaemonUnreachableError, SessionClosedError
 from hooklatch_worker.events import Event
 
-__all__ = ["Facts", "Standing"]
+__all__ = ["FAREWELL", "Facts", "Standing"]
 
 log = logging.getLogger("hooklatch.client")
+FAREWELL = 1.0  # seconds that the end of a session may wait for the daemon to have heard of it
 
 
 class Standing:
@@ -110,6 +111,22 @@ class Facts:
     def resume_token(self) -> str | None:
         """What another process of the same run needs beside the id to join the session."""
         return self._standing().memory.resume_token
+
+    @property
+    def child_token(self) -> str | None:
+        """What a session that this one starts shows beside its id, to have its gates; it joins nothing."""
+        return self._standing().memory.child_token
+
+    @property
+    def child_environment(self) -> dict[str, str]:
+        """What to add to the environment of a process whose sessions are this one's children.
+
+        Raises:
+            DaemonUnreachableError: no daemon has welcomed the session yet, and a child would not have its gates.
+        """
+        if self.session_id is None or self.child_token is None:
+            raise DaemonUnreachableError("no daemon has welcomed the session, so its children could not have its gates")
+        return {PARENT: f"{self.child_token} {self.session_id}"}
 
     @property
     def revision(self) -> int | None:

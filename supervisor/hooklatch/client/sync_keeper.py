@@ -19,7 +19,7 @@ from hooklatch.client.answers import Changed, read_answer
 from hooklatch.client.core import CallRequested
 from hooklatch.client.liveness import backoff
 from hooklatch.client.memory import Memory
-from hooklatch.client.standing import Standing
+from hooklatch.client.standing import FAREWELL, Standing
 from hooklatch.client.sync_link import Link, open_connection
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 from hooklatch.version import VERSION
@@ -63,8 +63,11 @@ class Keeper(Standing):
             raise self._refusal
 
     def close(self) -> None:
-        """Stop for good; listeners end, and so does the thread."""
+        """Have the daemon end the session, which may take a moment, and stop for good; listeners and the thread end."""
+        is_last = not self.is_closed and not self.memory.is_copy
         self._stop()
+        if is_last and (link := self.link) is not None:
+            link.take_leave(FAREWELL)
         if (link := self._newest) is not None:
             link.end(DaemonUnreachableError("the session was closed"))
         self.wake_listeners()

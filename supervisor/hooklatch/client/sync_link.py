@@ -128,6 +128,22 @@ class Link:
                     self._exchange.finish(waiter)
         return waiter.read()
 
+    def take_leave(self, seconds: float) -> None:
+        """Say that the session is over, and wait so long for the daemon to have heard it."""
+        deadline, answered = time.monotonic() + seconds, threading.Event()
+        try:
+            waiter, line = self._begin("session.close", {}, answered)
+        except HooklatchError:
+            return  # the daemon is gone
+        pause = self._read_once if threading.get_ident() == self._reader else answered.wait
+        try:
+            self._send(line)
+            while not answered.is_set() and (left := deadline - time.monotonic()) > 0:
+                pause(left)
+        finally:
+            with self._state:
+                self._exchange.finish(waiter)
+
     def _begin(self, method: str, params: Mapping[str, object], answered: threading.Event) -> tuple[Waiter, bytes]:
         with self._state:
             return self._exchange.begin(method, params, wake=answered.set, now=time.monotonic())

@@ -6,7 +6,9 @@ cancelled sends nothing, or all of its line; its answer is dropped when it comes
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, assert_never
 
 import msgspec
@@ -28,20 +30,22 @@ class Link:
 
     def __init__(
         self,
-        connection: trio.socket.SocketType,
+        connection: socket.socket,
         nursery: trio.Nursery,
         liveness: Liveness,
         *,
         serve: Serve,
         announce: Announce,
     ) -> None:
-        self._socket = connection
+        self._plain = connection
+        self._socket = trio.socket.from_stdlib_socket(connection)
         self._nursery = nursery
         self._exchange = Exchange(liveness, self._hang_up)
         self._slots = trio.CapacityLimiter(1)
         self._patience = trio.CancelScope()
         self._life = trio.CancelScope()
         self._turn = trio.Semaphore(1)  # no Lock: a task that is cancelled in mid-line hands it to another
+        self.is_sessions_end = False
         self._ended = trio.Event()
         self._serve = serve
         self._announce = announce
@@ -66,8 +70,16 @@ class Link:
                 while self.failure is None:
                     await self._read_once()
         finally:
+            self._take_leave()
             self._socket.close()
             self.end(DaemonUnreachableError("the session was closed"))
+
+    def _take_leave(self) -> None:
+        """Say that the session is over where its block was cancelled, and this with it: nobody can wait any more."""
+        if self.failure is None and self.is_sessions_end:
+            _, line = self._exchange.begin("session.close", {}, wake=lambda: None, now=trio.current_time())
+            with suppress(OSError):
+                self._plain.send(line)
 
     async def request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
         async with self._slots:

@@ -11,6 +11,7 @@ import trio
 
 from hooklatch.client.liveness import Liveness
 from hooklatch.client.runtime import Announce, Serve, called
+from hooklatch.client.runtime import Link as RuntimeLink
 from hooklatch.client.trio_link import Link
 
 __all__ = ["TrioRuntime"]
@@ -44,8 +45,14 @@ class TrioRuntime:
     async def call(self, function: Callable[..., object], argument: object) -> object:
         return await called(function, argument, in_thread)
 
+    async def finish(
+        self, function: Callable[[RuntimeLink], Coroutine[Any, Any, None]], link: RuntimeLink, seconds: float
+    ) -> None:
+        with trio.CancelScope(deadline=trio.current_time() + seconds, shield=True):
+            await function(link)
+
     async def open_link(self, connection: socket.socket, liveness: Liveness, serve: Serve, announce: Announce) -> Link:
-        link = Link(trio.socket.from_stdlib_socket(connection), self._nursery, liveness, serve=serve, announce=announce)
+        link = Link(connection, self._nursery, liveness, serve=serve, announce=announce)
         self._nursery.start_soon(link.run)
         return link
 

@@ -30,6 +30,7 @@ __all__ = [
     "budget",
     "difference",
     "has",
+    "misfit",
     "plugin_switch",
     "select",
     "switched",
@@ -127,14 +128,6 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def name(self) -> str:
         return f"{self.layer.label}/{self.id}"
 
-    def misfit(self, spec: EventSpec) -> str | None:
-        """Say what of its settings means nothing on its event, and what to write instead; None where all is well."""
-        if spec.match is None and not self.matcher.matches_all:
-            return f"{spec.name} has no field to match on; remove match"
-        if self.amends and not spec.patch:
-            return f"{spec.name} lets its hooks change nothing, so there is nothing to amend; remove amends"
-        return None
-
     def fingerprint(self) -> bytes:
         """Give a digest of all that decides how this hook behaves."""
         target = self.target
@@ -149,6 +142,15 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             self.plugin,
         ]  # fmt: skip
         return hashlib.sha256(msgspec.json.encode(parts)).digest()
+
+
+def misfit(spec: EventSpec, matcher: Matcher, *, amends: bool) -> str | None:
+    """Say which setting of a hook means nothing on its event, and what to write instead; None where all is well."""
+    if spec.match is None and not matcher.matches_all:
+        return f"{spec.name} has no field to match on; remove match"
+    if amends and not spec.patch:
+        return f"{spec.name} lets its hooks change nothing, so there is nothing to amend; remove amends"
+    return None
 
 
 class Difference(msgspec.Struct, frozen=True):

@@ -93,15 +93,19 @@ class UnreadableError(ValueError):
 
 
 class Native:
-    """One event as Claude Code sent it; `event` is its canonical name, "" where it has none."""
+    """One event as Claude Code sent it; `event` is its canonical name, "" where it has none.
 
-    __slots__ = ("document", "event", "name", "text")
+    `project` is the folder in which Claude Code was started, as its environment says; "" where it does not.
+    """
+
+    __slots__ = ("document", "event", "name", "project", "text")
 
     def __init__(self, name: str, document: dict[str, object], text: bytes) -> None:
         self.name = name
         self.event = EVENTS.get(name, "")
         self.document = document
         self.text = text
+        self.project = ""
 
 
 class Rendered:
@@ -159,12 +163,27 @@ def fire_request(native: Native) -> bytes | None:
     if len(payload) > PAYLOAD_LIMIT:
         return None
     envelope: dict[str, object] = {key: document[key] for key in _ENVELOPE if isinstance(document.get(key), str)}
+    if "cwd" in document and "cwd" not in envelope:
+        envelope["cwd"] = ""  # no folder that anybody could look up, which is not the same as none
+    if native.project:
+        envelope["began_in"] = native.project
+    if began_as := _name_of_start(document.get("transcript_path")):
+        envelope["began_as"] = began_as
     envelope["host"] = HOST
     envelope["metadata"] = {key: document[key] for key in _METADATA if key in document}
     call_id = document.get("tool_use_id")
     call = f'"call_id":{dumps(call_id)},' if isinstance(call_id, str) else ""
     head = f'{{"event":{dumps(native.event)},"envelope":{dumps(envelope)},{call}"payload":'
     return b'{"jsonrpc":"2.0","id":1,"method":"fire","params":' + head.encode() + payload + b"}}\n"
+
+
+def _name_of_start(transcript_path: object) -> str:
+    """What is left of the start folder's path in .../projects/-home-me-project/SESSION.jsonl, "" if nothing is."""
+    if not isinstance(transcript_path, str):
+        return ""
+    _, found, below = f"/{transcript_path}".rpartition("/projects/")
+    name, is_folder, _ = below.partition("/")
+    return name if found and is_folder else ""
 
 
 def failure(name: str, cause: str, reason: str) -> dict[str, object]:

@@ -21,7 +21,8 @@ BLOCK = 2
 INPUT_LIMIT = 64 * 2**20
 CHUNK = 2**16  # what a pipe holds
 HOSTS = (claude_code.HOST,)
-_VARIABLES = (b"HOME", b"XDG_RUNTIME_DIR", b"HOOKLATCH_RUNTIME_DIR")
+_PROJECT = "CLAUDE_PROJECT_DIR"
+_VARIABLES = (b"HOME", b"XDG_RUNTIME_DIR", b"HOOKLATCH_RUNTIME_DIR", _PROJECT.encode())
 
 USAGE = f"""\
 usage: hooklatch hook HOST [--runtime-dir DIR] [--event NAME]
@@ -119,7 +120,9 @@ def _decision(native: claude_code.Native, options: Options) -> dict[str, object]
     if options.event is not None and options.event != native.name:
         reason = f"the hook for {options.event} was called for {native.name}; install the settings anew"
         return claude_code.failure(native.name, "protocol", reason)
-    return decide(native, runtime_dirs(options.runtime_dir, _environment()))
+    environment = _environment()
+    native.project = environment.get(_PROJECT, "").encode(errors="surrogateescape").decode(errors="replace")
+    return decide(native, runtime_dirs(options.runtime_dir, environment))
 
 
 def decide(native: claude_code.Native, directories: list[str]) -> dict[str, object]:

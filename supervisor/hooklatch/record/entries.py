@@ -28,11 +28,15 @@ ENCODER = msgspec.json.Encoder()
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """What was fired, beside what was decided: the payload as it came, and who fired it."""
+    """What was fired, beside what was decided: the payload as it came, and who fired it.
+
+    `session` may be an id that a one-shot only names, or that comes again; `run` is one live session and no other.
+    """
 
     payload: Payload
     is_gate: bool
     session: str | None = None
+    run: str | None = None
     call_id: str | int | None = None
     host: str | None = None
     cwd: str | None = None
@@ -74,6 +78,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     layer: str | None = None
     hook: str | None = None
     session: str | None = None
+    run: str | None = None
     call_id: str | None = None
     host: str | None = None
     cwd: str | None = None
@@ -164,7 +169,7 @@ def filled(
 
 def with_place(entry: Entry, fact: Fact) -> Entry:
     entry.payload_bytes = len(fact.payload.data)
-    entry.session = name_of(fact.session)
+    entry.session, entry.run = name_of(fact.session), fact.run
     entry.call_id = name_of(fact.call_id)
     entry.host = name_of(fact.host)
     entry.cwd = name_of(fact.cwd)

@@ -30,12 +30,12 @@ class NoRecordError(Exception):
 class Filters(msgspec.Struct, frozen=True):
     """What is asked for; all that is given must hold.  Moments are texts as in `at`, compared letter by letter.
 
-    `after` leaves out records of this number and lower ones.  `hook` is an id, with its layer (`global/x`) or without;
-    every hook that was called counts, not the decider alone.
+    `run` is one live session, where `session` is an id that may come again.  `hook` is an id, with its layer
+    (`global/x`) or without; every hook that was called counts, not the decider alone.
     """
 
     session: str | None = None
-    after: int | None = None
+    run: str | None = None
     hook: str | None = None
     verdict: str | None = None
     cause: str | None = None
@@ -54,7 +54,7 @@ class Sieve:
         self._filters = filters
         self.needles = [
             b'"%b":%b' % (key.encode(), ENCODER.encode(value))
-            for key in ("session", "event", "kind", "verdict", "cause", "decision_id")
+            for key in ("session", "run", "event", "kind", "verdict", "cause", "decision_id")
             if (value := getattr(filters, key)) is not None
         ]
         if filters.hook is not None:
@@ -73,11 +73,9 @@ class Sieve:
 
     def _holds(self, record: dict[str, Any]) -> bool:
         filters = self._filters
-        for key in ("session", "event", "kind", "verdict", "decision_id"):
+        for key in ("session", "run", "event", "kind", "verdict", "decision_id"):
             if (wanted := getattr(filters, key)) is not None and record.get(key) != wanted:
                 return False
-        if filters.after is not None and record["seq"] <= filters.after:
-            return False
         at = str(record.get("at"))
         if (filters.since is not None and at < filters.since) or (filters.until is not None and at > filters.until):
             return False

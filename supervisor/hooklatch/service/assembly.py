@@ -14,7 +14,7 @@ import msgspec
 from hooklatch.core.catalogue import Catalogue, EventSpec
 from hooklatch.core.definitions import HookDefinition, InvalidHookError, from_marker
 from hooklatch.core.matchers import MatcherError, compile_matcher
-from hooklatch.core.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget
+from hooklatch.core.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget, misfit
 from hooklatch.core.shell import shell_config
 from hooklatch.service.configuration import Diagnostic, FileConfig, SourceEntry, place_of
 from hooklatch.service.plugins import Plugin
@@ -154,10 +154,10 @@ class Assembly:
         if spec is None:
             self._complain(hook, origin, unknown_event(self._catalogue, hook.event))
             return
-        misfit = hook.misfit(spec)
-        if misfit is not None:
-            self._complain(hook, origin, misfit)
-            hook = msgspec.structs.replace(hook, matcher=compile_matcher(None), amends=False, problem=misfit)
+        fault = misfit(spec, hook.matcher, amends=hook.amends)
+        if fault is not None:
+            self._complain(hook, origin, fault)
+            hook = msgspec.structs.replace(hook, matcher=compile_matcher(None), amends=False, problem=fault)
         if hook.problem is not None and hook.problem.startswith("match:"):
             self._complain(hook, origin, hook.problem)
         other = self._taken.get(hook.id)

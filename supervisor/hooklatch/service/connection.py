@@ -14,7 +14,8 @@ as long as there is something in it.  A client that does not read is not read fr
 30 s is closed.  An announcement is never waited for: a client behind with reading gets one `resync` later.
 
 Ending.  The end of input means that no more requests come; a client is gone when the kernel says so (EPOLLHUP), and
-then its fires are abandoned.
+then its fires are abandoned.  After `session.close` no more requests are taken; answers of hooks that it serves still
+are, until all that it asked is answered.
 """
 
 from __future__ import annotations
@@ -113,6 +114,8 @@ class Connection:
         self._is_ended = False
         self._is_closing = False
         self._is_one_shot = False
+        self._is_retired = False
+        self._is_gone = False
         self._is_flushing = False
         self._hello_deadline = trio.current_time() + HELLO_TIMEOUT
         self._calls: dict[int, Call] = {}
@@ -153,6 +156,15 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)  # a notification that has to finish must not keep the client
         if self._nursery is not None:
             self._nursery.cancel_scope.cancel()
+
+    def hear_out(self) -> None:
+        """Serve one event and nothing else: its client is gone already, and who it was cannot be told."""
+        self._is_gone = True
+
+    def retire(self) -> None:
+        """Take no more requests: it is done with its session, and ends when all that it asked is answered."""
+        self._is_retired, self.session = True, None
+        self.topics.clear()
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -270,6 +282,12 @@ class Connection:
             await self._take_request(message)
 
     async def _take_request(self, request: Request) -> None:
+        if self._is_gone and (self.is_admin or request.method != "fire"):
+            raise CloseConnection
+        if self._is_retired:
+            text = "this connection has closed its session; open another one"
+            self._send_error(request.id, RpcError(ErrorCode.INVALID_REQUEST, text))
+            return
         if self._in_flight >= MAX_IN_FLIGHT and request.method != "ping":
             error = RpcError(ErrorCode.OVERLOAD, f"{MAX_IN_FLIGHT} requests of this connection are unanswered")
             self._send_error(request.id, error)
@@ -295,7 +313,7 @@ class Connection:
             flow.in_flight -= 1
             if self._is_ended:
                 self._wake()
-        if self._is_one_shot:
+        if self._is_one_shot or (self._is_retired and not self._in_flight):
             raise CloseConnection
 
     async def _answer(self, request: Request) -> None:

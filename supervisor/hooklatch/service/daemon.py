@@ -201,7 +201,7 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
             scopes = [trio.CancelScope() for _ in doors]
             if inherited is not None:
                 hub.stop_accepting = lambda: [scope.cancel() for scope in scopes]  # the next daemon finds them waiting
-            peers = Peers(zygote.roots)
+            peers = Peers(zygote.roots, statistics.dropped)
             for (listener, make), scope in zip(doors, scopes, strict=True):
                 nursery.start_soon(accept_connections, listener, make, bus.connections, peers, scope)
             try:

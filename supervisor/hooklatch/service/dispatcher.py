@@ -8,7 +8,8 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ from hooklatch.core.suspension import Suspension, note, parted
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.worker import Reply
 from hooklatch.service.calls import Calls, Targets
-from hooklatch.service.fires import FireParams, Plan
+from hooklatch.service.fires import EnvelopeParams, FireParams, Plan, Settled
 from hooklatch.service.recording import Recording
 from hooklatch.service.registries import Registries
 from hooklatch.service.sessions import Session
@@ -40,7 +41,7 @@ REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # what a refusal's 
 MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
-Settle = Callable[[Session | None, str | None, float], Awaitable[tuple[str | None, str | None]]]
+Settle = Callable[[Session | None, EnvelopeParams, float], Awaitable[Settled]]
 Telemetry = Callable[[Session | None, str, msgspec.Raw], None]
 
 
@@ -167,17 +168,14 @@ class Dispatcher:
         decision_id = decision_id or self.next_id()
         self._statistics.fired(spec.name)
         if session is not None:
-            session.fires += 1
-        folder, unsettled = None, None
-        if self.settle is not None:
-            limit = min(params.timeout or spec.timeout, spec.timeout)
-            folder, unsettled = await self.settle(session, params.envelope.cwd, limit)
-        view = self._registries.view_of(session) if session is not None else self._registries.view_at(folder)
+            session.fired(spec.name)
+        settled = await self._settle(spec, params, session)
+        view = self._registries.view_at(session, settled.folders)
         generation = self._generations[-1]
         generation.count += 1
         payload = Payload(bytes(params.payload))
         try:
-            decision = await self._decide(spec, params, session, view, decision_id, plan, unsettled, payload)
+            decision = await self._decide(spec, params, session, view, decision_id, plan, settled.fault, payload)
         except trio.Cancelled:
             self._statistics.causes["abandoned"] += 1
             if self.recording is not None:
@@ -194,6 +192,16 @@ class Dispatcher:
             if spec.on_refusal is not None:
                 self._fire_refusal(spec.on_refusal, params, session, decision)
         return decision
+
+    async def _settle(self, spec: EventSpec, params: FireParams, session: Session | None) -> Settled:
+        if self.settle is None:
+            return Settled()
+        limit = min(params.timeout or spec.timeout, spec.timeout)
+        if spec.fails_closed:
+            return await self.settle(session, params.envelope, limit)
+        with self._to_the_end():
+            return await self.settle(session, params.envelope, limit)
+        return Settled()  # the daemon is about to leave
 
     async def refuse(
         self, spec: EventSpec, cause: Cause, message: str, params: FireParams, session: Session | None
@@ -282,10 +290,15 @@ class Dispatcher:
 
     async def _play_to_the_end(self, fire: Fire, call: Calls) -> None:
         """Finish what needs nobody to wait for it, also when its client leaves."""
+        with self._to_the_end():
+            await self._play(fire, call)
+
+    @contextmanager
+    def _to_the_end(self) -> Generator[None]:
         with trio.CancelScope(shield=True) as shield:
             self._shields.add(shield)
             try:
-                await self._play(fire, call)
+                yield
             finally:
                 self._shields.discard(shield)
 

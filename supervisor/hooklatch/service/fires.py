@@ -10,14 +10,20 @@ import msgspec
 from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.registry import Hook
 
-__all__ = ["Envelope", "EnvelopeParams", "FireParams", "Plan", "Question"]
+__all__ = ["Envelope", "EnvelopeParams", "FireParams", "Plan", "Question", "Settled"]
 
 
 class EnvelopeParams(msgspec.Struct, frozen=True):
-    """What a host says about the moment, beside the payload."""
+    """What a host says about the moment, beside the payload.
+
+    `cwd` is where the agent is, `began_in` where it began, and `began_as` that folder's path with "-" for all but
+    letters and digits.  `parent_session_id` is told to hooks, and brings nothing of that session.
+    """
 
     session_id: str | None = None
     cwd: str | None = None
+    began_in: str | None = None
+    began_as: str | None = None
     agent_id: str | None = None
     agent_type: str | None = None
     parent_session_id: str | None = None
@@ -62,6 +68,16 @@ class Plan(msgspec.Struct, frozen=True):
 
     spec: EventSpec
     arrange: Callable[[Sequence[Hook]], Sequence[Hook]]
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """The projects whose hooks fire beside those that the session itself sees.
+
+    A `fault` says that it cannot be told which these are, or that their hooks are not there in time.
+    """
+
+    folders: frozenset[str] = frozenset()
+    fault: str | None = None
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):

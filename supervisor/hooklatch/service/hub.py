@@ -56,18 +56,18 @@ class Bus:
                 connection.announce(announcement, is_registry=True)
 
     def decided(self, session: Session | None, decision: Decision) -> None:
-        """Show a decision to its own session's subscribers, and to every admin's."""
+        """Show a decision to the subscribers of its session and of those above it, and to every admin's."""
         for connection in self._subscribed("decisions"):
-            if connection.is_admin or (session is not None and connection.session is session):
+            if connection.is_admin or is_shown(session, connection):
                 params = {
                     "topic": "decisions", "decision": decision, "session_id": session.id if session else None,
                 }  # fmt: skip
                 connection.announce(params, is_registry=False)
 
     def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None:
-        """Show telemetry to its own session's subscribers, and to every admin's."""
+        """Show telemetry to the subscribers of its session and of those above it, and to every admin's."""
         for connection in self._subscribed("telemetry"):
-            if connection.is_admin or (session is not None and connection.session is session):
+            if connection.is_admin or is_shown(session, connection):
                 params = {
                     "topic": "telemetry", "session_id": session.id if session else None, "event_type": event_type,
                     "data": data,
@@ -87,6 +87,10 @@ class Bus:
     def drop(self, connection: Connection) -> None:
         self.connections.pop(connection.number, None)
         self._listening.pop(connection.number, None)
+
+
+def is_shown(session: Session | None, connection: Connection) -> bool:
+    return session is not None and connection.session is not None and connection.session.has_below(session)
 
 
 class Hub:
@@ -132,7 +136,7 @@ class Hub:
         self.native = Native(dispatcher, lambda: files.dialects)
         dispatcher.targets.call_native = self.native.call
         dispatcher.targets.read_native = self.native.read
-        dispatcher.settle = Settling(projects, files).settle
+        dispatcher.settle = Settling(projects, files, registries.take_settings).settle
         dispatcher.on_telemetry = bus.told
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
@@ -160,6 +164,12 @@ class Hub:
     def join(self, connection: Connection, session: Session) -> None:
         connection.session = session
         session.connections.add(connection.number)
+
+    def part(self, connection: Connection, session: Session) -> bool:
+        """Have a connection be done with its session; say whether the session has ended by that."""
+        connection.retire()
+        self.bus.take_topics(connection)
+        return self.sessions.closed(session, connection.number)
 
     def leave(self, connection: Connection) -> None:
         self.bus.drop(connection)
@@ -207,13 +217,6 @@ class Hub:
         if hook.problem is not None:
             hook = msgspec.structs.replace(hook, problem=with_way_out(hook.problem, hook.id))
         return hook
-
-    async def enter(self, session: Session, cwd: str) -> None:
-        """Have a session work in a folder, with the hooks of that project if it is trusted."""
-        session.cwd = cwd
-        session.project = without_links(cwd) if os.path.isabs(cwd) else None
-        if session.project is not None and not self.projects.is_settled(session.project):
-            await self.files.reload()
 
     async def trust(self, folder: str) -> dict[str, Any]:
         """Pin what a project's folder holds now, and have its hooks fire in the sessions that work there.

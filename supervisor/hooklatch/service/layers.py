@@ -13,7 +13,7 @@ import msgspec
 from hooklatch.core.catalogue import Catalogue
 from hooklatch.core.definitions import HookDefinition
 from hooklatch.core.matchers import compile_matcher
-from hooklatch.core.registry import Hook, Layer, Origin
+from hooklatch.core.registry import Hook, Layer, Origin, misfit
 from hooklatch.processes.pool import LSP_SOURCE
 from hooklatch.service import trust
 from hooklatch.service.assembly import Assembly, DeclaredFile
@@ -121,9 +121,9 @@ def overridden(
         if hook is not None:
             changed = msgspec.structs.replace(hook, **override.changes)
             spec = catalogue.get(hook.event)
-            misfit = changed.misfit(spec) if spec is not None else None
-            if misfit is not None:
-                complaints.append(Diagnostic(path, override.line, f"override of {override.id!r}: {misfit}"))
+            fault = misfit(spec, changed.matcher, amends=changed.amends) if spec is not None else None
+            if fault is not None:
+                complaints.append(Diagnostic(path, override.line, f"override of {override.id!r}: {fault}"))
                 changed = msgspec.structs.replace(changed, amends=hook.amends)
             by_id[override.id] = changed
         elif override.id.partition(".")[0] not in broken:  # of a broken one nobody knows which hooks it has

@@ -6,7 +6,7 @@ One class is one handler for all connections; what belongs to one connection is 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any, cast
 
 import msgspec
 import trio
@@ -15,15 +15,15 @@ from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.definitions import read_definition
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, Request, RpcError, convert
-from hooklatch.core.registry import budget
-from hooklatch.dialects.dialect import Dialect
+from hooklatch.core.registry import Hook, budget
 from hooklatch.record.reading import Filters, NoRecordError, query
 from hooklatch.service.administration import Administration, stored
 from hooklatch.service.connection import Connection
 from hooklatch.service.fires import FireParams
+from hooklatch.service.greeting import Greeting, HelloParams, UpdateParams
 from hooklatch.service.health import health
 from hooklatch.service.hub import Hub
-from hooklatch.service.registration import Registrar
+from hooklatch.service.registration import HookTables, Registrant, Registrar
 from hooklatch.service.reports import Reports
 from hooklatch.service.sessions import Session
 from hooklatch.version import VERSION
@@ -32,43 +32,6 @@ __all__ = ["Methods"]
 
 TOPICS = frozenset({"registry", "decisions", "telemetry"})
 WITHOUT_HELLO = frozenset({"hello", "fire", "ping", "health"})
-MAX_HOOKS = 1000  # that one session may register
-
-
-HookTables: TypeAlias = list[dict[str, Any]] | dict[str, Any]  # a map of events in a dialect that writes one
-
-
-class SessionParams(msgspec.Struct, frozen=True):
-    id: str | None = None
-    resume_token: str | None = None
-    parent_session_id: str | None = None
-    cwd: str | None = None
-    host: str | None = None
-    personality: str | msgspec.UnsetType | None = msgspec.UNSET
-    plugins: list[str] | msgspec.UnsetType | None = msgspec.UNSET
-    require_handlers: list[str] = []
-    hooks: HookTables = []
-
-
-class ClientParams(msgspec.Struct, frozen=True):
-    name: str = ""
-    version: str = ""
-
-
-class HelloParams(msgspec.Struct, frozen=True):
-    protocol: int
-    client: ClientParams = ClientParams()
-    session: SessionParams | None = None
-    dialect: str | None = None
-    emits: list[str] = []
-
-
-class UpdateParams(msgspec.Struct, frozen=True):
-    """What is absent stays; null lets every plugin fire again."""
-
-    cwd: str | None = None
-    personality: str | msgspec.UnsetType | None = msgspec.UNSET
-    plugins: list[str] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class RegisterParams(msgspec.Struct, frozen=True):
@@ -103,9 +66,11 @@ class Methods:
         self._hub = hub
         self._reports = Reports(hub)
         self._registrar = Registrar(hub)
+        self._greeting = Greeting(hub, self._registrar)
         self._methods: dict[str, Callable[[Connection, msgspec.Raw], Awaitable[object]]] = {
             "hello": self._hello,
             "session.update": self._update,
+            "session.close": self._close,
             "register": self._register,
             "unregister": self._unregister,
             "enable": self._enable,
@@ -170,11 +135,10 @@ class Methods:
         dialect = self._hub.native.find(params.dialect) if params.dialect is not None else None
         if connection.has_greeted:
             raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has said hello already")
-        connection.client = f"{params.client.name} {params.client.version}".strip()
         session = None
         if params.session is not None or not connection.is_admin:
-            session = await self._open(connection, params.session or SessionParams(), params.emits, dialect)
-        connection.has_greeted = True
+            session = await self._greeting.open(connection, params, dialect)
+        connection.has_greeted, connection.client = True, params.client.text
         view = self._hub.registries.view_of(session)
         return {
             "protocol": PROTOCOL,
@@ -182,97 +146,39 @@ class Methods:
             "session_id": session.id if session else None,
             "resume_token": session.resume_token if session else None,
             "hooks": list(session.own) if session else [],
+            "child_token": session.child_token if session else None,
             "revision": view.revision,
             "digest": view.digest,
             "record": self._hub.record.head,
             "limits": {"payload_bytes": MAX_PAYLOAD, "frame_bytes": MAX_FRAME, "in_flight": MAX_IN_FLIGHT},
             "budgets": {spec.name: budget(spec, view.for_event(spec)) for spec in self._specs()},
-            "warnings": self._hub.projects.warnings(session.project) if session else [],
+            "warnings": self._hub.projects.warnings(session.places) if session else [],
         }
-
-    async def _open(
-        self, connection: Connection, params: SessionParams, emits: list[str], dialect: Dialect | None
-    ) -> Session:
-        hub = self._hub
-        emitted = frozenset(hub.native.canonical_name(dialect, event) for event in emits)
-        required = frozenset(hub.native.canonical_name(dialect, event) for event in params.require_handlers)
-        parent = None
-        if params.parent_session_id is not None:
-            parent = hub.sessions.get(params.parent_session_id)
-            if parent is None:
-                raise RpcError(
-                    ErrorCode.NOT_FOUND,
-                    f"there is no live session {params.parent_session_id!r}; without it its gates would be missing",
-                )
-        session, is_new = hub.sessions.open(params.id, params.resume_token, hub.registries.view)
-        if is_new:
-            session.first_record = hub.record.head.seq if hub.record.head is not None else 0
-            session.host, session.emits, session.require_handlers = params.host, emitted, required
-            session.dialect = dialect.name if dialect is not None else None
-            if (
-                dialect is not None
-                and dialect.plugins_without_list == "none"
-                and not isinstance(params.personality, str)
-            ):
-                session.plugins = frozenset()  # until somebody names some
-        session.client = connection.client
-        try:
-            self._allow(session, params.personality, params.plugins)
-            if is_new and parent is not None:
-                hub.registries.adopt(session, parent)
-            if params.cwd:
-                await hub.enter(session, params.cwd)
-            hooks = await self._registrar.hooks_of(listed(params.hooks, session), connection, session)
-        except BaseException:  # also where the client left while a source of its was loaded
-            if is_new:
-                hub.sessions.discard(session)
-            raise
-        hub.registries.register_own(session, hooks)
-        hub.registries.take_settings(session)
-        hub.join(connection, session)
-        return session
-
-    def _allow(
-        self,
-        session: Session,
-        personality: str | msgspec.UnsetType | None,
-        plugins: list[str] | msgspec.UnsetType | None,
-    ) -> None:
-        """Take which plugins fire in a session; `take_settings` puts it in force."""
-        if isinstance(personality, str):
-            known = self._hub.registries.personalities
-            if personality not in known:
-                there = f"there are {', '.join(sorted(known))}" if known else "the configuration has none"
-                raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown personality {personality!r}; {there}")
-            session.personality, session.personality_plugins = personality, frozenset(known[personality])
-        elif personality is None:
-            session.personality, session.personality_plugins = None, None
-        if plugins is not msgspec.UNSET:
-            session.plugins = frozenset(plugins) if plugins is not None else None
 
     async def _update(self, connection: Connection, raw: msgspec.Raw) -> object:
         session = self._own_session(connection)
-        params = convert(raw, UpdateParams)
-        self._allow(session, params.personality, params.plugins)
-        if params.cwd:
-            await self._hub.enter(session, params.cwd)
-        self._hub.registries.take_settings(session)
-        return {"revision": session.view.revision, "warnings": self._hub.projects.warnings(session.project)}
+        await self._greeting.update(session, convert(raw, UpdateParams))
+        return {"revision": session.view.revision, "warnings": self._hub.projects.warnings(session.places)}
+
+    async def _close(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return {"ended": self._hub.part(connection, self._own_session(connection))}
 
     async def _register(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, RegisterParams)
         if self._is_global(connection, params.scope):
-            tables = listed(params.hooks)
-            hooks = await self._registrar.hooks_of(tables, connection, None)
+            hooks = await self._make(params, connection, Registrant())
             self._hub.registries.register_global(hooks)
-            self._hub.store_definitions(single_tables(tables))
+            self._hub.store_definitions(single_tables(cast("list[dict[str, Any]]", params.hooks)))
             return stored(
                 self._hub, {"ids": [hook.id for hook in hooks], "revision": self._hub.registries.view.revision}
             )
         session = self._own_session(connection)
-        hooks = await self._registrar.hooks_of(listed(params.hooks, session), connection, session)
+        hooks = await self._make(params, connection, Registrant.of(session))
         self._hub.registries.register_own(session, hooks)
         return {"ids": [hook.id for hook in hooks], "revision": session.view.revision}
+
+    async def _make(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> list[Hook]:
+        return await self._registrar.hooks_of(self._registrar.read(params.hooks, registrant), connection, registrant)
 
     async def _unregister(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, IdParams)
@@ -319,7 +225,7 @@ class Methods:
 
     async def _events(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FilterParams)
-        return self._reports.events(self._viewed(connection, params.session))
+        return self._reports.events(self._viewed(connection, params.session), is_admin=connection.is_admin)
 
     async def _explain(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, ExplainParams)
@@ -346,15 +252,13 @@ class Methods:
         return self._reports.status(connection.session, is_admin=connection.is_admin)
 
     async def _sessions(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return self._reports.sessions(None if connection.is_admin else connection.session)
+        return self._reports.sessions(None if connection.is_admin else self._own_session(connection))
 
     async def _log(self, connection: Connection, raw: msgspec.Raw) -> object:
         filters = convert(raw, Filters)
         if not connection.is_admin:
-            session = self._own_session(connection)  # ids come again: what is older was another session
-            filters = msgspec.structs.replace(
-                filters, session=session.id, after=max(filters.after or 0, session.first_record)
-            )
+            session = self._viewed(connection, filters.session) or self._own_session(connection)
+            filters = msgspec.structs.replace(filters, session=session.id, run=session.run)
         try:
             return await trio.to_thread.run_sync(query, self._hub.record.folder, filters)
         except NoRecordError as error:
@@ -371,12 +275,13 @@ class Methods:
         return [catalogue[name] for name in catalogue]
 
     def _viewed(self, connection: Connection, session_id: str | None) -> Session | None:
-        """Whose view a report shows: the connection's own, or over the admin socket any session's."""
-        if session_id is None or (connection.session is not None and connection.session.id == session_id):
-            return connection.session
-        if not connection.is_admin:
-            raise RpcError(ErrorCode.NOT_ADMIN, "another session's view needs the admin socket")
+        """Whose view a report shows: the connection's own, one below it, or over the admin socket any session's."""
+        own = connection.session
+        if session_id is None or (own is not None and own.id == session_id):
+            return own
         session = self._hub.sessions.get(session_id)
+        if not connection.is_admin and (own is None or session is None or not own.has_below(session)):
+            raise RpcError(ErrorCode.NOT_ADMIN, "a session that this one did not start needs the admin socket")
         if session is None:
             raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}")
         return session
@@ -396,19 +301,6 @@ class Methods:
         if scope == "global" and not connection.is_admin:
             raise RpcError(ErrorCode.NOT_ADMIN, "a global change needs the admin socket")
         return scope == "global"
-
-
-def listed(hooks: HookTables, session: Session | None = None) -> list[dict[str, Any]]:
-    """Return the definitions of a request; a dialect's session may give one map of events, as its system writes it.
-
-    Raises:
-        RpcError: it is a map, and there is no dialect to read it.
-    """
-    if isinstance(hooks, list):
-        return hooks
-    if session is None or session.dialect is None:
-        raise RpcError(ErrorCode.INVALID_PARAMS, "hooks is a list of definitions; a map of events needs a dialect")
-    return [hooks]
 
 
 def single_tables(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:

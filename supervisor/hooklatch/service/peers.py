@@ -5,8 +5,13 @@ cannot hide among strangers: what it starts stays below its worker, or comes to 
 are subreapers.  So the peer's parents are looked at, up to the first one that is older than the daemon.
 
     refused     another user; a process at or below one that runs hooks; one whose parents cannot be told
-    closed      one that is gone already: nothing is known of it, and nobody would read the answer
+    heard       one that is gone already: its user is known (the kernel keeps that from the connect on), its parents are
+                not, so it may have been a hook's.  It may have fired one event on the agent socket and no more: nobody
+                reads the answer, and nothing else that it asks for is done
     admitted    one of another PID namespace, whose pid reads as 0: what a hook starts is always in ours or below it
+
+A hook whose child fires and ends at once could so call itself for ever.  `LAST_WORDS` bounds that, for all who are gone
+together: so many at once, then so many a second; what is more is dropped and counted.
 """
 
 from __future__ import annotations
@@ -14,15 +19,18 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from collections import Counter
 from collections.abc import Callable
 
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.restarts import TokenBucket
 from hooklatch_worker import linux
 
 __all__ = ["PeerGoneError", "Peers"]
 
 SO_PEERPIDFD = 77  # asm-generic/socket.h, Linux 6.5; Python 3.11 has no name for it
 CREDENTIALS = struct.Struct("3i")
+LAST_WORDS = {"rate": 10.0, "burst": 200}  # events of clients that are gone: a shell's one-liners are fewer
 MOST_PARENTS = 1000  # a longer chain is no chain
 PARENT, STARTED = 1, 19  # of the words after the name in /proc/PID/stat (proc(5): fields 4 and 22)
 
@@ -34,8 +42,10 @@ class PeerGoneError(Exception):
 class Peers:
     """Looks at those who connect; `roots` names the processes below which everything is that runs hooks."""
 
-    def __init__(self, roots: Callable[[], frozenset[int]]) -> None:
+    def __init__(self, roots: Callable[[], frozenset[int]], dropped: Counter[str] | None = None) -> None:
         self._roots = roots
+        self._dropped = Counter[str]() if dropped is None else dropped
+        self._last_words = TokenBucket(**LAST_WORDS)
         self._born = read_stat(os.getpid())[1]
 
     def check(self, stream: socket.socket) -> None:
@@ -43,14 +53,14 @@ class Peers:
 
         Raises:
             RpcError: it may not connect.
-            PeerGoneError: nobody is there any more.
+            PeerGoneError: it is of a user who may, and nobody is there any more.
         """
+        pid, uid, _ = CREDENTIALS.unpack(stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
+        if uid not in (0, os.geteuid()):
+            raise RpcError(ErrorCode.NOT_PERMITTED, f"user {uid} may not connect")
+        if pid in (0, os.getpid()):
+            return
         try:
-            pid, uid, _ = CREDENTIALS.unpack(stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
-            if uid not in (0, os.geteuid()):
-                raise RpcError(ErrorCode.NOT_PERMITTED, f"user {uid} may not connect")
-            if pid in (0, os.getpid()):
-                return
             pidfd = pidfd_of(stream, pid)
         except OSError:
             raise PeerGoneError from None
@@ -66,6 +76,12 @@ class Peers:
                 f"a hook may not call the daemon that runs it, and process {pid} belongs to one; "
                 "have the hook return what it decides",
             )
+
+    def hears(self, now: float) -> bool:
+        """Say whether one that is gone may still be heard; count it where not."""
+        is_heard = self._last_words.take(now) == 0
+        self._dropped["gone"] += not is_heard
+        return is_heard
 
     def _runs_hooks(self, pid: int) -> bool:
         roots = self._roots()

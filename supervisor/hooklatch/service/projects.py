@@ -12,7 +12,9 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 
 import msgspec
 import trio
@@ -28,6 +30,7 @@ from hooklatch.service.configuration import (
     place_of,
     read_config,
 )
+from hooklatch.service.places import Place, alike, nearest
 from hooklatch.service.safety import UnsafeFileError, read_safely
 from hooklatch.service.sessions import Sessions
 from hooklatch.service.settings_files import ENDING, read_settings
@@ -57,6 +60,7 @@ class Projects:
         self._state = state
         self._sessions = sessions
         self._asked: dict[str, float] = {}
+        self._held: Counter[str] = Counter()
         self._seen: dict[str, trust.Stamps | None] = {}  # when it was last read
         self._taken: dict[str, trust.Stamps | None] = {}  # when what is in force was read
         self.faults: dict[str, str] = {}
@@ -66,18 +70,13 @@ class Projects:
         return self._state.state.trusted
 
     def used(self) -> list[str]:
-        """Give the trusted projects that a session works in, or that a one-shot has lately asked for."""
+        """Give the trusted projects of sessions, and those that a one-shot has lately asked for."""
         now = trio.current_time()
         self._asked = {folder: at for folder, at in self._asked.items() if now - at < LINGER}
-        return sorted((self._by_sessions() | self._asked.keys()) & self.trusted.keys())
+        return sorted((self.nearest(self._places()) | self._asked.keys() | self._held.keys()) & self.trusted.keys())
 
-    def _by_sessions(self) -> set[str]:
-        folders: set[str] = set()
-        for session in self._sessions:
-            folders |= session.gate_projects
-            if session.project is not None:
-                folders.add(session.project)
-        return folders
+    def _places(self) -> set[Place]:
+        return {place for session in self._sessions for place in (*session.places, *session.places_above)}
 
     @property
     def watched(self) -> Iterable[str]:
@@ -90,19 +89,26 @@ class Projects:
         """Have a project loaded for a while."""
         self._asked[folder] = trio.current_time()
 
-    def nearest(self, cwd: str | None) -> str | None:
-        """Give the trusted project that a folder is in.
+    @contextmanager
+    def holding(self, folders: Iterable[str]) -> Generator[None]:
+        """Have projects loaded for as long as the block lasts."""
+        held = Counter(folders)
+        self._held += held
+        try:
+            yield
+        finally:
+            self._held -= held
 
-        A one-shot tells where its agent is now, not where its session began: one step down must not end its guards.
+    def nearest(self, places: Iterable[Place]) -> set[str]:
+        """Give the trusted projects of some places: for each the nearest one at or above it.
+
+        A folder that nobody trusts hides none above it, whatever it holds: an agent can make one.
         """
-        if cwd is None or not self.trusted or not os.path.isabs(cwd):
-            return None
-        folder = os.path.realpath(cwd)
-        while folder not in self.trusted:
-            if folder == os.path.dirname(folder):
-                return None
-            folder = os.path.dirname(folder)
-        return folder
+        return nearest(places, self.trusted)
+
+    def alike(self, name: str) -> set[str]:
+        """Give the trusted projects that an agent may have begun in, by what is left of that folder's name."""
+        return alike(name, self.trusted)
 
     def is_settled(self, folder: str) -> bool:
         """Say whether what is in force of a project is what is there now."""
@@ -153,20 +159,17 @@ class Projects:
             return project
         return self.changed(project.folder, "just now")
 
-    def warnings(self, folder: str | None) -> list[str]:
-        """Say what a session that works in a folder should know of it."""
-        if folder is None or folder in self.trusted:
-            return [self.faults[folder]] if folder in self.faults else []
-        if not os.path.isdir(trust.folder_of(folder)):
-            return []
-        return [
-            f"{trust.folder_of(folder)} is not trusted, its hooks are ignored; "
-            f"look at them, then: hooklatch trust {shlex.quote(folder)}"
-        ]
+    def warnings(self, places: Iterable[Place]) -> list[str]:
+        """Say what those who work in these places should know of their projects."""
+        places = list(places)
+        faults = [place.fault for place in places if place.fault is not None and self.trusted]
+        changed = [self.faults[folder] for folder in sorted(self.nearest(places)) if folder in self.faults]
+        ignored = sorted({path for place in places for path in place.paths[-1:] if path not in self.trusted})
+        return [*faults, *changed, *(untrusted(path) for path in ignored if os.path.isdir(trust.folder_of(path)))]
 
     def all_warnings(self) -> list[str]:
-        """Say the same of every folder that a session works in."""
-        return [text for folder in sorted(self._by_sessions()) for text in self.warnings(folder)]
+        """Say the same of every place that a session works in."""
+        return self.warnings(sorted(self._places(), key=lambda place: place.named))
 
     def trust(self, folder: str, pins: trust.Pins) -> None:
         self._forget(folder)
@@ -186,6 +189,13 @@ class Projects:
         state.manifests = {path: kept for path, kept in state.manifests.items() if not path.startswith(below)}
         self._seen.pop(folder, None)
         self._taken.pop(folder, None)
+
+
+def untrusted(folder: str) -> str:
+    return (
+        f"{trust.folder_of(folder)} is not trusted, its hooks are ignored; "
+        f"look at them, then: hooklatch trust {shlex.quote(folder)}"
+    )
 
 
 def is_now(seen: Mapping[str, trust.Stamps | None], folder: str) -> bool:

@@ -54,6 +54,7 @@ def fact_of(spec: EventSpec, payload: Payload, params: FireParams, session: Sess
         payload=payload,
         is_gate=spec.fails_closed,
         session=session.id if session is not None else given.session_id,
+        run=session.run if session is not None else None,
         call_id=params.call_id,
         host=given.host or (session.host if session is not None else None),
         cwd=given.cwd or (session.cwd if session is not None else None),

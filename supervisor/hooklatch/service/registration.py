@@ -6,13 +6,13 @@ Knows definitions and units; knows no layer's contents and no connection but by 
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_definition
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.registry import Hook, Layer, PythonTarget, ServedTarget
+from hooklatch.core.registry import Hook, Layer, PythonTarget, ServedTarget, misfit
 from hooklatch.service.assembly import hook_of
 from hooklatch.service.configuration import place_of
 from hooklatch.service.connection import Connection
@@ -21,9 +21,26 @@ from hooklatch.service.native import NativeHook, read_native_hooks
 from hooklatch.service.sessions import Session
 from hooklatch.service.sources import UnitError
 
-__all__ = ["Registrar"]
+__all__ = ["HookTables", "Registrant", "Registrar"]
 
 MAX_HOOKS = 1000  # that one session may register
+
+
+class Registrant(msgspec.Struct, frozen=True):
+    """Who registers: a session that may not be open yet, or with no id a client of the admin socket."""
+
+    id: str = ""
+    dialect: str | None = None
+    cwd: str | None = None
+    own: frozenset[str] = frozenset()  # ids of hooks that it has already
+
+    @classmethod
+    def of(cls, session: Session) -> Registrant:
+        return cls(session.id, session.dialect, session.cwd, frozenset(session.own))
+
+
+HookTables: TypeAlias = list[dict[str, Any]] | dict[str, Any]  # a map of events in a dialect that writes one
+Wanted = list[tuple[HookDefinition, str]]  # each with the native event that it was written for, or ""
 
 
 class Registrar:
@@ -32,80 +49,84 @@ class Registrar:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
-    async def hooks_of(
-        self, tables: list[dict[str, Any]], connection: Connection, session: Session | None
-    ) -> list[Hook]:
-        """Check definitions and load their sources; without a session they are global ones.
+    def read(self, tables: HookTables, registrant: Registrant) -> Wanted:
+        """Check definitions, without any effect.
 
         Raises:
             RpcError: one of them cannot be accepted, and so none is.
         """
         try:
-            natives = [native for table in tables for native in self._read(table, session)]
-            named(natives, session)
-            definitions = [
-                (definition, native.event) for native in natives for definition in read_definition(native.table)
-            ]
+            natives = [native for table in listed(tables, registrant) for native in self._read(table, registrant)]
+            named(natives, registrant)
+            wanted = [(definition, native.event) for native in natives for definition in read_definition(native.table)]
         except InvalidHookError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-        ids = [definition.id for definition, _ in definitions]
+        ids = [definition.id for definition, _ in wanted]
         for hook_id in ids:
             if ids.count(hook_id) > 1:
                 raise RpcError(ErrorCode.INVALID_PARAMS, f"the id {hook_id!r} stands twice in one call")
-        if session is not None and len(session.own.keys() | set(ids)) > MAX_HOOKS:
+        if registrant.id and len(registrant.own | set(ids)) > MAX_HOOKS:
             raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
-        for definition, _ in definitions:
-            await self._load(definition, session)
-        # No checkpoint from here on: a reload meanwhile has put other builds in force than those that were loaded.
-        owner = session.id if session is not None else ""
-        hooks = [self._hook_of(definition, native, connection, session) for definition, native in definitions]
-        return [msgspec.structs.replace(hook, owner=owner) for hook in hooks] if owner else hooks
+        for definition, _ in wanted:
+            self._check(definition, registrant)
+        return wanted
 
-    def _read(self, table: dict[str, Any], session: Session | None) -> list[NativeHook]:
-        if session is None or session.dialect is None:
+    async def hooks_of(self, wanted: Wanted, connection: Connection, registrant: Registrant) -> list[Hook]:
+        """Load the sources of what was read, and make the hooks; there is no checkpoint after the last load.
+
+        Raises:
+            RpcError: one of them cannot be loaded, and so none is registered.
+        """
+        for definition, _ in wanted:
+            await self._load(definition, registrant)
+        # No checkpoint from here on: a reload meanwhile has put other builds in force than those that were loaded.
+        hooks = [self._hook_of(definition, native, connection, registrant) for definition, native in wanted]
+        return [msgspec.structs.replace(hook, owner=registrant.id) for hook in hooks]
+
+    def _read(self, table: dict[str, Any], registrant: Registrant) -> list[NativeHook]:
+        if registrant.dialect is None:
             return [NativeHook(table, "")]
-        dialect = self._hub.native.find(session.dialect)
+        dialect = self._hub.native.find(registrant.dialect)
         return read_native_hooks(dialect, table, self._hub.registries.catalogue)
 
-    def _hook_of(
-        self, definition: HookDefinition, native: str, connection: Connection, session: Session | None
-    ) -> Hook:
-        layer = Layer.GLOBAL if session is None else Layer.SESSION
+    def _check(self, definition: HookDefinition, registrant: Registrant) -> None:
         spec = self._hub.dispatcher.spec(definition.event)
-        if definition.served and session is None:
-            raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
-        dialect = (session.dialect or "") if session is not None and native else ""
-        target: ServedTarget | PythonTarget = ServedTarget(connection.number, dialect, native)
-        if not definition.served:
-            target = self._target_of(definition, session)
-            if definition.shell is None:  # a command says by its `payload` how it is spoken to
-                target = msgspec.structs.replace(target, dialect=dialect, native=native)
-        hook = hook_of(definition, layer, target, spec=spec)
-        misfit = hook.misfit(spec)
-        if misfit is not None:
-            raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {hook.id!r}: {misfit}")
-        return hook
-
-    async def _load(self, definition: HookDefinition, session: Session | None) -> None:
+        if (fault := misfit(spec, definition.matcher, amends=definition.amends)) is not None:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}")
         if definition.served:
+            if not registrant.id:
+                raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
             return
-        self._hub.dispatcher.spec(definition.event)  # the cheap check first
-        folder = session.cwd if session is not None else None
-        source, _ = place_of(definition, folder or "")
+        source, _ = place_of(definition, registrant.cwd or "")
         if source.kind == "file" and not source.location.startswith("/"):
             raise RpcError(
                 ErrorCode.INVALID_PARAMS,
                 f"hook {definition.id!r}: {definition.run!r} is relative and there is no absolute cwd;"
                 " give the whole path",
             )
+
+    def _hook_of(self, definition: HookDefinition, native: str, connection: Connection, registrant: Registrant) -> Hook:
+        layer = Layer.SESSION if registrant.id else Layer.GLOBAL
+        spec = self._hub.dispatcher.spec(definition.event)
+        dialect = (registrant.dialect or "") if native else ""
+        target: ServedTarget | PythonTarget = ServedTarget(connection.number, dialect, native)
+        if not definition.served:
+            target = self._target_of(definition, registrant)
+            if definition.shell is None:  # a command says by its `payload` how it is spoken to
+                target = msgspec.structs.replace(target, dialect=dialect, native=native)
+        return hook_of(definition, layer, target, spec=spec)
+
+    async def _load(self, definition: HookDefinition, registrant: Registrant) -> None:
+        if definition.served:
+            return
+        source, _ = place_of(definition, registrant.cwd or "")
         try:
             await self._hub.files.ensure(source)
         except UnitError as error:
             raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {error}") from None
 
-    def _target_of(self, definition: HookDefinition, session: Session | None) -> PythonTarget:
-        folder = session.cwd if session is not None else None
-        source, function = place_of(definition, folder or "")
+    def _target_of(self, definition: HookDefinition, registrant: Registrant) -> PythonTarget:
+        source, function = place_of(definition, registrant.cwd or "")
         unit = self._hub.sources.units.get(source.location)
         if unit is None or function not in unit.loaded.functions:
             raise RpcError(
@@ -114,10 +135,23 @@ class Registrar:
         return PythonTarget(unit.source, unit.build, function)
 
 
-def named(natives: list[NativeHook], session: Session | None) -> None:
+def listed(tables: HookTables, registrant: Registrant) -> list[dict[str, Any]]:
+    """Return the definitions of a request; a dialect's session may give one map of events, as its system writes it.
+
+    Raises:
+        RpcError: it is a map, and there is no dialect to read it.
+    """
+    if isinstance(tables, list):
+        return tables
+    if registrant.dialect is None:
+        raise RpcError(ErrorCode.INVALID_PARAMS, "hooks is a list of definitions; a map of events needs a dialect")
+    return [tables]
+
+
+def named(natives: list[NativeHook], registrant: Registrant) -> None:
     """Give each served hook without an id one: the first of `served-1`, `served-2`, … that nobody has yet."""
     taken: set[object] = {native.table.get("id") for native in natives}
-    taken |= session.own.keys() if session is not None else set()
+    taken |= registrant.own
     free = (name for number in itertools.count(1) if (name := f"served-{number}") not in taken)
     for native in natives:
         if native.table.get("served") is True and native.table.get("id") is None:

@@ -15,6 +15,7 @@ import msgspec
 from hooklatch.core.catalogue import Catalogue
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Difference, Hook, PythonTarget, Snapshot, difference, plugin_switch, switched
+from hooklatch.service.places import nearest
 from hooklatch.service.sessions import Session, Sessions
 from hooklatch.service.views import inherit, view_hooks
 
@@ -65,7 +66,12 @@ class Registries:
         return [*self._api.values(), *own]
 
     def view_of(self, session: Session | None) -> Snapshot:
-        return self.view if session is None else session.view
+        if session is None:
+            return self.view
+        if session.has_ended:  # a fire of its that was accepted before; nobody renews its view any more
+            seen = self._hooks_of(session)
+            return Snapshot(self._revision, seen if seen is not None else self.view.hooks)
+        return session.view
 
     def set_global(
         self,
@@ -102,10 +108,11 @@ class Registries:
         """Give the hooks of a project that is in use."""
         return switched(self._projects.get(folder, ()), self.switches)
 
-    def view_at(self, folder: str | None) -> Snapshot:
-        """Give what somebody without a session sees who works in a project."""
-        hooks = self.project_hooks(folder) if folder is not None else []
-        return Snapshot(self.view.revision, [*self.view.hooks, *hooks]) if hooks else self.view
+    def view_at(self, session: Session | None, folders: Iterable[str]) -> Snapshot:
+        """Give what a viewer sees who is in these projects too."""
+        view = self.view_of(session)
+        hooks = [hook for folder in sorted(folders) for hook in self.project_hooks(folder)]
+        return Snapshot(view.revision, [*view.hooks, *hooks]) if hooks else view
 
     def retarget(self, location: str, retargeted: Callable[[Hook], Hook]) -> None:
         """Point clients' hooks of a source at its new build; the `set_global` that must follow puts it in force."""
@@ -185,7 +192,7 @@ class Registries:
     def register_own(self, session: Session, hooks: Iterable[Hook]) -> None:
         for hook in hooks:
             session.own[hook.id] = hook
-        self._commit_session(session)
+        self.take_settings(session)
 
     def unregister_own(self, session: Session, hook_id: str) -> bool:
         if hook_id not in session.own:
@@ -209,12 +216,12 @@ class Registries:
         session.switches[hook.name] = enabled
         self._commit_session(session)
 
-    def adopt(self, session: Session, parent: Session) -> None:
-        """Make a session another one's child, which brings it that one's gates."""
-        session.parent = parent
+    def adopt(self, session: Session, parent: Session, hooks: Iterable[Hook] = ()) -> None:
+        """Make a session another one's child, which brings it that one's gates beside its own hooks."""
+        session.parent, session.parent_id = parent, parent.id
         parent.children.append(session)
         inherit(session, parent, self.catalogue)
-        self._commit_session(session)
+        self.register_own(session, hooks)
 
     def _commit_global(self) -> Difference:
         old = self.view
@@ -262,8 +269,8 @@ class Registries:
         if session.personality is not None:  # one that is no longer defined stays as it was
             names = self.personalities.get(session.personality, session.personality_plugins)
             session.personality_plugins = frozenset(names) if names is not None else None
-        folders = self._projects.keys() & {session.project, *session.gate_projects}
-        projects = {folder: self.project_hooks(folder) for folder in folders}
+        places = (*session.places, *session.places_above)
+        projects = {folder: self.project_hooks(folder) for folder in nearest(places, self._projects)}
         return view_hooks(session, self.view.hooks, projects, self.catalogue)
 
 

@@ -21,6 +21,7 @@ from hooklatch.service.hub import Hub
 from hooklatch.service.levels import shortfalls
 from hooklatch.service.plugins import Plugin
 from hooklatch.service.sessions import Session
+from hooklatch.service.statistics import EventCount
 from hooklatch.service.views import allowed_plugins
 from hooklatch.version import VERSION
 
@@ -66,24 +67,29 @@ class Reports:
             "timings": self._hub.statistics.timings(hook.name),
         }
 
-    def events(self, session: Session | None) -> dict[str, Any]:
-        """List the catalogue, with each event's budget for this viewer and how often it was fired.
+    def events(self, session: Session | None, *, is_admin: bool) -> dict[str, Any]:
+        """List the catalogue, with each event's budget for this viewer and how often it was fired, as far as it knows.
 
-        In a session of a dialect these are its own events; each has what is known of the first event that it feeds.
+        An agent is told of the fires of its own session alone, an administrator of all.  In a session of a dialect
+        these are its own events; each has what is known of the first event that it feeds.
         """
         view = self._hub.registries.view_of(session)
         catalogue = self._hub.registries.catalogue
+        counted = self._hub.statistics.event if is_admin or session is None else session.count_of
+
+        def described(name: str) -> dict[str, Any]:
+            return self._event(catalogue[name], view, counted(name))
+
         if session is None or session.dialect is None:
-            return {"events": [self._event(catalogue[name], view) for name in catalogue]}
+            return {"events": [described(name) for name in catalogue]}
         native = self._hub.native.find(session.dialect).events.items()
         return {"dialect": session.dialect, "events": [
-            {**self._event(catalogue[event.feeds[0].event], view), "name": name,
+            {**described(event.feeds[0].event), "name": name,
              "aliases": event.aliases, "feeds": [feed.event for feed in event.feeds]}
             for name, event in native
         ]}  # fmt: skip
 
-    def _event(self, spec: EventSpec, view: Snapshot) -> dict[str, Any]:
-        count = self._hub.statistics.event(spec.name)
+    def _event(self, spec: EventSpec, view: Snapshot, count: EventCount) -> dict[str, Any]:
         hooks = view.for_event(spec)
         return {
             "name": spec.name,
@@ -158,8 +164,8 @@ class Reports:
         return f"its matcher ({hook.matcher.text}) does not match {spec.match}"
 
     def sessions(self, only: Session | None) -> dict[str, Any]:
-        """List live sessions, or the asking one alone."""
-        shown = [session for session in self._hub.sessions if only is None or session is only]
+        """List live sessions, or the asking one and those below it."""
+        shown = [session for session in self._hub.sessions if only is None or only.has_below(session)]
         return {"sessions": [self._session(session) for session in shown]}
 
     def _session(self, session: Session) -> dict[str, Any]:
@@ -183,7 +189,7 @@ class Reports:
         """Say how the daemon is; `health` is red when something makes gates deny that should not have to."""
         hub = self._hub
         view = hub.registries.view
-        own = hub.projects.warnings(session.project) if session is not None else []
+        own = hub.projects.warnings(session.places) if session is not None else []
         quarantined = [hook.name for hook in hub.registries.all_hooks() if state_of(self._hub, hook) == "quarantined"]
         # Files' hooks have diagnostics; a client's hook has nothing but itself to show what is wrong.
         inactive = [
@@ -273,7 +279,7 @@ class Reports:
             "state": state,
             "files": len(hub.projects.trusted[folder]),
             "hooks": [hook.id for hook in hub.registries.project_hooks(folder)],
-            "sessions": sum(session.project == folder for session in hub.sessions),
+            "sessions": sum(folder in hub.projects.nearest(session.places) for session in hub.sessions),
         }
 
 

@@ -135,9 +135,13 @@ def admit(
         refuse(stream, error)
         return
     except PeerGoneError:
-        stream.close()
-        return
-    connection = make(stream)
+        if not peers.hears(trio.current_time()):
+            stream.close()
+            return
+        connection = make(stream)
+        connection.hear_out()
+    else:
+        connection = make(stream)
     connections[connection.number] = connection
     nursery.start_soon(connection.run)
 

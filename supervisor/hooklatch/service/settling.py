@@ -1,10 +1,18 @@
-"""Before a fire: is what is loaded of a project what is there?  Knows projects and reloads; decides nothing."""
+"""Before a fire: in which projects is it, and is what is loaded of them what is there?
+
+Knows places, projects and reloads; decides nothing.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import trio
 
+from hooklatch.service.beginnings import Beginnings
 from hooklatch.service.files import Files
+from hooklatch.service.fires import EnvelopeParams, Settled
+from hooklatch.service.places import Place, dashed, find_place
 from hooklatch.service.projects import Projects
 from hooklatch.service.sessions import Session
 
@@ -17,30 +25,69 @@ class Settling:
     The watch sees a change too, but up to 2 s later: time enough for an agent to write a file and have it run.
     """
 
-    def __init__(self, projects: Projects, files: Files) -> None:
+    def __init__(self, projects: Projects, files: Files, take_settings: Callable[[Session], None]) -> None:
         self._projects = projects
         self._files = files
+        self._take_settings = take_settings
+        self._beginnings = Beginnings()
         self._turn = trio.Lock()
 
-    async def settle(self, session: Session | None, cwd: str | None, limit: float) -> tuple[str | None, str | None]:
-        """Give the project of one who has no session, and what is wrong if its hooks are not there in time."""
+    async def settle(self, session: Session | None, envelope: EnvelopeParams, limit: float) -> Settled:
+        """Find the projects that a fire is in, and have their hooks be those that are there now."""
         projects = self._projects
+        places = self._places(session, envelope)
         if not projects.trusted:
-            return None, None
-        folder = None
-        if session is not None:
-            folders = [*session.gate_projects, *([session.project] if session.project is not None else [])]
-        else:
-            folder = projects.nearest(cwd)
-            folders = [folder] if folder is not None else []
-            for one in folders:
-                projects.ask(one)
-        if all(projects.is_settled(one) for one in folders):
-            return folder, None
+            return Settled()
+        own = self._own(session)
+        named = projects.nearest(places) | self._alike(envelope)
+        folders = named - own
+        for one in folders if session is not None and not session.has_ended else folders | own:
+            projects.ask(one)
+        fault = next((place.fault for place in (*places, *known_places(session)) if place.fault is not None), None)
+        if fault is not None:
+            why = f"which project's guards hold cannot be told: {fault}; work in a folder that can be looked up"
+            return Settled(frozenset(folders), why)
+        wanted = own | folders
+        if all(projects.is_settled(one) for one in wanted):
+            return Settled(frozenset(folders))
         with trio.move_on_after(limit):
             async with self._turn:  # who waits for a reload that begins anyway needs none of its own
-                if not all(projects.is_settled(one) for one in folders):
+                if not all(projects.is_settled(one) for one in wanted):
                     await self._files.reload()
-            return folder, None
+            return Settled(frozenset(folders))
         self._files.hint.set()  # the watch finishes what we have no time for
-        return folder, f"the hooks of {', '.join(folders)} were not loaded within {limit:g} s; try again"
+        names = ", ".join(sorted(wanted))
+        return Settled(frozenset(folders), f"the hooks of {names} were not loaded within {limit:g} s; try again")
+
+    def _own(self, session: Session | None) -> set[str]:
+        """Give the projects that the session's view has, with places looked up again that could not be told."""
+        if session is None:
+            return set()
+        if any(place.fault is not None for place in known_places(session)):
+            session.look_again()
+            self._take_settings(session)
+        return self._projects.nearest(known_places(session))
+
+    def _places(self, session: Session | None, envelope: EnvelopeParams) -> tuple[Place, ...]:
+        """Give where the fire itself says that its agent is, and where it began or is known to have begun."""
+        host_session = envelope.session_id if session is None else None
+        known = self._beginnings.get(host_session) if host_session is not None else ()
+        if not self._projects.trusted and (host_session is None or known):
+            return ()  # nobody needs to know
+        said = tuple(find_place(folder) for folder in (envelope.cwd, envelope.began_in) if folder is not None)
+        if host_session is not None:
+            self._beginnings.note(host_session, said)
+        return (*said, *known)
+
+    def _alike(self, envelope: EnvelopeParams) -> set[str]:
+        name, told = envelope.began_as, envelope.began_in
+        if name is None:
+            return set()
+        found = self._projects.alike(name)
+        if told is not None and dashed(told) == name:  # the host says which folder the name is of
+            return {folder for folder in found if dashed(folder) == name}
+        return found
+
+
+def known_places(session: Session | None) -> tuple[Place, ...]:
+    return (*session.places, *session.places_above) if session is not None else ()

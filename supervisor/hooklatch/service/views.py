@@ -12,6 +12,7 @@ import msgspec
 
 from hooklatch.core.catalogue import Catalogue
 from hooklatch.core.registry import EVERY_GATE, Hook, Layer, has, switched
+from hooklatch.service.places import nearest
 from hooklatch.service.sessions import Session
 
 __all__ = ["allowed_plugins", "gates_of", "inherit", "is_gate", "own_hooks", "sees", "sees_all", "view_hooks"]
@@ -61,8 +62,7 @@ def inherit(session: Session, parent: Session, catalogue: Catalogue) -> None:
     session.gate_plugins = (
         None if allowed is None or parent.gate_plugins is None else frozenset(allowed | parent.gate_plugins)
     )
-    above = {parent.project} if parent.project is not None else set[str]()
-    session.gate_projects = frozenset(parent.gate_projects | above)
+    session.places_above = parent.places_above | frozenset(parent.places)
     session.inherited = gates_of(parent, catalogue)
 
 
@@ -78,9 +78,10 @@ def view_hooks(
 
 
 def project_hooks(session: Session, projects: Mapping[str, list[Hook]], catalogue: Catalogue) -> Iterator[Hook]:
-    if session.project is not None:
-        yield from projects.get(session.project, ())
-    for folder in sorted(session.gate_projects - {session.project or ""}):
-        for hook in projects.get(folder, ()):
+    own = nearest(session.places, projects)
+    for folder in sorted(own):
+        yield from projects[folder]
+    for folder in sorted(nearest(session.places_above, projects) - own):
+        for hook in projects[folder]:
             if is_gate(hook, catalogue):
                 yield msgspec.structs.replace(hook, layer=Layer.PARENT)
