@@ -17,7 +17,8 @@ import sys
 
 import msgspec
 
-from hooklatch_worker import isolation, linux, wire
+from hooklatch_worker import isolation, linux, state, wire
+from hooklatch_worker.asking import Line
 from hooklatch_worker.calls import MAX_MESSAGE, Caller, Capture, open_stream
 from hooklatch_worker.loader import SourceError, Unit, load
 
@@ -113,6 +114,7 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
     capture.take()  # what the import printed belongs to no call
     connection.sendall(loaded)
     caller = Caller(unit.functions, capture)
+    state.line = line = Line(connection, reader, generation)
     while True:
         body = next_body(connection, reader)
         if body is None:
@@ -122,7 +124,10 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
             return 1
         if request.source.location == EMITTER:
             let_emit(connection, call)
-        connection.sendall(wire.frame(caller.run(call)))
+        line.begin(call.call_id)
+        reply = caller.run(call)
+        line.end()
+        connection.sendall(wire.frame(reply))
 
 
 def let_emit(connection: socket.socket, call: wire.Call) -> None:

@@ -194,8 +194,12 @@ async def fire_each(hub: Hub, cases: list[Case], run: Run, progress: Progress, t
     if problem is not None:
         run.error = CommandError(Exit.BAD_DATA, problem)
         return
+    file = None
     for case in cases:
         progress.doing = f"running {case.name!r}"
+        if case.file != file:
+            file = case.file
+            hub.shared_state.clear()  # a file is a story of its own, told from the beginning
         decision = await hub.dispatcher.fire(case.params, None)
         # Each case stands alone: that a hook died in those before must not decide about this one.
         hub.dispatcher.targets.breakers.clear()
