@@ -3,8 +3,8 @@
     callback ─▶ ask ─▶ Asked ══▶ daemon, which does one step after the other ══▶ Told ─▶ callback
 
 What is asked belongs to the call that is under way, and to nothing else: an event that is used after its call's end,
-and a process that the callback has forked, are refused.  An answer that the callback did not wait for (a signal handler
-of its own raised) is waited for before anything else is sent, so the stream stays in step.
+and a process that the callback has forked, are refused.  Where a callback does not wait for its answer (a signal handler
+of its own raised in the middle of a question), nobody can say what comes next on the stream, and the worker ends.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ class Line:
         self._pid = os.getpid()
         self._lock = allocate_lock()  # a callback may ask from several threads
         self._call_id: int | None = None
-        self._asked = self._told = 0
-        self._is_torn = False
+        self._asked = 0
+        self._is_torn = False  # a question was not asked to its end
 
     def begin(self, call_id: int) -> None:
         """Take note of the call that is under way from now on."""
         self._call_id = call_id
-        self._asked = self._told = 0
+        self._asked = 0
 
     def end(self) -> None:
         """Let nobody ask any more: what is sent next is the call's answer."""
         if os.getpid() != self._pid:
             return  # a child that the callback forked; it is about to end
         with self._lock:  # a thread of the callback may be in the middle of a question
-            self._catch_up()
+            self._check_in_step()
             self._call_id = None
 
     def ask(self, asked: wire.Asked) -> bytes:
@@ -61,38 +61,32 @@ class Line:
         with self._lock:
             if self._call_id != asked.call_id:
                 raise StateError(NOT_HERE)
-            self._catch_up()
+            self._check_in_step()
             if self._asked >= MAX_STEPS:
                 raise StateError(f"one call may take at most {MAX_STEPS} steps")
             self._asked += 1
             try:
-                self._send(wire.frame(replace(asked, generation=self._generation, number=self._asked)))
-                told = self._receive()
+                told = self._exchange(replace(asked, generation=self._generation, number=self._asked))
             except (OSError, msgspec.MsgspecError, wire.FrameError) as error:
                 raise StateError(f"the daemon could not be asked: {error}") from None
         if told.error:
             raise StateError(told.error)
         return told.value
 
-    def _catch_up(self) -> None:
+    def _check_in_step(self) -> None:
         if self._is_torn:
-            os._exit(1)  # half a question was sent, and nothing can be said after it
-        while self._told < self._asked:
-            self._receive()
+            os._exit(1)
 
-    def _send(self, data: bytes) -> None:
+    def _exchange(self, asked: wire.Asked) -> wire.Told:
         self._is_torn = True
-        self._connection.sendall(data)
-        self._is_torn = False
-
-    def _receive(self) -> wire.Told:
+        self._connection.sendall(wire.frame(asked))
         while (body := self._reader.take()) is None:
             data = self._connection.recv(2**14)
             if not data:
                 raise OSError("it is gone")
             self._reader.feed(data)
         told = TOLD.decode(body)
-        self._told += 1
-        if (told.generation, told.call_id, told.number) != (self._generation, self._call_id, self._told):
+        if (told.generation, told.call_id, told.number) != (asked.generation, asked.call_id, asked.number):
             raise wire.FrameError("an answer to another question")
+        self._is_torn = False
         return told

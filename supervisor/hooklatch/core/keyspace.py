@@ -206,7 +206,8 @@ class Keyspace:
             usage = self._usage.get(account, Usage())
             raise RefusedStepError(
                 f"there is no room for {key!r}: {place.namespace.source} holds {usage.keys} keys and {usage.bytes}"
-                f" bytes (of {MAX_KEYS} and {MAX_BYTES}), all sources {self.total.bytes} (of {MAX_TOTAL}); give keys a ttl"
+                f" bytes (of {MAX_KEYS} and {MAX_BYTES}), all sources {self.total.bytes} (of {MAX_TOTAL}); give keys a"
+                " ttl"
             )
 
     def _has_room(self, place: Place, key: str, entry: Entry) -> bool:

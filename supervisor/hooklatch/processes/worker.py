@@ -158,7 +158,7 @@ class Worker:
             return False
 
     async def _answer(self, number: int) -> Reply:
-        """Read the answer of a call, and before it do what it asks of its state, and take telemetry if it may have any."""
+        """Read the answer of a call; before it do what it asks of its state, and take what telemetry it may have."""
         emitted: list[wire.Emitted] = []
         while True:
             message = wire.decode_from_worker(await self._receive())
