@@ -3,8 +3,8 @@
     callback ─▶ ask ─▶ Asked ══▶ daemon, which does one step after the other ══▶ Told ─▶ callback
 
 What is asked belongs to the call that is under way, and to nothing else: an event that is used after its call's end,
-and a process that the callback has forked, are refused.  Where a callback does not wait for its answer (a signal handler
-of its own raised in the middle of a question), nobody can say what comes next on the stream, and the worker ends.
+and a process that the callback has forked, are refused.  Where a callback does not wait for its answer (its own signal
+handler raised in the middle of a question), nobody can say what comes next on the stream, and the worker ends.
 """
 
 from __future__ import annotations
