@@ -126,6 +126,13 @@ async def said(client: Client, tool: str = "Steps", **tool_input: Any) -> Any:
     return decision["context"]["said"]
 
 
+def end(daemon: Daemon, session_id: str) -> None:
+    """End a session now, as its last connection's end does a minute later."""
+    session = daemon.hub.sessions.get(session_id)
+    assert session is not None
+    daemon.hub.sessions.discard(session)
+
+
 async def value(client: Client, key: str) -> Any:
     return (await said(client, steps=[["get", key]]))[0]
 
@@ -204,11 +211,8 @@ async def test_a_fire_of_no_session_has_none_to_count_in(daemon: Daemon) -> None
 async def test_a_session_that_ends_takes_its_values_along(daemon: Daemon) -> None:
     async with daemon.session(id="brief") as client:
         await said(client, session=True, steps=[["set", "k", 1]])
-    await until(lambda: (session := daemon.hub.sessions.get("brief")) is not None and not session.connections)
-    session = daemon.hub.sessions.get("brief")
-    assert session is not None
     assert daemon.hub.shared_state.status()["keys"] == 1
-    daemon.hub.sessions.discard(session)
+    end(daemon, "brief")
 
     assert daemon.hub.shared_state.status()["keys"] == 0
 
@@ -228,10 +232,21 @@ async def test_a_hook_that_a_session_brought_shares_nothing_with_the_operators(d
         assert await said(other, "Own") == [1, 1]
         assert await said(other, "Count") == [2, 1]
         for name in ("a", "b"):
-            session = daemon.hub.sessions.get(name)
-            assert session is not None
-            daemon.hub.sessions.discard(session)
+            end(daemon, name)
     assert {one["layer"] for one in daemon.hub.shared_state.status()["sources"]} == {"global"}
+
+
+async def test_a_gate_that_was_handed_down_goes_on_counting_when_its_session_has_ended(daemon: Daemon) -> None:
+    daemon.write("count.py", COUNTER)
+    run = {"event": "pre_tool_use", "id": "own", "match": "Own", "run": f"{daemon.folder}/count.py:count"}
+    async with daemon.session(id="parent", hooks=[run]) as parent:
+        assert await said(parent, "Own") == [1, 1]
+        async with daemon.session(id="child", parent_session_id="parent") as child:
+            assert await said(child, "Own") == [2, 1]
+            end(daemon, "parent")
+            assert await said(child, "Own") == [3, 2]
+        end(daemon, "child")
+    assert daemon.hub.shared_state.status()["sources"] == []
 
 
 async def test_two_projects_do_not_share(daemon: Daemon, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ __all__ = ["Counted", "SharedState"]
 
 logger = logging.getLogger("hooklatch.state")
 LINGER = 24 * 3600.0  # seconds that a session's values outlast their last use, where nobody knows of the session's end
-SYNC_INTERVAL = 0.05  # seconds; a power cut may take what was changed in the last two of these
+SYNC_INTERVAL = 0.05  # seconds between a change and its sync; a power cut may take what was not synced
 SLACK = 4 * 2**20  # bytes that the journal may have beyond four times what it holds
 SLICE = 200  # values that are written at a time, before others get their turn
 SESSION = "session"
