@@ -223,7 +223,7 @@ def test_claimed_sessions_take_no_room_from_live_ones() -> None:
 
 
 def test_all_sources_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keyspace, "MAX_TOTAL", 300)
+    monkeypatch.setattr(keyspace, "MAX_TOTAL", 1100)
     space, other = filled(3), Place(Namespace("global", "", "/other.py"))
 
     with pytest.raises(RefusedStepError, match="all sources"):

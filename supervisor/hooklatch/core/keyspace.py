@@ -25,7 +25,7 @@ __all__ = [
 MAX_KEYS = 10_000  # of one account
 MAX_BYTES = 4 * 2**20  # of one account
 MAX_TOTAL = 16 * 2**20  # bytes of all of them
-OVERHEAD = 64  # bytes that a key costs beside its own and its value's
+OVERHEAD = 256  # bytes that a key costs beside its own and its value's, about
 COUNTERS = range(-(2**63), 2**63)  # what readers of JSON agree on
 LIVE, CLAIMED = "=", "?"  # how the scope of a session begins
 NUMBER: msgspec.json.Decoder[int | float] = msgspec.json.Decoder(int | float)

@@ -146,7 +146,7 @@ class SharedState:
                 self._write(place, "", None, self._clock())
             self.keyspace.end_scope(place)
         gone = [one for one in self.keyspace.usage() if one.layer == SESSION and self._sessions.get(one.within) is None]
-        held = {hook.owner for hook in inherited()} if gone else set()
+        held = {hook.owner for hook in inherited()} if gone else set[str]()
         for namespace in gone:
             if namespace.within not in held:
                 self.keyspace.end_namespace(namespace)
