@@ -59,3 +59,14 @@ def test_the_overload_benchmark_compares_quiet_sessions_with_and_without_each_fl
     for row in floods.values():
         assert {"quiet", "flooded", "ratio", "first_after_ms", "refused", "flood_overloads"} <= set(row)
         assert row["flooded"]["count"] > 0
+
+
+@pytest.mark.slow
+def test_the_state_benchmark_counts_exactly_both_ways() -> None:
+    """Slow: it starts a pool of workers for each way."""
+    command = [sys.executable, str(BENCH / "state.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    found = json.loads((BENCH / "results" / "state_quick.json").read_bytes())
+    assert {"machine", "rows", "ratios", "quiet", "step"} <= set(found), done.stderr
+    assert found["exact"] == {"served": True, "served, kept": True, "sqlite": True}

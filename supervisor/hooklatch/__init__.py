@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from hooklatch_worker import (
         CustomEvent,
         Event,
+        Scope,
+        State,
+        StateError,
         Verdict,
         allow,
         amend,
@@ -47,6 +50,9 @@ __all__ = [
     "hook",
     "CustomEvent",
     "Event",
+    "Scope",
+    "State",
+    "StateError",
     "Verdict",
     "allow",
     "amend",
@@ -83,7 +89,8 @@ __all__ = [
     "UnreadableAnswerError",
 ]
 
-HOSTS = {
+HOMES = {
+    "StateError": "hooklatch_worker",
     "connect": "hooklatch.client.async_client",
     "session": "hooklatch.client.async_client",
     "Session": "hooklatch.client.async_client",
@@ -102,7 +109,7 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    home = "hooklatch.errors" if name.endswith("Error") else HOSTS.get(name, "hooklatch_worker")
+    home = HOMES.get(name) or ("hooklatch.errors" if name.endswith("Error") else "hooklatch_worker")
     found = getattr(import_module(home), name)
     globals()[name] = found  # once is enough
     return found

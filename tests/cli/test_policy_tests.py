@@ -292,3 +292,18 @@ def test_a_hook_that_dies_in_each_case_is_asked_in_each() -> None:
         done = place.run("test", "-", stdin=cases)
 
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.slow
+def test_a_budget_is_tested_by_the_cases_of_one_file_and_begins_anew_with_the_next(tmp_path: Path) -> None:
+    """The budget is the example's own."""
+    case = {"payload": {"tool_name": "Bash", "tool_input": {"command": "ls"}}}
+    allowed, refused = line(**case, expect="pass"), line(**case, expect={"verdict": "deny", "reason": "50 commands"})
+    for name, text in (("one.jsonl", [*[allowed] * 50, refused, refused]), ("two.jsonl", [allowed])):
+        (tmp_path / name).write_text("\n".join(text))
+    budget = (ROOT / "examples" / "hooks" / "budget.py").read_text()
+
+    with new_place({"hooks.toml": '[[source]]\npath = "budget.py"\n', "budget.py": budget}) as place:
+        report = place.json("test", str(tmp_path / "one.jsonl"), str(tmp_path / "two.jsonl"))
+
+    assert (report["passed"], report["failed"], report["diagnostics"]) == (53, 0, [])

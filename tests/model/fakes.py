@@ -29,6 +29,7 @@ from hooklatch.service.methods import Methods
 from hooklatch.service.projects import Projects
 from hooklatch.service.registries import Registries
 from hooklatch.service.sessions import Sessions
+from hooklatch.service.shared_state import SharedState
 from hooklatch.service.sources import Sources, Unit
 from hooklatch.service.state import StateFile
 from hooklatch.service.statistics import Statistics
@@ -248,7 +249,8 @@ async def running_fakes() -> AsyncGenerator[FakePlace]:
     files = Files("/nowhere/hooks.toml", sources, registries, state, projects)
     place.hub = Hub(
         bus=bus, sessions=sessions, registries=registries, sources=sources, files=files, projects=projects,
-        dispatcher=dispatcher, statistics=statistics, state=state, record=FakeRecord(), places={},
+        dispatcher=dispatcher, statistics=statistics, state=state, shared_state=SharedState("/nowhere", sessions),
+        record=FakeRecord(), places={},
     )  # fmt: skip
     place.methods = Methods(place.hub)
     async with trio.open_nursery() as nursery:

@@ -3,6 +3,7 @@
 from hooklatch_worker.composition import chain, composite, when
 from hooklatch_worker.events import CustomEvent, Event
 from hooklatch_worker.markers import hook
+from hooklatch_worker.state import Scope, State, StateError
 from hooklatch_worker.verdicts import (
     Verdict,
     allow,
@@ -23,6 +24,9 @@ __all__ = [
     "hook",
     "CustomEvent",
     "Event",
+    "Scope",
+    "State",
+    "StateError",
     "Verdict",
     "allow",
     "amend",

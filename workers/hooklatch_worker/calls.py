@@ -154,7 +154,7 @@ def read_event(call: Call) -> events.Event:
         raise verdicts.GarbageError(f"the payload could not be read: {error}") from None
     if call.timeout:
         config = {**(config or {}), "__remaining": call.timeout}
-    return events.build(call.event, payload, envelope, config, merged, call.reinvoked)
+    return events.build(call.event, payload, envelope, config, merged, call.reinvoked, call.call_id)
 
 
 def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:

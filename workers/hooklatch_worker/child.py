@@ -17,7 +17,8 @@ import sys
 
 import msgspec
 
-from hooklatch_worker import isolation, linux, wire
+from hooklatch_worker import isolation, linux, state, wire
+from hooklatch_worker.asking import Line
 from hooklatch_worker.calls import Caller, Capture, identity, open_stream
 from hooklatch_worker.failures import MAX_MESSAGE, printable
 from hooklatch_worker.loader import SourceError, Unit, load
@@ -135,6 +136,7 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
     capture.take()  # what the import printed belongs to no call
     connection.sendall(loaded)
     caller = Caller(unit.functions, unit.path, capture)
+    state.line = line = Line(connection, reader, generation)
     while True:
         body = next_body(connection, reader)
         if body is None:
@@ -144,7 +146,10 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
             return 1
         if request.source.location == EMITTER:
             let_emit(connection, call)
-        connection.sendall(wire.frame(caller.run(call)))
+        line.begin(call.call_id)
+        reply = caller.run(call)
+        line.end()
+        connection.sendall(wire.frame(reply))
 
 
 def let_emit(connection: socket.socket, call: wire.Call) -> None:

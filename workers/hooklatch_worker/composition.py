@@ -86,7 +86,9 @@ def is_verdict(value: object) -> TypeGuard[Verdict[Any]]:
 
 def amended(event: Event, patch: dict[str, object]) -> Event:
     envelope = {key: getattr(event, key) for key in ("session_id", "call_id", "cwd", "host", "metadata", "context")}
-    return events.build(event.event, {**event.payload, **patch}, envelope, event.config, event.merged, event.reinvoked)
+    payload = {**event.payload, **patch}
+    number = event.__dict__["_call_id"]
+    return events.build(event.event, payload, envelope, event.config, event.merged, event.reinvoked, number)
 
 
 def together(first: Answer, second: Answer) -> Answer:

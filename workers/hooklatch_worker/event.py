@@ -8,6 +8,9 @@ from __future__ import annotations
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+if TYPE_CHECKING:
+    from hooklatch_worker.state import State
+
 __all__ = ["EVENT_CLASSES", "CustomEvent", "Event"]
 
 EVENT_CLASSES: Final[dict[str, type[Event]]] = {}  # each subclass that names its event adds itself
@@ -54,6 +57,7 @@ class Event:
         config: dict[str, Any],
         merged: dict[str, Any],
         reinvoked: bool,
+        call_id: int | None = None,
     ) -> None:
         self.__dict__.update(
             event=event,
@@ -62,7 +66,15 @@ class Event:
             merged=merged,
             reinvoked=reinvoked,
             _envelope=envelope,
+            _call_id=call_id,
         )
+
+    @property
+    def state(self) -> State:
+        """What the hook's source remembers between calls, the same in all its workers."""
+        from hooklatch_worker.state import State  # most hooks never need it
+
+        return State(self.__dict__["_call_id"])
 
     if not TYPE_CHECKING:  # a type checker shall refuse a misspelt field
 
@@ -96,6 +108,7 @@ class Event:
             "config",
             "merged",
             "reinvoked",
+            "state",
         }
         nearest = get_close_matches(name, sorted(known), n=1)
         hint = f"; did you mean {nearest[0]!r}?" if nearest else ""

@@ -30,8 +30,12 @@ def build(
     config: dict[str, Any] | None,
     merged: dict[str, Any] | None,
     reinvoked: bool,
+    call_id: int | None = None,
 ) -> Event:
-    """The event that a hook is called with; a name outside the catalogue makes a `CustomEvent`."""
+    """The event that a hook is called with; a name outside the catalogue makes a `CustomEvent`.
+
+    `call_id` is the worker's call that it belongs to: what it may ask of `state` it asks in that call.
+    """
     event_class = EVENT_CLASSES.get(event_name, CustomEvent)
     return event_class(
         event_name,
@@ -40,6 +44,7 @@ def build(
         config=config or {},
         merged=merged or {},
         reinvoked=reinvoked,
+        call_id=call_id,
     )
 
 

@@ -9,6 +9,7 @@ earlier life can never be taken for the present one (pebble #153).  Nothing here
 from __future__ import annotations
 
 import struct
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -21,6 +22,7 @@ __all__ = [
     "MAX_EMITTED_BYTES",
     "MAX_FRAME",
     "Answered",
+    "Asked",
     "Call",
     "Code",
     "Declared",
@@ -37,8 +39,10 @@ __all__ = [
     "Isolation",
     "LoadFailed",
     "Loaded",
+    "Operation",
     "Ready",
     "Source",
+    "Told",
     "WorkerLimits",
     "decode_from_worker",
     "decode_from_zygote",
@@ -215,7 +219,39 @@ class Emitted(msgspec.Struct, frozen=True, tag="emitted"):
     data: bytes
 
 
-FromWorker = Emitted | Loaded | LoadFailed | Answered | Failed
+Operation: TypeAlias = Literal["get", "set", "increment", "delete", "compare_and_set"]
+
+
+class Asked(msgspec.Struct, frozen=True, tag="asked", omit_defaults=True):
+    """Worker to daemon, in the middle of a call: one step on the state of its source.  `state.py` says what each does.
+
+    `number` counts from 1 in each call, and nothing else is sent before its `Told` has come.  `value` and `expected`
+    are JSON, empty for none; `ttl` is in seconds, 0 for ever.
+    """
+
+    generation: int
+    call_id: int
+    number: int
+    operation: Operation
+    key: str
+    is_session: bool = False
+    value: bytes = b""
+    expected: bytes = b""
+    ttl: float = 0.0
+    once: bool = False
+
+
+class Told(msgspec.Struct, frozen=True, tag="told", omit_defaults=True):
+    """Daemon to worker: what came of an `Asked`.  `value` is JSON, empty for none; an `error` says that nothing did."""
+
+    generation: int
+    call_id: int
+    number: int
+    value: bytes = b""
+    error: str = ""
+
+
+FromWorker = Emitted | Loaded | LoadFailed | Answered | Failed | Asked
 FromZygote = Ready | Forked | ForkFailed | Exited
 
 ENCODER = msgspec.msgpack.Encoder()

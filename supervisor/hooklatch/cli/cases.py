@@ -77,6 +77,9 @@ class Expected(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
         return found
 
 
+SESSION = "policy-test"  # that all cases of a file belong to, but those that name one as their host does
+
+
 class Case(msgspec.Struct, frozen=True):
     """One case, and where it stands."""
 
@@ -231,7 +234,7 @@ class CaseReader:
         if event is None:
             self._refuse("case", 'it fires no event; write event = "pre_tool_use"')
         payload = msgspec.Raw(self._payload())
-        envelope = EnvelopeParams(cwd=self._cwd() or os.getcwd())
+        envelope = EnvelopeParams(SESSION, self._cwd() or os.getcwd())
         return FireParams(event, payload, dialect=self._text("dialect"), envelope=envelope)
 
     def _native(self, host: str) -> FireParams:

@@ -199,6 +199,7 @@ def show_status(result: dict[str, Any]) -> None:
         ("failures", counts(result["failures"])),
         ("dropped", counts(result["dropped"])),
         ("record", record_text(result["record"])),
+        ("state", state_text(result["state"])),
     )
     show(*((mark["mark"], mark["hook"]) for mark in result["marks"]))
     show(*(("plugin", plugin_text(plugin)) for plugin in result["plugins"]))
@@ -219,6 +220,14 @@ def record_text(record: dict[str, Any]) -> str:
     head = record["head"]
     missing = f", not recorded: {counts(record['unrecorded'])}" if record["unrecorded"] else ""
     return f"{record['durability']}, {head['seq']} records, disk {record['stage']}{missing}; {record['folder']}"
+
+
+def state_text(state: dict[str, Any]) -> str:
+    """Say what hooks remember, if they do."""
+    if not state["keys"] and state["kept_in"] is None:
+        return ""
+    kept = f"kept in {state['kept_in']}" if state["kept_in"] else "until the daemon ends"
+    return f"{state['keys']} keys, {state['bytes']} bytes, {kept}"
 
 
 def plugin_text(plugin: dict[str, Any]) -> str:

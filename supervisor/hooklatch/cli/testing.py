@@ -200,8 +200,12 @@ async def fire_each(hub: Hub, cases: list[Case], run: Run, progress: Progress, t
     except CommandError as error:
         run.error = error
         return
+    file = None
     for case in cases:
         progress.doing = f"running {case.name!r}"
+        if case.file != file:
+            file = case.file
+            hub.shared_state.clear()  # a file is a story of its own, told from the beginning
         decision = await decide(case.params, hub)
         # Each case stands alone: that a hook died in those before must not decide about this one.
         hub.dispatcher.targets.breakers.clear()

@@ -103,7 +103,8 @@ class Origin(msgspec.Struct, frozen=True):
 class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One registered hook.  A `problem` says why it cannot run; it then fails as `load`.
 
-    `owner` is the session that registered it, if one did: names are unique within its layer only.
+    `owner` is the session that registered it, if one did: names are unique within its layer only.  `project` is the
+    folder whose files declare it, if it is a project's.
     """
 
     id: str
@@ -123,6 +124,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     problem: str | None = None
     plugin: str | None = None
     owner: str = ""
+    project: str = ""
 
     @property
     def name(self) -> str:

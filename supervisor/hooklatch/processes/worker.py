@@ -13,6 +13,7 @@ import os
 import random
 import socket
 import struct
+from collections.abc import Callable
 
 import msgspec
 import trio
@@ -21,6 +22,7 @@ from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.processes.zygote import WorkerProcess
 from hooklatch_worker import wire
 from hooklatch_worker.failures import MAX_TRACEBACK
+from hooklatch_worker.state import MAX_STEPS
 
 __all__ = ["Invocation", "LoadError", "Reply", "Worker"]
 
@@ -32,7 +34,8 @@ BATCH = struct.Struct("=512Q")  # call ids that are drawn at once, so that one c
 class Invocation(msgspec.Struct, frozen=True):
     """One callback and what it is given; payload, envelope, config and merged are JSON objects.
 
-    `share` tells whose turn it takes: its session.
+    `share` tells whose turn it takes: its session.  `on_asked` does what the callback asks of its source's state, at
+    once; it raises FrameError where that is nothing that our own code in the worker would send.
     """
 
     function: str
@@ -47,6 +50,7 @@ class Invocation(msgspec.Struct, frozen=True):
     is_told_timeout: bool = False
     share: str = ""
     is_native: bool = False
+    on_asked: Callable[[wire.Asked], wire.Told] | None = None
 
 
 class CallIds:
@@ -108,6 +112,8 @@ class Worker:
         self.kill_reason: str | None = None
         self._reader = wire.FrameReader()
         self._call_id = 0
+        self._on_asked: Callable[[wire.Asked], wire.Told] | None = None  # of the last call
+        self._asked = 0
         self._is_cut_short = False
         self.is_expired = False
 
@@ -150,6 +156,7 @@ class Worker:
         """
         self._call_id = number = call_ids.draw()
         self.calls += 1
+        self._on_asked, self._asked = asked.on_asked, 0
         message = wire.Call(
             self.generation, number, asked.function, asked.event, asked.payload, asked.envelope, asked.config,
             asked.merged, asked.reinvoked, asked.runtime, asked.is_native, timeout if asked.is_told_timeout else 0.0,
@@ -177,10 +184,13 @@ class Worker:
             return False
 
     async def _answer(self, number: int) -> Reply:
-        """Read the answer of a call, and before it the telemetry of one that may have any."""
+        """Read the answer of a call; before it do what it asks of its state, and take what telemetry it may have."""
         emitted: list[wire.Emitted] = []
         while True:
             message = wire.decode_from_worker(await self._receive())
+            if isinstance(message, wire.Asked):
+                await self._tell(message, number)
+                continue
             if not isinstance(message, wire.Emitted):
                 reply = self._read(message, number)
                 reply.emitted = emitted
@@ -191,6 +201,24 @@ class Worker:
             if len(message.data) > wire.MAX_EMITTED_BYTES:
                 return self._garbage(f"telemetry of {len(message.data)} bytes")
             emitted.append(message)
+
+    async def _tell(self, asked: wire.Asked, number: int) -> None:
+        """Do one step on the state for the call that is under way, and let everybody else go on before the next one.
+
+        Raises:
+            FrameError: it is not that call's next question, or it did not wait for the answer to the one before.
+        """
+        self._asked += 1
+        expected = self.generation, number, self._asked
+        is_next = (asked.generation, asked.call_id, asked.number) == expected and self._asked <= MAX_STEPS
+        if self._on_asked is None or not is_next or not self._reader.is_empty:
+            raise wire.FrameError("a question about state out of turn")
+        told = self._on_asked(asked)
+        self._is_cut_short = True
+        await self._send(wire.frame(told))
+        self._is_cut_short = False
+        # Not tried at once: a callback that asks without end takes one turn of the loop for each question.
+        await trio.lowlevel.wait_readable(self.process.socket)
 
     def _read(self, message: wire.FromWorker, number: int) -> Reply:
         if not self._reader.is_empty:

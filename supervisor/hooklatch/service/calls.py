@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -21,7 +22,9 @@ from hooklatch.processes.worker import Reply
 from hooklatch.service.breakers import Breakers
 from hooklatch.service.fires import Envelope, FireParams, Question
 from hooklatch.service.sessions import Session
+from hooklatch.service.shared_state import Counted, SharedState
 from hooklatch.service.statistics import Statistics
+from hooklatch_worker import wire
 
 __all__ = ["Calls", "Server", "Targets", "question"]
 
@@ -56,6 +59,7 @@ class Targets:
         self.breakers = Breakers()
         self.call_native: NativeCall | None = None
         self.read_native: NativeRead | None = None
+        self.state: SharedState | None = None
         self.on_quarantine: Callable[[Hook, str], None] = lambda hook, why: None
 
     async def call(
@@ -145,6 +149,7 @@ class Calls:
         self._deadline = deadline
         self._decision_id = decision_id
         self._telemetry = telemetry
+        self._counted: Counted = set()
 
     async def run_into(self, outcomes: dict[int, CallOutcome], call: StartCall) -> None:
         outcomes[call.index] = await self.run(call)
@@ -167,6 +172,7 @@ class Calls:
             isinstance(target, PythonTarget) and bool(target.command),
             self._share,
             isinstance(target, PythonTarget) and bool(target.native),
+            partial(self._answer, hook),
         )
         outcome = await self._targets.call(call, invocation, envelope, deadline, self._take)
         self._targets.called(hook, outcome)
@@ -187,6 +193,14 @@ class Calls:
         if self._session is not None:
             return self._session.id
         return f"?{self._params.envelope.session_id or self._decision_id}"
+
+    def _answer(self, hook: Hook, asked: wire.Asked) -> wire.Told:
+        """Do one step on the state of a hook's source, for this fire."""
+        state, session = self._targets.state, self._session
+        if state is None:
+            raise wire.FrameError("a question about state, which nobody serves")
+        session_id = session.id if session is not None else self._params.envelope.session_id
+        return state.answer(asked, hook, session_id, self._counted, is_claimed=session is None)
 
     def _take(self, reply: Reply) -> None:
         self._telemetry(reply, self._params, self._session)

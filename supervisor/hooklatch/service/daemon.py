@@ -6,6 +6,7 @@ daemon nursery (one for all: if one of these ends, the daemon ends)
 ├─ dispatcher.run    owns fires that nobody waits for: temporary
 ├─ sessions.run      owns the timers that end sessions: temporary
 ├─ suspensions.run   notes the end of each
+├─ shared_state.run  brings what hooks remember to the disk, where it is kept
 ├─ files.watch, give_hints, watch_memory, ticker.run, turnstile.run
 ├─ metrics.run       the page or the file of metrics, where one is wanted
 └─ accept_connections (agent, admin)   own each connection: temporary
@@ -56,6 +57,7 @@ from hooklatch.service.server import (
     make_runtime_dir,
 )
 from hooklatch.service.sessions import Sessions
+from hooklatch.service.shared_state import SharedState
 from hooklatch.service.sources import Sources
 from hooklatch.service.state import LockedError, StateFile, lock
 from hooklatch.service.statistics import Statistics
@@ -160,6 +162,7 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
         locks = await take_over(options)
     doors: list[tuple[socket.socket, Callable[[socket.socket], Connection]]] = []
     record: Record | None = None
+    shared_state: SharedState | None = None
     try:
         if inherited is None:
             check_stale(agent, admin)
@@ -168,6 +171,7 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
         record = open_record(options, state)
         async with open_zygote(owns_process=options.owns_process) as zygote, trio.open_nursery() as nursery:
             bus, sessions, statistics = Bus(), Sessions(), Statistics()
+            shared_state = SharedState(options.state_dir, sessions)
             registries = Registries(Catalogue.standard(), sessions, bus.publish)
             pools: dict[tuple[str, int], Pool] = {}
             dispatcher = Dispatcher(registries, pools, statistics, bus.decided)
@@ -176,10 +180,10 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
             files = Files(options.config, sources, registries, state, projects)
             hub = Hub(
                 bus=bus, sessions=sessions, registries=registries, sources=sources, files=files, projects=projects,
-                dispatcher=dispatcher, statistics=statistics, state=state, record=record,
+                dispatcher=dispatcher, statistics=statistics, state=state, shared_state=shared_state, record=record,
                 places={"agent": agent, "admin": admin, "config": files.config_path, "state": state.path},
             )  # fmt: skip
-            for part in (record, sources, dispatcher, sessions, hub.suspensions):
+            for part in (record, sources, dispatcher, sessions, hub.suspensions, shared_state):
                 await nursery.start(part.run)
             metrics = Metrics(hub)
             files.on_settings.append(metrics.take)
@@ -216,6 +220,8 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
     finally:
         for listener, _ in doors:
             listener.close()
+        if shared_state is not None:
+            shared_state.close()
         if record is not None:
             record.close()
         for fd in locks:
@@ -282,6 +288,8 @@ async def load_everything(hub: Hub, fault: str | None) -> None:
     hub.files.settings = hub.state.state.settings
     hub.suspensions.restore()
     hub.files.prepare()
+    if hub.files.settings.keeps_state:
+        hub.shared_state.open()
     await hub.restore(fault)
     await hub.files.reload()
 

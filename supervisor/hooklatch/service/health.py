@@ -30,6 +30,7 @@ def reasons(hub: Hub) -> list[str]:
         "hooks": any(hook.problem for hook in hub.registries.api_hooks),
         "faults": bool(hub.faults or hub.state.unwritten),
         "quarantined": has_quarantined(hub),
+        "state": bool(hub.shared_state.faults),
         "suspended": any(True for _ in hub.suspensions),
     }
     return [word for word, is_wrong in checks.items() if is_wrong]

@@ -27,6 +27,7 @@ from hooklatch.service.registries import Announcement, Registries
 from hooklatch.service.safety import UnsafeFileError
 from hooklatch.service.sessions import Session, Sessions
 from hooklatch.service.settling import Settling
+from hooklatch.service.shared_state import SharedState
 from hooklatch.service.sources import Sources, Unit, UnitError
 from hooklatch.service.state import StateFile
 from hooklatch.service.statistics import Statistics
@@ -108,6 +109,7 @@ class Hub:
         dispatcher: Dispatcher,
         statistics: Statistics,
         state: StateFile,
+        shared_state: SharedState,
         record: Record,
         places: dict[str, str],
     ) -> None:
@@ -120,6 +122,7 @@ class Hub:
         self.dispatcher = dispatcher
         self.statistics = statistics
         self.state = state
+        self.shared_state = dispatcher.targets.state = shared_state
         self.record = record
         dispatcher.recording = Recording(record)
         self.places = places
@@ -129,7 +132,7 @@ class Hub:
         dispatcher.suspensions = self.suspensions
         dispatcher.targets.on_quarantine = lambda hook, why: self.note("quarantined", {"hook": hook.name, "why": why})
         bus.on_change = self.note_change
-        sessions.on_end = lambda session: dispatcher.targets.breakers.forget(session.id)
+        sessions.on_end = self.end_session
         sources.on_adopted = self.note_source
         files.on_declared = self.note_file
         files.on_settings.append(lambda settings: record.apply(settings.record))
@@ -138,6 +141,11 @@ class Hub:
         dispatcher.targets.read_native = self.native.read
         dispatcher.settle = Settling(projects, files, registries.take_settings).settle
         dispatcher.on_telemetry = bus.told
+
+    def end_session(self, session: Session) -> None:
+        """Forget what was known of a session and of its hooks alone."""
+        self.dispatcher.targets.breakers.forget(session.id)
+        self.shared_state.end_session(session.id, lambda: [hook for one in self.sessions for hook in one.inherited])
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         """Record something that is no decision; what cannot be recorded is logged."""

@@ -84,7 +84,7 @@ def assemble(
             assembly.add(file)
             if file.fault is not None:
                 complaints.append(Diagnostic(file.path, 0, file.fault))
-        by_project[project.folder] = assembly.hooks
+        by_project[project.folder] = [msgspec.structs.replace(hook, project=project.folder) for hook in assembly.hooks]
     return Layers(
         [*changed, *own.hooks],
         by_project,

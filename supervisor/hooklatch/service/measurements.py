@@ -144,6 +144,9 @@ def of_the_daemon(hub: Hub) -> Iterator[Family]:
     yield single("gauge", "hooklatch_sessions", "Live sessions.", len(hub.sessions))
     yield single("gauge", "hooklatch_connections", "Open connections.", len(hub.bus.connections))
     yield single("gauge", "hooklatch_registry_revision", "Revision of the global hooks.", state["revision"])
+    held = hub.shared_state.keyspace.total
+    yield single("gauge", "hooklatch_state_keys", "Values that hooks remember.", held.keys)
+    yield single("gauge", "hooklatch_state_bytes", "Size of what hooks remember.", held.bytes)
     lost = sum(log.dropped for log in logging.getLogger().handlers if isinstance(log, Log))
     yield single("counter", "hooklatch_log_lines_dropped", "Lines of the log that nobody read.", lost)
     yield Family(

@@ -197,7 +197,8 @@ class Reports:
         ]
         suspended = [{**to_builtins(one), "seconds_left": left_of(one)} for one in hub.suspensions]
         record = hub.record.status()
-        faults = [*hub.faults, *record["faults"], *([hub.state.unwritten] if hub.state.unwritten else [])]
+        unwritten = [hub.state.unwritten] if hub.state.unwritten else []
+        faults = [*hub.faults, *record["faults"], *unwritten, *hub.shared_state.faults]
         weak = shortfalls(hub.sources.pools_in_force)
         problems: list[object] = [*hub.files.diagnostics, *inactive, *weak]
         status: dict[str, Any] = {
@@ -208,7 +209,11 @@ class Reports:
             "suspended": suspended,
             "problems": problems,
             "faults": faults,
-            "warnings": [*record["warnings"], *(hub.projects.all_warnings() if is_admin else own)],
+            "warnings": [
+                *record["warnings"],
+                *hub.shared_state.warnings(hub.files.settings),
+                *(hub.projects.all_warnings() if is_admin else own),
+            ],
             "quarantined": quarantined,
             "revision": view.revision,
             "digest": view.digest,
@@ -251,6 +256,7 @@ class Reports:
             "personalities": hub.registries.personalities,
             "projects": [self._project(folder) for folder in sorted(hub.projects.trusted)],
             "isolation": self._isolation(),
+            "state": hub.shared_state.status(),
             "sources": [pool.status() for pool in hub.sources.pools.values()],
             "files": digests(hub.files, hub.sources),
             "zygote": {"pid": hub.sources.zygote.pid, "restarts": hub.sources.zygote.restarts},

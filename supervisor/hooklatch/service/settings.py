@@ -1,4 +1,4 @@
-"""The tables that say how the daemon itself runs: [daemon], [record], [isolation].  Knows keys and values only.
+"""The tables that say how the daemon itself runs: [daemon], [record], [isolation], [state].  Knows keys and values.
 
 They stand in the main configuration file only.  What is in force is kept in the state file too, so that a daemon which
 starts with a broken configuration is not weaker than the last good one was.
@@ -19,7 +19,7 @@ from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation
 
 __all__ = ["SETTINGS_TABLES", "Settings", "choice", "read_settings_tables"]
 
-SETTINGS_TABLES = ("daemon", "record", "isolation")
+SETTINGS_TABLES = ("daemon", "record", "isolation", "state")
 DAEMON_KEYS = ("record", "metrics_port", "metrics_file")
 RECORD_SIZES = {
     "segment_mib": "segment_bytes", "keep_mib": "keep_bytes", "low_mib": "low_bytes", "critical_mib": "critical_bytes",
@@ -32,21 +32,25 @@ MAX_PATHS = 16 * 1024  # bytes of `write` and `read` together: they travel in on
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How the daemon runs.  `metrics_port` is one of 127.0.0.1; None and None: no metrics are given."""
+    """How the daemon runs.  `metrics_port` is one of 127.0.0.1; None and None: no metrics are given.
+
+    `keeps_state`: what hooks remember outlives the daemon.
+    """
 
     record: RecordSettings = RecordSettings()
     isolation: Isolation = Isolation()
     metrics_port: int | None = None
     metrics_file: str | None = None
+    keeps_state: bool = False
 
 
 def read_settings_tables(document: Mapping[str, Any], folder: str) -> Settings:
-    """Read the three tables; relative paths are relative to `folder`, and `~` is the user's home.
+    """Read the four tables; relative paths are relative to `folder`, and `~` is the user's home.
 
     Raises:
         InvalidHookError: what is wrong.
     """
-    daemon, record, isolation = (table_of(document, name) for name in SETTINGS_TABLES)
+    daemon, record, isolation, state = (table_of(document, name) for name in SETTINGS_TABLES)
     refuse_unknown_keys(daemon, DAEMON_KEYS, "[daemon]")
     durability = choice(daemon, "record", ("written", "sync"), "written")
     port = daemon.get("metrics_port")
@@ -60,7 +64,16 @@ def read_settings_tables(document: Mapping[str, Any], folder: str) -> Settings:
         isolation=read_isolation(isolation, folder),
         metrics_port=port,
         metrics_file=whole(file, folder) if file is not None else None,
+        keeps_state=read_state(state),
     )
+
+
+def read_state(table: Mapping[str, Any]) -> bool:
+    refuse_unknown_keys(table, ("kept",), "[state]")
+    kept: object = table.get("kept", False)
+    if not isinstance(kept, bool):
+        raise InvalidHookError("", f"kept is true or false, not {kept!r}")
+    return kept
 
 
 def table_of(document: Mapping[str, Any], name: str) -> Mapping[str, Any]:

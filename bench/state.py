@@ -1,0 +1,180 @@
+"""What a counter shared by a source's workers costs: served by the daemon, or in SQLite (WAL) written by the workers.
+
+step        one increment, in a worker, from asking to knowing the sum; by one worker alone and by four that contend
+quiet       calls of a guard of another source that counts nothing, alone and while four workers ask without end
+
+served      event.state: a question to the daemon over the worker's own socket; `kept`: with its journal on the disk
+sqlite      begin immediate, upsert, commit; synchronous = normal, as safe against a killed process as `kept`
+
+Both sums must be exact.  The ways take turns, so that whatever else the machine does falls on all alike.
+
+SQLite is faster by the two context switches that a question takes, and is not what event.state is made of, for it needs
+a file that every worker can write and lock (docs/design.md).  So what would be bad is a step that weighs beside a call:
+kept, by one worker, over twice the p50 of a whole call of a guard that counts nothing; or a quiet p99 of over 3 times
+the one alone; or a sum that is not exact.
+
+Run: python bench/state.py [--rounds N] [--quick]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections import defaultdict
+from functools import partial
+from pathlib import Path
+
+import trio
+
+from hooklatch.core.matchers import compile_matcher
+from hooklatch.core.registry import Hook, Layer, PythonTarget
+from hooklatch.processes.pool import Invocation, Pool, PoolLimits
+from hooklatch.processes.zygote import open_zygote
+from hooklatch.service.sessions import Sessions
+from hooklatch.service.shared_state import SharedState
+from hooklatch_worker import wire
+from machine import ROOT, describe, save, summary
+
+WORKERS = 4
+GUARDS = wire.Source("file", str(ROOT / "bench" / "state_guards.py"))
+QUIET = wire.Source("file", str(ROOT / "bench" / "guards.py"))
+CODE = {source.location: Path(source.location).read_bytes() for source in (GUARDS, QUIET)}
+HOOK = Hook(
+    id="counts", event="pre_tool_use", layer=Layer.GLOBAL, matcher=compile_matcher(None),
+    target=PythonTarget(GUARDS, 1, "served"),
+)  # fmt: skip
+WAYS = ("served", "served, kept", "sqlite")
+WORST_STEP, WORST_QUIET = 2.0, 3.0
+Series = dict[str, list[float]]
+
+
+class Bench:
+    """A pool for what is counted, one for what is not, and both stores."""
+
+    def __init__(self, pool: Pool, quiet: Pool, states: dict[str, SharedState], folder: Path, steps: int) -> None:
+        self._pool = pool
+        self._quiet = quiet
+        self._states = states
+        self._path = str(folder / "counters.db")
+        self._steps = steps
+        self.sums: dict[str, int] = defaultdict(int)
+        self.done: dict[str, int] = defaultdict(int)
+
+    async def call(self, way: str, series: list[float]) -> None:
+        """Take some steps in one worker, and note how long each took."""
+        payload = json.dumps({"steps": self._steps, "path": self._path}).encode()
+        state = self._states.get(way)
+        counted: set[tuple[Hook, str, str]] = set()
+        asked = Invocation(
+            way.partition(",")[0], "pre_tool_use", payload, b"{}",
+            on_asked=(lambda one: state.answer(one, HOOK, None, counted, is_claimed=True)) if state else None,
+        )  # fmt: skip
+        reply = await self._pool.call(asked, trio.current_time() + 60)
+        if reply.outcome.cause != "policy":
+            raise RuntimeError(str(reply.outcome))
+        said = json.loads(reply.outcome.answer)["context"]
+        series += said["times"]
+        self.sums[way] = max(self.sums[way], said["value"])
+        self.done[way] += self._steps
+
+    async def together(self, way: str, series: list[float]) -> None:
+        """Do so in all workers at once."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(WORKERS):
+                nursery.start_soon(self.call, way, series)
+
+    async def quietly(self, series: list[float], calls: int) -> None:
+        payload = b'{"tool_name":"Bash","tool_input":{"command":"ls"}}'
+        for _ in range(calls):
+            asked = Invocation("no_force_push", "pre_tool_use", payload, b"{}")
+            reply = await self._quiet.call(asked, trio.current_time() + 60)
+            series.append(reply.outcome.duration_ms)
+
+    async def beside(self, series: list[float], calls: int) -> None:
+        """Time the quiet guard while all other workers ask without end."""
+        async with trio.open_nursery() as nursery:
+            for _ in range(WORKERS):
+                nursery.start_soon(self._without_end)
+            await self.quietly(series, calls)
+            nursery.cancel_scope.cancel()
+
+    async def _without_end(self) -> None:
+        while True:
+            await self.call("served, endless", [])
+
+
+async def measure(rounds: int, steps: int, folder: Path) -> tuple[Series, Bench]:
+    series: Series = defaultdict(list)
+    (folder / "kept").mkdir()
+    states = {name: SharedState(str(folder), Sessions()) for name in ("served", "served, endless")}
+    states["served, kept"] = SharedState(f"{folder}/kept", Sessions())
+    states["served, kept"].open()
+    limits = PoolLimits(workers=WORKERS)
+    async with open_zygote() as zygote, trio.open_nursery() as nursery:
+        for state in states.values():
+            await nursery.start(state.run)
+        pools = [Pool(source, 1, zygote, limits, CODE[source.location]) for source in (GUARDS, QUIET)]
+        for pool in pools:
+            await nursery.start(pool.run)
+        bench = Bench(pools[0], pools[1], states, folder, steps)
+        for way in WAYS:  # every worker is started, every file is there
+            await bench.together(way, [])
+        for _ in range(rounds):
+            for way in WAYS:
+                await bench.call(way, series[f"{way}, 1 worker"])
+                await bench.together(way, series[f"{way}, {WORKERS} workers"])
+            await bench.quietly(series["quiet, alone"], steps)
+        for act in [partial(bench.beside, series["quiet, beside"], steps)] * rounds:
+            await act()
+        nursery.cancel_scope.cancel()
+    for state in states.values():
+        state.close()
+    return series, bench
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Time a counter that workers share.")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--quick", action="store_true", help="few steps: to see that it runs")
+    arguments = parser.parse_args()
+    rounds, steps = (2, 20) if arguments.quick else (arguments.rounds, 300)
+    machine = describe()
+    print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    with tempfile.TemporaryDirectory(prefix="state-") as folder:
+        series, bench = trio.run(measure, rounds, steps, Path(folder))
+    rows = {name: summary(one) for name, one in series.items()}
+    print(f"\n{'':<26}{'p50 ms':>9}{'p99 ms':>9}{'worst':>9}")
+    for name, row in rows.items():
+        print(f"{name:<26}{row.p50_ms:>9.4f}{row.p99_ms:>9.4f}{row.worst_ms:>9.2f}")
+    contended = rows[f"sqlite, {WORKERS} workers"]
+    ratios = {
+        way: {
+            "p50": rows[f"{way}, {WORKERS} workers"].p50_ms / contended.p50_ms,
+            "p99": rows[f"{way}, {WORKERS} workers"].p99_ms / contended.p99_ms,
+        }
+        for way in WAYS[:2]
+    }
+    quiet = rows["quiet, beside"].p99_ms / rows["quiet, alone"].p99_ms
+    exact = {way: bench.sums[way] == bench.done[way] for way in WAYS}
+    print(f"\nagainst sqlite with {WORKERS} workers: {json.dumps(ratios)}; quiet p99 {quiet:.2f}; exact: {exact}")
+    step = rows["served, kept, 1 worker"].p50_ms / rows["quiet, alone"].p50_ms
+    print(f"a step against a whole call: {step:.2f}")
+    print(f"bad: a step over {WORST_STEP:g} calls, quiet p99 over {WORST_QUIET:g} times, a sum that is not exact")
+    found = {
+        "machine": machine,
+        "rounds": rounds,
+        "steps": steps,
+        "rows": rows,
+        "ratios": ratios,
+        "quiet": quiet,
+        "step": step,
+    }
+    save("state_quick" if arguments.quick else "state", {**found, "exact": exact})
+    is_bad = step > WORST_STEP or quiet > WORST_QUIET or not all(exact.values())
+    return int(is_bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,47 @@
+"""What bench/state.py times: the same counter, kept by the daemon and kept in SQLite."""
+
+import sqlite3
+import time
+from collections.abc import Callable
+
+from hooklatch_worker import Event, Verdict, context
+
+databases: dict[str, sqlite3.Connection] = {}
+COUNT = "insert into counters values ('calls', 1) on conflict (key) do update set value = value + 1 returning value"
+
+
+def served(event: Event) -> Verdict:
+    """Increment one counter by asking the daemon."""
+    return timed(lambda: event.state.increment("calls"), event.payload["steps"])
+
+
+def sqlite(event: Event) -> Verdict:
+    """Increment one counter in a file that all workers write: the write lock is taken first, so no step is lost."""
+    database = connect(event.payload["path"])
+
+    def step() -> int:
+        database.execute("begin immediate")
+        ((value,),) = database.execute(COUNT).fetchall()
+        database.execute("commit")
+        return value
+
+    return timed(step, event.payload["steps"])
+
+
+def connect(path: str) -> sqlite3.Connection:
+    if path not in databases:
+        made = sqlite3.connect(path, isolation_level=None, timeout=30)
+        made.execute("pragma journal_mode = wal")
+        made.execute("pragma synchronous = normal")
+        made.execute("create table if not exists counters (key text primary key, value integer)")
+        databases[path] = made
+    return databases[path]
+
+
+def timed(step: Callable[[], object], steps: int) -> Verdict:
+    times: list[float] = []
+    for _ in range(steps):
+        began = time.perf_counter()
+        value = step()
+        times.append((time.perf_counter() - began) * 1e3)
+    return context(times=times, value=value)

@@ -1,0 +1,133 @@
+"""event.state in the worker: what is refused before anybody is asked, and a stream that stays in step."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooklatch_worker import StateError, events, state
+from hooklatch_worker.composition import chain
+from hooklatch_worker.state import Scope
+from hooklatch_worker.verdicts import amend
+from hooklatch_worker.wire import Asked
+
+
+class Remembering:
+    """Keeps what is asked, and answers each question alike."""
+
+    def __init__(self, answer: bytes = b"") -> None:
+        self.asked: list[Asked] = []
+        self.answer = answer
+
+    def ask(self, asked: Asked) -> bytes:
+        self.asked.append(asked)
+        return self.answer
+
+
+@pytest.fixture
+def line() -> Generator[Remembering]:
+    state.line = line = Remembering()
+    yield line
+    state.line = None
+
+
+def event(call_id: int | None = 7) -> events.Event:
+    return events.build("pre_tool_use", {"tool_name": "Bash", "tool_input": {}}, {}, None, None, False, call_id)
+
+
+REFUSED: dict[str, Callable[[Scope], Any]] = {
+    "a key is a text that is not empty, not ''": lambda scope: scope.get(""),
+    "a key is a text that is not empty, not 5": lambda scope: scope.get(5),  # type: ignore[arg-type]
+    "a key has at most 256 bytes, not 258": lambda scope: scope.get("é" * 129),
+    "a key holds a lone surrogate": lambda scope: scope.get("\ud800"),
+    "None is no value to set": lambda scope: scope.set("k", None),
+    "JSON cannot say": lambda scope: scope.set("k", [float("nan")]),
+    "inf is no finite number": lambda scope: scope.increment("k", float("inf")),
+    "not plain JSON": lambda scope: scope.set("k", {1, 2}),
+    "keys must be str": lambda scope: scope.set("k", {1: 2}),
+    "the value cannot be stored": lambda scope: scope.set("k", "\ud800"),
+    "at most 16384 bytes as JSON, not 16385": lambda scope: scope.set("k", "x" * 16383),
+    "by is a number, not a 'str'": lambda scope: scope.increment("k", "1"),  # type: ignore[arg-type]
+    "by is a number, not a 'bool'": lambda scope: scope.increment("k", True),
+    "ttl is a number of seconds over 0": lambda scope: scope.increment("k", ttl=0),
+    "not nan": lambda scope: scope.set("k", 1, ttl=float("nan")),
+    "at most 31622400, not 40000000.0": lambda scope: scope.set("k", 1, ttl=4e7),
+}
+
+
+@pytest.mark.parametrize("text", REFUSED)
+def test_what_cannot_be_stored_is_refused_before_anybody_is_asked(line: Remembering, text: str) -> None:
+    with pytest.raises(StateError) as caught:
+        REFUSED[text](event().state)
+
+    assert text in str(caught.value)
+    assert line.asked == []
+
+
+def test_what_is_asked_is_of_the_events_own_call(line: Remembering) -> None:
+    line.answer = b"2"
+    assert event().state.session.increment("k", 0.5, ttl=9, once=True) == 2
+    event(8).state.compare_and_set("k", None, {"b": 1, "a": [True]})
+
+    assert line.asked == [
+        Asked(0, 7, 0, "increment", "k", True, b"0.5", ttl=9.0, once=True),
+        Asked(0, 8, 0, "compare_and_set", "k", False, b'{"a":[true],"b":1}'),
+    ]
+
+
+def test_an_event_that_was_amended_in_a_chain_asks_too(line: Remembering) -> None:
+    function = chain(lambda one: amend(tool_input={}), lambda one: one.state.get("k"))
+
+    assert function(event()) is not None
+    assert [asked.call_id for asked in line.asked] == [7]
+
+
+def test_without_a_worker_there_is_none() -> None:
+    with pytest.raises(StateError, match="while a worker of the daemon runs the call"):
+        event(None).state.get("k")
+    with pytest.raises(StateError, match="while a worker of the daemon runs the call"):
+        event().state.get("k")
+
+
+def test_a_field_of_that_name_is_in_the_payload() -> None:
+    made = events.build("deploy", {"state": "up"}, {}, None, None, False)
+
+    assert made.payload["state"] == "up"
+
+
+INTERRUPTED = """
+import signal, socket, sys
+from hooklatch_worker import asking, state, wire
+
+ours, theirs = socket.socketpair()
+line = state.line = asking.Line(ours, wire.FrameReader(), 1)
+line.begin(5)
+
+class Interrupted(Exception):
+    pass
+
+def interrupt(*_):
+    raise Interrupted
+
+signal.signal(signal.SIGALRM, interrupt)
+signal.setitimer(signal.ITIMER_REAL, 0.01)
+try:
+    state.State(5).get("k")
+except Interrupted:
+    print("interrupted", flush=True)
+line.end()
+print("went on", flush=True)
+"""
+
+
+def test_a_worker_whose_question_was_interrupted_says_nothing_more(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+
+    assert (done.returncode, done.stdout) == (1, "interrupted\n"), done.stderr
