@@ -444,3 +444,18 @@ async def test_pools_of_one_zygote_share_no_fate(tmp_path: Path) -> None:
 async def test_a_zygote_can_be_opened_and_left_at_once() -> None:
     async with open_zygote():
         pass
+
+
+async def test_a_crash_tells_the_line_of_its_author_and_the_whole_traceback(tmp_path: Path) -> None:
+    text = "import json\nimport asyncio\n\n\ndef guard(event):\n    json.loads('{')\n\n\n"
+    text += "async def wait(event):\n    await asyncio.sleep(0.01)\n"
+    async with running_pool(tmp_path, text) as workers:
+        broken = (await workers.call("guard")).outcome
+        waiting = (await workers.call("wait")).outcome
+
+    assert (broken.cause, broken.message.rpartition(" ")[2]) == ("crash", "(source.py:6)")
+    assert "source.py\", line 6, in guard\n    json.loads('{')\n" in broken.traceback
+    assert "decoder.py" in broken.traceback
+    assert broken.traceback == broken.stderr.decode()
+    assert "no running event loop (source.py:10)" in waiting.message
+    assert 'runtime = "asyncio"' in waiting.message

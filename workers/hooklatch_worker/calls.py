@@ -14,13 +14,12 @@ from typing import Any, TextIO, cast
 import msgspec
 
 from hooklatch_worker import events, verdicts
-from hooklatch_worker.failures import CallFailed
+from hooklatch_worker.failures import Author, CallFailed, explain, format_error
 from hooklatch_worker.wire import MAX_CAPTURE, Answered, Call, Failed
 
 __all__ = ["Caller", "Capture"]
 
 MAX_ANSWER = 8 * 2**20  # bytes; what it may replace, a payload, is not longer
-MAX_MESSAGE = 4096  # characters of an exception's text that its outcome shows; all of it is on the standard error
 
 
 class Capture:
@@ -84,16 +83,17 @@ def open_stream(fd: int) -> TextIO:
 
 
 class Caller:
-    """Calls the functions of one source."""
+    """Calls the functions of one source, the file `path`."""
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]], capture: Capture) -> None:
+    def __init__(self, functions: Mapping[str, Callable[..., Any]], path: str, capture: Capture) -> None:
         self._functions = functions
+        self._author = Author(path)
         self._capture = capture
         self._pid = os.getpid()
 
     def run(self, call: Call) -> Answered | Failed:
         """Run one call; never raises."""
-        cause, message, answer = "", "", b""
+        cause, message, answer, trace = "", "", b"", ""
         try:
             answer = checked(verdicts.encode(self._invoke(call)))
         except verdicts.GarbageError as error:
@@ -101,12 +101,13 @@ class Caller:
         except CallFailed as error:
             cause, message = error.cause, error.message
         except BaseException as error:
-            cause, message = "crash", describe(error)
+            cause, message = "crash", explain(error, self._author, self._functions.get(call.function), call.runtime)
+            trace = show(error)
         if os.getpid() != self._pid:
             os._exit(0)  # a child that the callback forked came back here; only the worker may answer
         stdout, stderr, truncated, exit_code = self._printed()
         if cause:
-            return Failed(call.generation, call.call_id, cause, message, stdout, stderr, truncated, exit_code)
+            return Failed(call.generation, call.call_id, cause, message, stdout, stderr, truncated, exit_code, trace)
         return Answered(call.generation, call.call_id, answer, stdout, stderr, truncated, exit_code)
 
     def _printed(self) -> tuple[bytes, bytes, bool, int | None]:
@@ -162,19 +163,11 @@ def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:
     return trio.run(main)
 
 
-def describe(error: BaseException) -> str:
-    """Put an exception in one line, and its traceback on the captured standard error."""
-    import traceback
-
+def show(error: BaseException) -> str:
+    """Put an exception's traceback on the captured standard error; give as much of it as the outcome shows."""
+    whole, shown = format_error(error)
     try:
-        traceback.print_exception(error)
-        text = str(error)
-    except BaseException:  # its __str__ is the callback's code too
-        text = "(its text could not be read)"
-    trace = error.__traceback__
-    place = ""
-    while trace is not None:
-        place = f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
-        trace = trace.tb_next
-    text = text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}…"
-    return f"{type(error).__name__}: {text}{place}".encode("utf-8", "backslashreplace").decode()
+        sys.stderr.write(whole)
+    except BaseException:  # whatever the callback has put there may raise whatever it likes
+        return shown
+    return shown

@@ -18,7 +18,8 @@ import sys
 import msgspec
 
 from hooklatch_worker import isolation, linux, wire
-from hooklatch_worker.calls import MAX_MESSAGE, Caller, Capture, open_stream
+from hooklatch_worker.calls import Caller, Capture, open_stream
+from hooklatch_worker.failures import MAX_MESSAGE, printable
 from hooklatch_worker.loader import SourceError, Unit, load
 
 __all__ = ["live"]
@@ -107,12 +108,13 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         unit = load(request.source, CODES.decode(first).data)
         loaded = describe(generation, unit, held)
     except SourceError as error:
-        failure = wire.LoadFailed(generation, printable(error.message), printable(error.file), error.line)
+        message, file = printable(error.message[:MAX_MESSAGE]), printable(error.file)
+        failure = wire.LoadFailed(generation, message, file, error.line)
         connection.sendall(wire.frame(failure))
         return 0
     capture.take()  # what the import printed belongs to no call
     connection.sendall(loaded)
-    caller = Caller(unit.functions, capture)
+    caller = Caller(unit.functions, unit.path, capture)
     while True:
         body = next_body(connection, reader)
         if body is None:
@@ -160,10 +162,6 @@ def describe(generation: int, unit: Unit, held: isolation.Held) -> bytes:
         return wire.frame(wire.Loaded(generation, unit.hooks, functions, unit.files, held.level, held.missing))
     except (ImportError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise SourceError(f"what its markers say cannot be told: {error}", unit.path, 0) from None
-
-
-def printable(text: str) -> str:
-    return text[:MAX_MESSAGE].encode("utf-8", "backslashreplace").decode()
 
 
 def next_body(connection: socket.socket, reader: wire.FrameReader) -> bytes | None:

@@ -1,18 +1,42 @@
-"""What is said of failures: a built-in target's, and how much of what was wrong.  Knows causes; knows no hook."""
+"""What is said of failures: the author's own line of a crash, its traceback, and how much of it.  Knows no hook."""
 
 from __future__ import annotations
 
-from typing import Literal
+import os
+from types import CodeType, FunctionType
+from typing import Literal, cast
 
-__all__ = ["CallFailed", "FailureCause", "clipped"]
+__all__ = [
+    "MAX_MESSAGE",
+    "MAX_TRACEBACK",
+    "Author",
+    "CallFailed",
+    "FailureCause",
+    "clipped",
+    "explain",
+    "format_error",
+    "printable",
+]
 
 FailureCause = Literal["crash", "timeout", "protocol", "load", "overload"]
 MAX_TOLD = 2000  # characters of an error; it may repeat what was wrong, and that may be a document of megabytes
+MAX_MESSAGE = 4096  # characters of an exception's text that its outcome shows; all of it is on the standard error
+MAX_TRACEBACK = 16 * 2**10  # characters of a traceback that travel to the daemon
+PACKAGES = frozenset({"site-packages", "dist-packages"})  # what is installed below a folder is not its author's
+CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+NO_ASYNCIO = ("no running event loop", "There is no current event loop", "trio.run received unrecognized yield")
+NO_TRIO = ("must be called from async context",)
 
 
 def clipped(text: str) -> str:
     """Give an error's text as it is told: whole, unless it is very long."""
     return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}…"
+
+
+def printable(text: str) -> str:
+    """Give text that can be shown anywhere: no lone surrogate, and of the control characters none but \\n and \\t."""
+    shown = text.encode("utf-8", "backslashreplace").decode()
+    return shown.translate(CONTROLS)
 
 
 class CallFailed(Exception):
@@ -22,3 +46,93 @@ class CallFailed(Exception):
         super().__init__(message)
         self.cause: FailureCause = cause
         self.message = message
+
+
+class Author:
+    """Tells the lines that a source's author wrote from those of libraries."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._folder = os.path.join(os.path.dirname(path), "")
+        self._is_alone = os.path.basename(os.path.dirname(path)) in PACKAGES  # beside it lie the packages of others
+
+    def wrote(self, file: str) -> bool:
+        """Say whether a file is the source's own, or a module below its folder."""
+        if file == self._path:
+            return True
+        below = file.removeprefix(self._folder)
+        return below != file and not self._is_alone and not PACKAGES.intersection(below.split(os.sep))
+
+    def place_of(self, error: BaseException) -> tuple[str, int] | None:
+        """Give the file and line of the innermost frame that the author wrote."""
+        place = None
+        trace = error.__traceback__
+        while trace is not None:
+            file = trace.tb_frame.f_code.co_filename
+            if self.wrote(file):
+                place = file, trace.tb_lineno
+            trace = trace.tb_next
+        return place
+
+    def place_of_function(self, function: object) -> tuple[str, int] | None:
+        """Give the file and line where a function begins, if the author wrote it."""
+        code: object = getattr(function, "__code__", None)
+        if not isinstance(function, FunctionType) or not isinstance(code, CodeType) or not self.wrote(code.co_filename):
+            return None
+        return code.co_filename, code.co_firstlineno
+
+
+def explain(error: BaseException, author: Author, function: object, runtime: str) -> str:
+    """Put an exception in one line, with the line of the author's that led to it and what to do where that is known."""
+    cause = innermost(error)
+    text = text_of(cause)
+    text = text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}…"
+    place = author.place_of(cause) or author.place_of(error) or author.place_of_function(function)
+    where = f" ({os.path.basename(place[0])}:{place[1]})" if place is not None else ""
+    return printable(f"{type(cause).__name__}: {text}{where}{remedy(cause, text, runtime)}")
+
+
+def innermost(error: BaseException) -> BaseException:
+    """Give what a group holds, where it holds one exception alone, as trio's and asyncio's of a single task do."""
+    while isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        if len(inner) != 1:
+            return cast("BaseException", error)
+        error = inner[0]
+    return error
+
+
+def text_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except BaseException:  # its __str__ is the callback's code too
+        return "(its text could not be read)"
+
+
+def remedy(error: BaseException, text: str, runtime: str) -> str:
+    if not isinstance(error, RuntimeError | TypeError):
+        return ""
+    if runtime != "asyncio" and text.startswith(NO_ASYNCIO):
+        return '; for asyncio, make it an async def marked with runtime = "asyncio": @hook(..., runtime="asyncio")'
+    if runtime == "asyncio" and text.startswith(NO_TRIO):
+        return '; for trio, make it an async def marked with runtime = "trio", or with none'
+    return ""
+
+
+def format_error(error: BaseException) -> tuple[str, str]:
+    """Give an exception's traceback whole, and its beginning and end as they travel to the daemon."""
+    import traceback
+
+    try:
+        whole = "".join(traceback.format_exception(error))
+    except BaseException:  # whatever it holds is the callback's code too
+        whole = f"{type(error).__name__}: (its traceback could not be read)\n"
+    shown = printable(whole if len(whole) <= MAX_TRACEBACK else ends_of(whole))
+    return whole, shown if len(shown) <= MAX_TRACEBACK else ends_of(shown)
+
+
+def ends_of(text: str) -> str:
+    # Where it was raised stands at the end, and that says most.
+    cut = "\n… (cut) …\n"
+    first = MAX_TRACEBACK // 4
+    return f"{text[:first]}{cut}{text[first + len(cut) - MAX_TRACEBACK :]}"

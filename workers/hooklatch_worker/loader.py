@@ -11,6 +11,7 @@ from collections.abc import Callable
 from importlib import machinery
 from typing import Any
 
+from hooklatch_worker.failures import Author, text_of
 from hooklatch_worker.markers import Marker
 from hooklatch_worker.safety import check_file, read_safely
 from hooklatch_worker.wire import Declared, Source
@@ -74,7 +75,8 @@ def load(source: Source, code: bytes) -> Unit:
     except SourceError:
         raise
     except BaseException as error:  # SystemExit and KeyboardInterrupt in a module's body are its failure too
-        raise place_of(error, source.location) from error
+        path = source.location if source.kind == "file" else first_file(error) or source.location
+        raise failure_of(error, path) from error
 
 
 def import_file(path: str, data: bytes) -> types.ModuleType:
@@ -170,16 +172,20 @@ def files_below(folder: str, before: frozenset[str]) -> set[str]:
     return found
 
 
-def place_of(error: BaseException, path: str) -> SourceError:
-    """Name the file and line that a person must look at: the syntax error's own, else the innermost user frame."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return SourceError(f"SyntaxError: {error.msg}", error.filename, error.lineno or 0)
-    file, line = path, 0
-    folder = os.path.join(os.path.dirname(path), "")
+def first_file(error: BaseException) -> str | None:
+    """Give the file of a module that could not be imported: the first that the import system ran."""
     trace = error.__traceback__
     while trace is not None:
-        name = trace.tb_frame.f_code.co_filename
-        if name.startswith(folder):
-            file, line = name, trace.tb_lineno
+        file = trace.tb_frame.f_code.co_filename
+        if file not in (__file__, importlib.__file__) and not file.startswith("<frozen "):
+            return file
         trace = trace.tb_next
-    return SourceError(f"{type(error).__name__}: {error}", file, line)
+    return None
+
+
+def failure_of(error: BaseException, path: str) -> SourceError:
+    """Name the file and line that a person must look at: the syntax error's own, else the author's innermost line."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return SourceError(f"SyntaxError: {error.msg}", error.filename, error.lineno or 0)
+    file, line = Author(path).place_of(error) or (path, 0)
+    return SourceError(f"{type(error).__name__}: {text_of(error)}", file, line)

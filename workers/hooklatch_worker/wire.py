@@ -202,6 +202,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
     stderr: bytes = b""
     truncated: bool = False
     exit_code: int | None = None
+    traceback: str = ""
 
 
 class Emitted(msgspec.Struct, frozen=True, tag="emitted"):

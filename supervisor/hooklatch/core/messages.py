@@ -37,7 +37,10 @@ RETRYABLE: frozenset[Cause] = frozenset({"timeout", "overload", "quarantined", "
 
 
 class CallOutcome(msgspec.Struct, frozen=True):
-    """What came of one call: an answer's JSON, or the cause for which there is none."""
+    """What came of one call: an answer's JSON, or the cause for which there is none.
+
+    `traceback` is a crash's, for the operator: it goes neither into the decision nor into the record.
+    """
 
     cause: Cause = "policy"
     answer: bytes = b""
@@ -47,6 +50,7 @@ class CallOutcome(msgspec.Struct, frozen=True):
     truncated: bool = False
     duration_ms: float = 0.0
     exit_code: int | None = None
+    traceback: str = ""
 
     def lasting(self, seconds: float) -> CallOutcome:
         """Give the same, with the time that it took."""

@@ -19,6 +19,7 @@ import trio
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.processes.zygote import WorkerProcess
 from hooklatch_worker import wire
+from hooklatch_worker.failures import MAX_TRACEBACK
 
 __all__ = ["Invocation", "LoadError", "Reply", "Worker"]
 
@@ -174,7 +175,9 @@ class Worker:
                 return Reply(outcome_of("policy", message, answer=message.answer))
             case wire.Failed(generation, call_id) if (generation, call_id) == (self.generation, number):
                 cause: Cause = CAUSES.get(message.cause, "crash")
-                return Reply(outcome_of(cause, message, text=message.message))
+                # The worker is not trusted, with the length of what it tells neither.
+                trace = message.traceback[:MAX_TRACEBACK]
+                return Reply(outcome_of(cause, message, text=message.message, trace=trace))
             case _:
                 return self._garbage("an answer to another call")
 
@@ -269,8 +272,12 @@ class Worker:
 CAUSES: dict[str, Cause] = {"protocol": "protocol", "timeout": "timeout", "load": "load", "overload": "overload"}
 
 
-def outcome_of(cause: Cause, said: wire.Answered | wire.Failed, *, answer: bytes = b"", text: str = "") -> CallOutcome:
-    return CallOutcome(cause, answer, text, said.stdout, said.stderr, said.truncated, exit_code=said.exit_code)
+def outcome_of(
+    cause: Cause, said: wire.Answered | wire.Failed, *, answer: bytes = b"", text: str = "", trace: str = ""
+) -> CallOutcome:
+    return CallOutcome(
+        cause, answer, text, said.stdout, said.stderr, said.truncated, exit_code=said.exit_code, traceback=trace
+    )
 
 
 def tail(fd: int) -> tuple[bytes, bool]:
