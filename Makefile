@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples
 
-.PHONY: check test fuzz demo bench soak format format-check lint types clean
+.PHONY: check test test-all fuzz demo bench soak format format-check lint types clean
 
 check: format-check lint types test
 
@@ -29,6 +29,10 @@ types: $(VENV)/.ready
 
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest
+
+# The quick tests on each of Python 3.11 to 3.14 that is on this machine.
+test-all:
+	.ci/test-all
 
 # Coverage-guided, two minutes a target; where atheris cannot be installed, `make test` fuzzes with Hypothesis all the same.
 fuzz: $(VENV)/.ready

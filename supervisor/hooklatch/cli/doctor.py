@@ -62,7 +62,7 @@ def doctor(arguments: argparse.Namespace) -> int:
             events = link.ask("events")["events"]
         found = [*of_status(status), *of_project(status), *of_programs(status, hooks), *of_events(status, events)]
     except HooklatchError as error:
-        found = [Finding(str(error), "hooklatch serve"), *of_configuration(arguments)]
+        found = [Finding(str(error), "hooklatch serve --detach"), *of_configuration(arguments)]
     found += of_settings()
     problems = [finding for finding in found if finding.is_problem]
     hints = [finding for finding in found if not finding.is_problem]
@@ -96,7 +96,9 @@ def of_status(status: dict[str, Any]) -> Iterator[Finding]:
         enable = f"hooklatch hooks enable {name.partition('/')[2]}"
         yield Finding(f"{name} is quarantined: its worker died too often", f"mend it, then: {enable}")
     if status["draining"]:
-        yield Finding("the daemon is draining: gates are denied", "start it again when it has left: hooklatch serve")
+        yield Finding(
+            "the daemon is draining: gates are denied", "start it again when it has left: hooklatch serve --detach"
+        )
 
 
 def of_project(status: dict[str, Any]) -> Iterator[Finding]:

@@ -11,8 +11,9 @@ import msgspec
 
 from hooklatch.cli import terminal
 from hooklatch.cli.exits import CommandError, Exit
-from hooklatch.cli.parser import Commands, positive_seconds
+from hooklatch.cli.parser import Commands
 from hooklatch.cli.requests import one_shot
+from hooklatch.cli.spans import span
 from hooklatch.client.decisions import Decision, decide_locally, read_decision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.errors import HooklatchError, RequestFailedError
@@ -36,7 +37,7 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: {})")
     parser.add_argument("--session", metavar="ID", help="the host's session id, for hooks to see; opens no session")
     parser.add_argument("--cwd", metavar="DIR", help="the agent's working directory (default: this one)")
-    parser.add_argument("--timeout", metavar="S", type=positive_seconds, help="seconds for all hooks together")
+    parser.add_argument("--timeout", metavar="TIME", type=span, help="for all hooks together: 5, 90s, 2m")
 
 
 def fire(arguments: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ from hooklatch import paths
 from hooklatch.cli import terminal
 from hooklatch.cli.exits import CommandError, Exit
 from hooklatch.cli.parser import Commands, Parser
+from hooklatch.cli.spans import span
 
 if TYPE_CHECKING:
     from hooklatch.record.reading import Filters
@@ -24,8 +25,6 @@ __all__ = ["add_commands"]
 
 SHOWN = 20  # records, where nobody says how many
 POLL = 0.2  # seconds between two looks at what has come
-AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)")
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
 FILTERS = (
     ("session", "ID", "only fires of this session"),
@@ -48,7 +47,7 @@ def add_commands(commands: Commands) -> None:
     )
     for name, metavar, help_text in FILTERS:
         parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
-    moments = "a moment such as 2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 10m, 2h, 1d"
+    moments = "a moment such as 2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
     parser.add_argument("--since", metavar="WHEN", type=moment, help=moments)
     parser.add_argument("--until", metavar="WHEN", type=moment, help="likewise")
     parser.add_argument("-n", metavar="N", dest="number", type=count, default=SHOWN, help="the newest N (20); 0: all")
@@ -78,14 +77,15 @@ def add_place(parser: Parser) -> None:
 
 def moment(text: str) -> str:
     """Read a moment, and spell it as the record does."""
-    ago = AGO.fullmatch(text)
     try:
-        if ago is not None:
-            found = datetime.now(UTC) - timedelta(**{UNITS[ago[2]]: float(ago[1])})
-        else:
+        if text[-1:].isdigit() or text.endswith("Z"):
             found = datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no moment; write 2026-01-31T12:00:00Z, or 10m, 2h, 1d") from None
+        else:
+            found = datetime.now(UTC) - timedelta(seconds=span(text))
+    except (argparse.ArgumentTypeError, ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no moment; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
+        ) from None
     return f"{found:%Y-%m-%dT%H:%M:%S}.{found.microsecond // 1000:03d}Z"
 
 

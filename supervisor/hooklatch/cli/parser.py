@@ -6,14 +6,13 @@ Every command takes the same three options, before its name or after it.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Callable, Collection
 from typing import Any, NoReturn
 
 from hooklatch.cli.exits import MEANINGS, Exit
 
-__all__ = ["Commands", "Parser", "positive_seconds"]
+__all__ = ["Commands", "Parser"]
 
 PROGRAM = "hooklatch"
 GENERAL = (Exit.OK, Exit.USAGE, Exit.SOFTWARE, Exit.IO_ERROR, Exit.INTERRUPTED)  # that every command has
@@ -65,8 +64,8 @@ class Commands:
     def __init__(self, parser: Parser | None = None) -> None:
         self.parser = parser or Parser(
             description="Runs an agent's lifecycle hooks in supervised workers, and fails closed.",
-            epilog="example: hooklatch init && hooklatch serve\n\n`hooklatch COMMAND --help` shows each one's own "
-            "example and exit codes.",
+            epilog="example: hooklatch init && hooklatch serve --detach\n\n"
+            "`hooklatch COMMAND --help` shows each one's own example and exit codes.",
         )
         if parser is None:
             self.parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version, and exit")
@@ -107,14 +106,3 @@ class Commands:
 
 def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def positive_seconds(text: str) -> float:
-    """Read a number of seconds over 0, as argparse wants its types."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds over 0")
-    return value

@@ -120,6 +120,7 @@ class Hub:
         dispatcher.recording = Recording(record)
         self.places = places
         self.faults: list[str] = []
+        self.end: Callable[[], None] | None = None  # where this process is the daemon's own
         self.stop_accepting: Callable[[], object] = lambda: None  # where the sockets outlive this daemon
         self.suspensions = Suspensions(state, files.store, self.note)
         dispatcher.suspensions = self.suspensions
