@@ -159,4 +159,6 @@ def show(decision: Decision) -> None:
         text = f"{outcome.layer}/{outcome.hook} {said}{why}{marks}, {outcome.duration_ms:.1f} ms"
         terminal.say(f"{'asked':<9}{terminal.plain(text)}")
     revision = "" if decision.revision is None else f", revision {decision.revision}"
-    terminal.say(f"{'decision':<9}{decision.decision_id}{revision}, {decision.duration_ms:.1f} ms")
+    is_to_follow = not decision.is_local and decision.cause not in (None, "policy")
+    follow = f"; to follow it: hooklatch log --decision {decision.decision_id}" if is_to_follow else ""
+    terminal.say(f"{'decision':<9}{decision.decision_id}{revision}, {decision.duration_ms:.1f} ms{follow}")

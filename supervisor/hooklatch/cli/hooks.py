@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.cli import terminal
+from hooklatch.cli import showing, terminal
 from hooklatch.cli.exits import CommandError, Exit
 from hooklatch.cli.firing import piped_payload, read_payload
 from hooklatch.cli.parser import Commands, Parser
@@ -41,6 +41,7 @@ def add_commands(commands: Commands) -> None:
     )
     add_filters(listing)
     add_adding(below)
+    showing.add_showing(below)
     for name, run, help_text in (
         ("remove", remove, "remove a hook that was added; one that a file declares is removed there"),
         ("enable", enable, "enable a global hook, and lift its quarantine; kept over restarts"),

@@ -14,9 +14,10 @@ from hooklatch.cli.hooks import unknown_event
 from hooklatch.cli.parser import Commands
 from hooklatch.cli.requests import administrator
 from hooklatch.core.catalogue import Catalogue, EventSpec
+from hooklatch.core.words import counted
 from hooklatch.errors import DaemonUnreachableError
 
-__all__ = ["add_commands", "place_and_text", "suspension_text"]
+__all__ = ["add_commands", "failing_text", "place_and_text", "suspension_text"]
 
 EVENT_TITLES = ("EVENT", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "TIMEOUT", "HOOKS", "FIRED")
 SESSION_TITLES = ("ID", "CLIENT", "HOST", "CWD", "CONNECTIONS", "AGE", "FIRES", "OWN HOOKS", "REVISION")
@@ -204,6 +205,8 @@ def show_status(result: dict[str, Any]) -> None:
     for name in result["quarantined"]:
         show(("wrong", f"{name} is quarantined: its worker died too often"))
         show(("do", f"mend it, then: hooklatch hooks enable {name.partition('/')[2]}"))
+    for one in result["failing"]:
+        show(("warning", failing_text(one)), ("do", f"see why: hooklatch hooks show {one['hook']}"))
     show(*(("warning", warning) for warning in result["warnings"]))
     show(
         ("daemon", f"{result['version']}, pid {result['pid']}, up {spans.shown(result['uptime_s'])}"),
@@ -220,8 +223,17 @@ def show_status(result: dict[str, Any]) -> None:
     show(*(("project", f"{one['folder']}, {one['state']}, trusted") for one in result["projects"]))
     show(*(("source", source_text(source)) for source in result["sources"]))
     restarts = result["zygote"]["restarts"]
-    show(("zygote", f"pid {result['zygote']['pid']}, restarted {restarts} times") if restarts else ("zygote", None))
+    show(
+        ("zygote", f"pid {result['zygote']['pid']}, restarted {counted(restarts, 'time')}")
+        if restarts
+        else ("zygote", None)
+    )
     show(*((name, path) for name, path in result["places"].items()))
+
+
+def failing_text(one: dict[str, Any]) -> str:
+    place = f"; it is declared in {one['origin']}" if one["origin"] else ""
+    return f"{one['hook']} failed in each of its last {one['count']} calls (cause {one['cause']}){place}"
 
 
 def suspension_text(one: dict[str, Any]) -> str:
@@ -233,7 +245,9 @@ def suspension_text(one: dict[str, Any]) -> str:
 def record_text(record: dict[str, Any]) -> str:
     head = record["head"]
     missing = f", not recorded: {counts(record['unrecorded'])}" if record["unrecorded"] else ""
-    return f"{record['durability']}, {head['seq']} records, disk {record['stage']}{missing}; {record['folder']}"
+    return (
+        f"{record['durability']}, {counted(head['seq'], 'record')}, disk {record['stage']}{missing}; {record['folder']}"
+    )
 
 
 def plugin_text(plugin: dict[str, Any]) -> str:

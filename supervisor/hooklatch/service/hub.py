@@ -126,7 +126,7 @@ class Hub:
         dispatcher.suspensions = self.suspensions
         dispatcher.targets.on_quarantine = lambda hook, why: self.note("quarantined", {"hook": hook.name, "why": why})
         bus.on_change = self.note_change
-        sessions.on_end = lambda session: dispatcher.targets.breakers.forget(session.id)
+        sessions.on_end = self._forget
         sources.on_adopted = self.note_source
         files.on_declared = self.note_file
         files.on_settings.append(lambda settings: record.apply(settings.record))
@@ -134,6 +134,10 @@ class Hub:
         dispatcher.targets.call_native = self.native.call
         dispatcher.settle = Settling(projects, files).settle
         dispatcher.on_telemetry = bus.told
+
+    def _forget(self, session: Session) -> None:
+        self.dispatcher.targets.breakers.forget(session.id)
+        self.statistics.failures.forget(session.id)
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         """Record something that is no decision; what cannot be recorded is logged."""

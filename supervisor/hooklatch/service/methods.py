@@ -23,6 +23,7 @@ from hooklatch.service.connection import Connection
 from hooklatch.service.fires import FireParams
 from hooklatch.service.health import health
 from hooklatch.service.hub import Hub
+from hooklatch.service.inquiry import Inquiry
 from hooklatch.service.registration import Registrar
 from hooklatch.service.reports import Reports
 from hooklatch.service.sessions import Session
@@ -78,6 +79,13 @@ class IdParams(msgspec.Struct, frozen=True):
     scope: str | None = None
 
 
+class HookParams(msgspec.Struct, frozen=True):
+    """A hook's id, or its layer and id."""
+
+    id: str
+    session: str | None = None
+
+
 class FilterParams(msgspec.Struct, frozen=True):
     event: str | None = None
     session: str | None = None
@@ -99,6 +107,7 @@ class Methods:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._reports = Reports(hub)
+        self._inquiry = Inquiry(hub, self._reports)
         self._registrar = Registrar(hub)
         self._methods: dict[str, Callable[[Connection, msgspec.Raw], Awaitable[object]]] = {
             "hello": self._hello,
@@ -108,6 +117,7 @@ class Methods:
             "enable": self._enable,
             "disable": self._disable,
             "hooks": self._hooks,
+            "hook": self._hook,
             "events": self._events,
             "explain": self._explain,
             "subscribe": self._subscribe,
@@ -302,6 +312,10 @@ class Methods:
     async def _hooks(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FilterParams)
         return self._reports.hooks(self._viewed(connection, params.session), self._our_name(connection, params.event))
+
+    async def _hook(self, connection: Connection, raw: msgspec.Raw) -> object:
+        params = convert(raw, HookParams)
+        return self._inquiry.about(params.id, self._viewed(connection, params.session), is_admin=connection.is_admin)
 
     def _our_name(self, connection: Connection, event: str | None) -> str | None:
         """Give our name of an event that a session may have named in its dialect; any other stays as it is."""
