@@ -1,4 +1,4 @@
-# Everything runs in .venv, which the first target that needs it makes. Only Python 3.11+ is assumed.
+# All but demo and test-all runs in .venv, which the first target that needs it makes. Only Python 3.11+ is assumed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,6 +9,7 @@ SOURCES := supervisor workers tests bench examples
 check: format-check lint types test
 
 $(VENV)/.ready: pyproject.toml
+	@echo "making $(VENV) with what tests and checks need (once; it may take some minutes) ..."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
@@ -39,8 +40,9 @@ fuzz: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(BIN)/python tests/fuzz/coverage_guided.py
 
-demo: $(VENV)/.ready
-	$(BIN)/python examples/demo.py
+# In a venv of its own, with what hooklatch needs and no tool of its developers.
+demo:
+	@PYTHON=$(PYTHON) examples/demo.sh
 
 bench: $(VENV)/.ready
 	$(BIN)/python bench/run.py
