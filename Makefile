@@ -1,14 +1,15 @@
-# Everything runs in .venv, which the first target that needs it makes. Only Python 3.11+ is assumed.
+# All but demo and test-all runs in .venv, which the first target that needs it makes. Only Python 3.11+ is assumed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples
 
-.PHONY: check test fuzz demo bench soak format format-check lint types clean
+.PHONY: check test test-all fuzz demo bench soak format format-check lint types clean
 
 check: format-check lint types test
 
 $(VENV)/.ready: pyproject.toml
+	@echo "making $(VENV) with what tests and checks need (once; it may take some minutes) ..."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $@
@@ -30,13 +31,18 @@ types: $(VENV)/.ready
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest
 
+# The quick tests on each of Python 3.11 to 3.14 that is on this machine.
+test-all:
+	.ci/test-all
+
 # Coverage-guided, two minutes a target; where atheris cannot be installed, `make test` fuzzes with Hypothesis all the same.
 fuzz: $(VENV)/.ready
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'
 	$(BIN)/python tests/fuzz/coverage_guided.py
 
-demo: $(VENV)/.ready
-	$(BIN)/python examples/demo.py
+# In a venv of its own, with what hooklatch needs and no tool of its developers.
+demo:
+	@PYTHON=$(PYTHON) examples/demo.sh
 
 bench: $(VENV)/.ready
 	$(BIN)/python bench/run.py

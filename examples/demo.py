@@ -42,6 +42,7 @@ class Demo:
         return [sys.executable, "-m", "hooklatch", *arguments]
 
     def start(self) -> subprocess.Popen[str]:
+        say("starting a daemon in a temporary folder ...")
         daemon = subprocess.Popen(
             self.hooklatch("serve", "--json", "--log-level", "error"),
             env=self.environment, stdout=subprocess.PIPE, text=True,

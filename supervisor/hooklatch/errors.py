@@ -54,7 +54,7 @@ class DaemonUnreachableError(HooklatchError, ConnectionError):
     def at(cls, failures: Sequence[tuple[str, str]]) -> DaemonUnreachableError:
         """Name each path that was tried and why it failed."""
         tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
-        return cls(f"no daemon is reachable at {tried}; start one with: hooklatch serve")
+        return cls(f"no daemon is reachable at {tried}; start one with: hooklatch serve --detach")
 
 
 class RequestFailedError(HooklatchError):

@@ -23,7 +23,7 @@ SECTIONS = {
     match[1]: match[2] for match in re.finditer(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
 }
 GENERAL = set(re.findall(r"^\| (\d+) \|", PAGE.partition("## `")[0], re.MULTILINE))
-BLOCKING = ("serve", "watch")  # they run until they are told to end; tests of their own run them
+APART = ("serve", "stop", "watch")  # they begin or end a daemon, or run until told to end: tests of their own run them
 
 
 def examples() -> list[tuple[str, str]]:
@@ -70,7 +70,7 @@ def initialised() -> Iterator[Daemon]:
             yield daemon
 
 
-@pytest.mark.parametrize(("name", "line"), [pair for pair in examples() if pair[0] not in (*BLOCKING, "init")])
+@pytest.mark.parametrize(("name", "line"), [pair for pair in examples() if pair[0] not in (*APART, "init")])
 def test_an_example_runs(initialised: Daemon, name: str, line: str) -> None:
     place = initialised.place
 

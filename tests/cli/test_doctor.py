@@ -38,7 +38,7 @@ def test_no_daemon_is_a_problem_and_the_file_is_looked_at() -> None:
         daemon, file = problems(place)
 
         assert "no daemon is reachable" in daemon["what"]
-        assert daemon["do"] == "hooklatch serve"
+        assert daemon["do"] == "hooklatch serve --detach"
         assert "hooks.toml:2: the file has no key 'hok'; did you mean 'hook'?" in file["what"]
 
 

@@ -193,5 +193,5 @@ def test_without_a_daemon_commands_say_how_to_start_one(place: Place, words: lis
     done = place.run(*words)
 
     assert done.returncode == 69
-    assert "start one with: hooklatch serve" in done.stderr
+    assert "start one with: hooklatch serve --detach" in done.stderr
     assert done.stdout == ""

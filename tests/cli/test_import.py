@@ -67,7 +67,7 @@ def test_what_is_imported_refuses_in_the_daemon_that_runs_already(place: Place, 
         fired = place.fire_tool("Bash", command="ls")
 
     assert done.returncode == 0, done.stderr
-    assert "1 hooks" in done.stdout
+    assert "1 hook" in done.stdout
     assert fired.returncode == 2
     assert "not here" in fired.stdout
 

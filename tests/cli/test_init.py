@@ -71,7 +71,7 @@ def test_the_files_are_private_and_the_next_steps_are_named(place: Place) -> Non
     modes = [path.stat().st_mode & 0o777 for path in (config.parents[1], config.parent, config)]
     assert modes == [0o700, 0o700, 0o600]
     assert (config.parent / "guards.py").stat().st_mode & 0o777 == 0o600
-    assert f"hooklatch serve --config {config}" in done.stdout
+    assert f"hooklatch serve --detach --config {config}" in done.stdout
     assert "| hooklatch fire pre_tool_use --payload -" in done.stdout
     assert "hooklatch hook claude-code --settings" in done.stdout
 

@@ -6,6 +6,7 @@ Slow: each command is a process of its own.
 from __future__ import annotations
 
 import json
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from cli.processes import Place, new_place, payload, serving
+from hooklatch.record.reading import KINDS
 from hooklatch.record.writer import Record
 from record.records import SETTINGS, decision, fact, records, segments
 
@@ -74,7 +76,10 @@ def test_json_is_the_records_themselves_one_a_line(place: Place) -> None:
         (["--verdict", "pass", "--event", "stop"], ["d-4"]),
         (["--hook", "global/guards:no_rm", "--session", "s0", "--cause", "policy"], ["d-0", "d-2"]),
         (["--kind", "decision", "-n", "2"], ["d-3", "d-4"]),
-        (["--kind", "decision", "-n", "0", "--since", "1h", "--until", "0s"], ["d-0", "d-1", "d-2", "d-3", "d-4"]),
+        (
+            ["--kind", "decision", "-n", "0", "--since", "1h", "--until", "2100-01-01"],
+            ["d-0", "d-1", "d-2", "d-3", "d-4"],
+        ),
         (["--since", "2100-01-01"], []),
     ],
 )
@@ -88,7 +93,10 @@ def test_filters(place: Place, words: list[str], expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        (["--since", "yesterday"], "'yesterday' is no moment; write 2026-01-31T12:00:00Z, or 10m, 2h, 1d"),
+        (
+            ["--since", "yesterday"],
+            "'yesterday' is no moment; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d",
+        ),
         (["-n", "x"], "'x' is no number of records"),
         (["verify", "--witness", "3:xyz"], "'3:xyz' is no SEQ:HASH, with 16 to 64 hexadecimal digits"),
     ],
@@ -178,3 +186,46 @@ def test_a_reader_that_leaves_is_no_error(place: Place) -> None:
 
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["--verdict", "denny"], 64, "unknown verdict 'denny'; did you mean 'deny'?; there are pass, allow"),
+        (["--cause", "crush"], 64, "unknown cause 'crush'; did you mean 'crash'?"),
+        (["--kind", "decisions"], 64, "unknown kind 'decisions'; did you mean 'decision'?"),
+        (["--event", "pre_tool_used"], 64, "the event 'pre_tool_used'; did you mean 'pre_tool_use'?"),
+        (["--hook", "guards:no_rn"], 66, "the hook 'guards:no_rn'; did you mean 'guards:no_rm'?"),
+        (["--hook", "plugin/guards:no_rm"], 66, "the hook 'plugin/guards:no_rm'; did you mean 'guards:no_rm'?"),
+        (["--session", "s99"], 66, "the session 's99'"),
+        (["--decision", "e-0"], 66, "the decision 'e-0'; did you mean 'd-0'?"),
+        (["--decision", "e-0", "--json"], 66, "the decision 'e-0'; did you mean 'd-0'?"),
+    ],
+)
+def test_a_filter_that_names_nothing_known_says_so(place: Place, words: list[str], code: int, text: str) -> None:
+    done = place.run("log", *words)
+
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    assert text in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["--event", "message_claim"], ["--hook", "guards:no_rm", "--since", "2100-01-01"], ["--kind", "disk"]]
+)
+def test_what_is_known_and_did_not_happen_is_no_error(place: Place, words: list[str]) -> None:
+    done = place.run("log", *words)
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no record in " in done.stderr
+
+
+def test_the_kinds_are_those_that_are_written_and_documented() -> None:
+    root = Path(__file__).parents[2]
+    written: set[str] = set()
+    for folder, pattern in (("record", r"\.(?:append|_put)\(\s*\"(\w+)\"[,)]"), ("service", r"note\(\s*\"(\w+)\",")):
+        for path in (root / "supervisor" / "hooklatch" / folder).glob("*.py"):
+            written |= set(re.findall(pattern, path.read_text()))
+    documented = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", (root / "docs/record.md").read_text(), re.MULTILINE)
+
+    assert {"decision", "started", "quarantined"} <= written <= set(KINDS)
+    assert {name for row in documented for name in re.findall(r"\w+", row)} >= set(KINDS)

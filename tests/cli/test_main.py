@@ -14,6 +14,21 @@ from hooklatch.cli.exits import MEANINGS, Exit
 HEAVY = ("argparse", "trio", "msgspec", "psutil", "asyncio", "logging")
 LOOK = "import sys; {}; print(*[name for name in {!r} if name in sys.modules])"
 COMMANDS = all_commands().names
+LATER_ARGPARSE = """
+import argparse
+
+plain_init, plain_add = argparse.ArgumentParser.__init__, argparse._SubParsersAction.add_parser
+
+def init(self, *args, suggest_on_error=False, color=True, **options):
+    plain_init(self, *args, **options)
+
+def add_parser(self, name, *, deprecated=False, **options):
+    return plain_add(self, name, color=True, **options)
+
+argparse.ArgumentParser.__init__, argparse._SubParsersAction.add_parser = init, add_parser
+from hooklatch.cli.commands import all_commands
+print(all_commands().parse(["hooks", "add", "stop", "--run", "guards.py:f"]).target)
+"""
 
 
 def modules_after(code: str) -> list[str]:
@@ -32,6 +47,13 @@ def test_the_client_commands_do_without_trio() -> None:
 
     assert "trio" not in loaded
     assert "psutil" not in loaded
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="its own argparse does what is imitated here")
+def test_the_parsers_take_what_argparse_of_python_3_14_gives_to_those_below_a_command() -> None:
+    done = subprocess.run([sys.executable, "-c", LATER_ARGPARSE], capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "guards.py:f\n"), done.stderr
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "hooks add", "hooks explain", ""])

@@ -48,7 +48,7 @@ def test_all_hooks_are_suspended_by_saying_so(place: Place) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("suspend", "guards:judge", "--for", "15", "--reason", "x"), 64, "write it like 15m, 90s or 2h"),
+        (("suspend", "guards:judge", "--for", "soon", "--reason", "x"), 64, "write it like 90s, 15m, 2h or 7d"),
         (("suspend", "guards:judge", "--for", "15m"), 64, "--reason"),
         (("suspend", "--for", "15m", "--reason", "x"), 64, "--all"),
         (("suspend", "guards:judge", "--for", "25h", "--reason", "x"), 64, "at most 24 h"),

@@ -372,7 +372,7 @@ def test_a_failed_hook_is_named_with_its_cause_and_the_way_out() -> None:
 
     reason = said(claude_code.render("PreToolUse", decision))["hookSpecificOutput"]["permissionDecisionReason"]
 
-    assert reason == "hooklatch: hook 'global/no-rm': 2 s passed (timeout); decision d1, see `hooklatch status`"
+    assert reason == "hooklatch: hook 'global/no-rm': 2 s passed (timeout) (hooklatch log --decision d1)"
 
 
 @pytest.mark.parametrize("name", sorted(WITHOUT_A_CANONICAL_NAME))

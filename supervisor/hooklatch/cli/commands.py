@@ -17,6 +17,7 @@ from hooklatch.cli import (
     reporting,
     serving,
     starting,
+    stopping,
     suspending,
     terminal,
     testing,
@@ -31,6 +32,7 @@ __all__ = ["all_commands", "run"]
 
 GROUPS = (
     serving,
+    stopping,
     firing,
     hooks,
     reporting,

@@ -20,8 +20,9 @@ from hooklatch import paths
 from hooklatch.cli import terminal
 from hooklatch.cli.exits import Exit
 from hooklatch.cli.parser import Commands
-from hooklatch.cli.reporting import place_and_text
+from hooklatch.cli.reporting import failing_text, place_and_text
 from hooklatch.cli.requests import administrator
+from hooklatch.core.words import counted
 from hooklatch.errors import HooklatchError
 
 __all__ = ["add_commands"]
@@ -62,7 +63,7 @@ def doctor(arguments: argparse.Namespace) -> int:
             events = link.ask("events")["events"]
         found = [*of_status(status), *of_project(status), *of_programs(status, hooks), *of_events(status, events)]
     except HooklatchError as error:
-        found = [Finding(str(error), "hooklatch serve"), *of_configuration(arguments)]
+        found = [Finding(str(error), "hooklatch serve --detach"), *of_configuration(arguments)]
     found += of_settings()
     problems = [finding for finding in found if finding.is_problem]
     hints = [finding for finding in found if not finding.is_problem]
@@ -73,7 +74,8 @@ def doctor(arguments: argparse.Namespace) -> int:
             for finding in findings:
                 terminal.say(f"{label:<6} {terminal.plain(finding.what)}")
                 terminal.say(f"{'do':<6} {terminal.plain(finding.do)}")
-        terminal.say(f"{len(problems)} problems, {len(hints)} hints" if found else "all is well")
+        counts = f"{counted(len(problems), 'problem')}, {counted(len(hints), 'hint')}"
+        terminal.say(counts if found else "all is well")
     return Exit.FINDINGS if problems else Exit.OK
 
 
@@ -95,8 +97,12 @@ def of_status(status: dict[str, Any]) -> Iterator[Finding]:
     for name in status["quarantined"]:
         enable = f"hooklatch hooks enable {name.partition('/')[2]}"
         yield Finding(f"{name} is quarantined: its worker died too often", f"mend it, then: {enable}")
+    for one in status["failing"]:
+        yield Finding(failing_text(one), f"see why, and mend it: hooklatch hooks show {one['hook']}")
     if status["draining"]:
-        yield Finding("the daemon is draining: gates are denied", "start it again when it has left: hooklatch serve")
+        yield Finding(
+            "the daemon is draining: gates are denied", "start it again when it has left: hooklatch serve --detach"
+        )
 
 
 def of_project(status: dict[str, Any]) -> Iterator[Finding]:

@@ -11,8 +11,9 @@ import msgspec
 
 from hooklatch.cli import terminal
 from hooklatch.cli.exits import CommandError, Exit
-from hooklatch.cli.parser import Commands, positive_seconds
+from hooklatch.cli.parser import Commands
 from hooklatch.cli.requests import one_shot
+from hooklatch.cli.spans import span
 from hooklatch.client.decisions import Decision, decide_locally, read_decision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.errors import HooklatchError, RequestFailedError
@@ -39,7 +40,7 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument(
         "--dialect", metavar="NAME", help="EVENT and payload are in this system's words, such as reasonix"
     )
-    parser.add_argument("--timeout", metavar="S", type=positive_seconds, help="seconds for all hooks together")
+    parser.add_argument("--timeout", metavar="TIME", type=span, help="for all hooks together: 5, 90s, 2m")
 
 
 def fire(arguments: argparse.Namespace) -> int:
@@ -171,4 +172,6 @@ def show(decision: Decision) -> None:
         text = f"{outcome.layer}/{outcome.hook} {said}{why}{marks}, {outcome.duration_ms:.1f} ms"
         terminal.say(f"{'asked':<9}{terminal.plain(text)}")
     revision = "" if decision.revision is None else f", revision {decision.revision}"
-    terminal.say(f"{'decision':<9}{decision.decision_id}{revision}, {decision.duration_ms:.1f} ms")
+    is_to_follow = not decision.is_local and decision.cause not in (None, "policy")
+    follow = f"; to follow it: hooklatch log --decision {decision.decision_id}" if is_to_follow else ""
+    terminal.say(f"{'decision':<9}{decision.decision_id}{revision}, {decision.duration_ms:.1f} ms{follow}")

@@ -8,8 +8,9 @@ from typing import Any
 
 from hooklatch.cli import terminal
 from hooklatch.cli.exits import Exit
-from hooklatch.cli.parser import Commands, positive_seconds
+from hooklatch.cli.parser import Commands
 from hooklatch.cli.requests import one_shot
+from hooklatch.cli.spans import span
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
 __all__ = ["add_commands"]
@@ -26,9 +27,7 @@ def add_commands(commands: Commands) -> None:
         example="hooklatch health --wait 10",
         exits=(Exit.FINDINGS, Exit.UNAVAILABLE),
     )
-    parser.add_argument(
-        "--wait", metavar="SECONDS", type=positive_seconds, default=0.0, help="ask again until it is, for so long"
-    )
+    parser.add_argument("--wait", metavar="TIME", type=span, default=0.0, help="ask again until it is, for so long")
 
 
 def health(arguments: argparse.Namespace) -> int:

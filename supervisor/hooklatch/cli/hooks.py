@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.cli import terminal
+from hooklatch.cli import showing, terminal
 from hooklatch.cli.exits import CommandError, Exit
 from hooklatch.cli.firing import piped_payload, read_payload
-from hooklatch.cli.parser import Commands, Parser, positive_seconds
+from hooklatch.cli.parser import Commands, Parser
 from hooklatch.cli.requests import Link, administrator
+from hooklatch.cli.spans import span
 
 __all__ = ["add_commands"]
 
@@ -44,6 +45,7 @@ def add_commands(commands: Commands) -> None:
     )
     add_filters(listing)
     add_adding(below)
+    showing.add_showing(below)
     for name, run, help_text in (
         ("remove", remove, "remove a hook that was added; one that a file declares is removed there"),
         ("enable", enable, "enable a global hook, and lift its quarantine; kept over restarts"),
@@ -98,7 +100,7 @@ def add_adding(below: Commands) -> None:
     adding.add_argument(
         "--priority", metavar="N", type=int, help="0 to 1000; higher ones are asked first (default: 100)"
     )
-    adding.add_argument("--timeout", metavar="S", type=positive_seconds, help="seconds (default: the event's)")
+    adding.add_argument("--timeout", metavar="TIME", type=span, help="such as 2, 90s, 2m (default: the event's)")
     adding.add_argument("--description", metavar="TEXT")
     adding.add_argument("--observe", action="store_true", help="run it, record its verdict, enforce nothing of it")
     adding.add_argument("--amends", action="store_true", help="it runs first, and guards judge what it made")

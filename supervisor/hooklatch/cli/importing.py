@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from hooklatch.cli import terminal
 from hooklatch.cli.exits import CommandError, Exit
 from hooklatch.cli.parser import Commands
+from hooklatch.core.words import counted
 from hooklatch.service.safety import UnsafeFileError, check_folders
 
 if TYPE_CHECKING:
@@ -141,7 +142,9 @@ def described(imported: Imported, place: str | None, text: str) -> dict[str, obj
 def summary(imported: Imported, place: str) -> str:
     inactive = sum(hook.problem is not None for hook in imported.hooks)
     dropped = sum(note.is_loss for note in imported.notes)
-    counts = [f"{len(imported.hooks) - inactive} hooks"]
-    counts += [f"{inactive} as comments, to be mended"] * bool(inactive) + [f"{dropped} lost"] * bool(dropped)
+    counts = [counted(len(imported.hooks) - inactive, "hook")]
+    counts += [f"{counted(inactive, 'hook')} as a comment, to be mended"] * bool(inactive) + [f"{dropped} lost"] * bool(
+        dropped
+    )
     where = "" if os.path.basename(os.path.dirname(place)) == FOLDER else "; put it into hooks.d beside hooks.toml"
     return f"wrote {place}: {', '.join(counts)}{where}; then see: hooklatch hooks"

@@ -7,14 +7,18 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from hooklatch import paths
 from hooklatch.cli import terminal
 from hooklatch.cli.exits import CommandError, Exit
 from hooklatch.cli.parser import Commands, Parser
+from hooklatch.cli.spans import span
+from hooklatch.core.messages import Cause, DecisionVerdict
+from hooklatch.core.words import counted, did_you_mean
+from hooklatch.record.reading import KINDS
 
 if TYPE_CHECKING:
     from hooklatch.record.reading import Filters
@@ -24,16 +28,25 @@ __all__ = ["add_commands"]
 
 SHOWN = 20  # records, where nobody says how many
 POLL = 0.2  # seconds between two looks at what has come
-AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)")
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
 FILTERS = (
     ("session", "ID", "only fires of this session"),
     ("hook", "ID", "only decisions for which this hook was called; `global/ID` names its layer too"),
-    ("verdict", "V", "pass, allow, deny, ask, halt or claim"),
-    ("cause", "C", "policy, or the failure: crash, timeout, overload, ... (see docs/hooks.md)"),
     ("event", "NAME", "only this event"),
-    ("kind", "K", "decision, abandoned, started, registry, suspended, ... (see docs/record.md)"),
+    ("decision", "ID", "only this decision, with what each hook said"),
+)
+CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+    ("verdict", "V", get_args(DecisionVerdict), "pass, allow, deny, ask, halt or claim"),
+    ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, overload, ... (see docs/hooks.md)"),
+    ("kind", "K", KINDS, "decision, abandoned, started, registry, suspended, ... (see docs/record.md)"),
+)
+LOOKED_AT = 20_000  # newest records, for a name that was meant instead of an unknown one
+FIELDS = {"decision": "decision_id"}  # of a record, where an option is called otherwise
+NAMES = (
+    ("event", "event", Exit.USAGE),
+    ("hook", "hook", Exit.NO_INPUT),
+    ("session", "session", Exit.NO_INPUT),
+    ("decision_id", "decision", Exit.NO_INPUT),
 )
 PLACE = ("seq", "at", "kind", "prev", "hash")
 
@@ -48,7 +61,9 @@ def add_commands(commands: Commands) -> None:
     )
     for name, metavar, help_text in FILTERS:
         parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
-    moments = "a moment such as 2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 10m, 2h, 1d"
+    for name, metavar, known, help_text in CHOICES:
+        parser.add_argument(f"--{name}", metavar=metavar, type=one_of(name, known), help=help_text)
+    moments = "a moment such as 2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
     parser.add_argument("--since", metavar="WHEN", type=moment, help=moments)
     parser.add_argument("--until", metavar="WHEN", type=moment, help="likewise")
     parser.add_argument("-n", metavar="N", dest="number", type=count, default=SHOWN, help="the newest N (20); 0: all")
@@ -78,15 +93,29 @@ def add_place(parser: Parser) -> None:
 
 def moment(text: str) -> str:
     """Read a moment, and spell it as the record does."""
-    ago = AGO.fullmatch(text)
     try:
-        if ago is not None:
-            found = datetime.now(UTC) - timedelta(**{UNITS[ago[2]]: float(ago[1])})
-        else:
+        if text[-1:].isdigit() or text.endswith("Z"):
             found = datetime.fromisoformat(text).astimezone(UTC)
-    except (ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(f"{text!r} is no moment; write 2026-01-31T12:00:00Z, or 10m, 2h, 1d") from None
+        else:
+            found = datetime.now(UTC) - timedelta(seconds=span(text))
+    except (argparse.ArgumentTypeError, ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no moment; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
+        ) from None
     return f"{found:%Y-%m-%dT%H:%M:%S}.{found.microsecond // 1000:03d}Z"
+
+
+def one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
+    """Read one of these words, as argparse wants its types."""
+
+    def read(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(
+                f"unknown {what} {text!r}{did_you_mean(text, known)}; there are {', '.join(known)}"
+            )
+        return text
+
+    return read
 
 
 def count(text: str) -> int:
@@ -114,19 +143,25 @@ def log(arguments: argparse.Namespace) -> int:
     from hooklatch.record.reading import Filters, NoRecordError, Tailer, matching
 
     given: dict[str, Any] = {
-        name: getattr(arguments, name) for name in (*(one[0] for one in FILTERS), "since", "until")
+        FIELDS.get(name, name): getattr(arguments, name)
+        for name in (*(one[0] for one in FILTERS), *(one[0] for one in CHOICES), "since", "until")
     }
     filters = Filters(**given)
     folder = folder_of(arguments)
+    is_empty = True
     try:
         tailer = Tailer(folder) if arguments.follow else None
         for record in chosen(folder, filters, arguments.number):
             if not terminal.has_reader():
                 return Exit.OK
-            show(record, is_json=arguments.json)
+            is_empty = False
+            show(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
+        if is_empty and tailer is None:
+            check_names(folder, filters)
+            terminal.complain(f"no record in {folder} is all that was asked for")
         while tailer is not None and terminal.has_reader():
             for record in matching(tailer.new(), filters):
-                show(record, is_json=arguments.json)
+                show(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
             time.sleep(POLL)
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
@@ -150,11 +185,51 @@ def chosen(folder: str, filters: Filters, number: int) -> Iterator[dict[str, Any
     yield from reversed(found)
 
 
-def show(record: dict[str, Any], *, is_json: bool) -> None:
+def check_names(folder: str, filters: Filters) -> None:
+    """Say so where a filter names what no record has: an empty answer would read as "that never happened".
+
+    Raises:
+        CommandError: one does.
+    """
+    from hooklatch.core.catalogue import Catalogue
+    from hooklatch.record.reading import Filters, names, newest
+
+    standard = set(Catalogue.standard())
+    for field, label, code in NAMES:
+        name: str | None = getattr(filters, field)
+        if name is None or next(newest(folder, Filters(**{field: name})), None) is not None:
+            continue
+        known = names(folder, field, LOOKED_AT)
+        if field == "event":
+            if name in standard:
+                continue
+            known |= standard
+        raise CommandError(code, f"no record in {folder} has the {label} {name!r}{did_you_mean(name, known)}")
+
+
+def show(record: dict[str, Any], *, is_json: bool, is_whole: bool) -> None:
     if is_json:
         terminal.say_json(record)
-    else:
-        terminal.say(terminal.plain(line_of(record)))
+        return
+    terminal.say(terminal.plain(line_of(record)))
+    for label, text in details_of(record) if is_whole else ():
+        say(label, text)
+
+
+def details_of(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give what a decision's line has no room for."""
+    for one in record.get("outcomes", []):
+        failure = f" ({one['cause']}: {one.get('message', '')})" if one.get("cause") not in (None, "policy") else ""
+        again = " again" if one.get("reinvoked") else ""
+        took = f", {one.get('duration_ms', 0.0):.1f} ms"
+        yield "asked", f"{one['layer']}/{one['hook']} {one.get('verdict') or one['outcome']}{failure}{again}{took}"
+        if failure:
+            yield "see", f"hooklatch hooks show {one['layer']}/{one['hook']}"
+    for warning in record.get("warnings", []):
+        yield "warning", warning
+    for label, field in (("payload", "excerpt"), ("payload", "excerpt_cut"), ("cwd", "cwd"), ("host", "host")):
+        if record.get(field) is not None:
+            yield label, shown(record[field])
 
 
 def line_of(record: dict[str, Any]) -> str:
@@ -217,8 +292,7 @@ class Progress:
 
 
 def show_report(folder: str, report: Report) -> None:
-    files = "1 file" if report.segments == 1 else f"{report.segments} files"
-    say("record", f"{folder}: {report.records} records in {files}")
+    say("record", f"{folder}: {counted(report.records, 'record')} in {counted(report.segments, 'file')}")
     for first, last in report.ranges[:SHOWN]:
         say("whole", f"{first} to {last}")
     if report.head is not None:

@@ -6,14 +6,13 @@ Every command takes the same three options, before its name or after it.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Callable, Collection
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from hooklatch.cli.exits import MEANINGS, Exit
 
-__all__ = ["Commands", "Parser", "positive_seconds"]
+__all__ = ["Commands", "Parser"]
 
 PROGRAM = "hooklatch"
 GENERAL = (Exit.OK, Exit.USAGE, Exit.SOFTWARE, Exit.IO_ERROR, Exit.INTERRUPTED)  # that every command has
@@ -23,14 +22,9 @@ Run = Callable[[argparse.Namespace], int]
 class Parser(argparse.ArgumentParser):
     """Ends misuse with 64, where argparse has 2, which here means deny."""
 
-    def __init__(self, *, prog: str = PROGRAM, help: str = "", epilog: str = "") -> None:  # noqa: A002  (argparse's)
-        super().__init__(
-            prog=prog,
-            description=sentence(help),
-            epilog=epilog,
-            allow_abbrev=False,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
+    def __init__(self, *, prog: str = PROGRAM, **given: Any) -> None:
+        # `add_subparsers` makes parsers of this class with keywords of its own; 3.14 came with a new one (color).
+        super().__init__(prog=prog, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **given)
         options = self.add_argument_group("options of every command")
         options.add_argument(
             "--config",
@@ -69,9 +63,9 @@ class Commands:
 
     def __init__(self, parser: Parser | None = None) -> None:
         self.parser = parser or Parser(
-            help="runs an agent's lifecycle hooks in supervised workers, and fails closed",
-            epilog="example: hooklatch init && hooklatch serve\n\n`hooklatch COMMAND --help` shows each one's own "
-            "example and exit codes.",
+            description="Runs an agent's lifecycle hooks in supervised workers, and fails closed.",
+            epilog="example: hooklatch init && hooklatch serve --detach\n\n"
+            "`hooklatch COMMAND --help` shows each one's own example and exit codes.",
         )
         if parser is None:
             self.parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version, and exit")
@@ -98,8 +92,7 @@ class Commands:
         codes = sorted({*general, *exits, *((Exit.PROTOCOL,) if Exit.UNAVAILABLE in exits else ())})
         lines = [f"  {code.value:<4}{MEANINGS[code]}" for code in codes]
         epilog = "\n".join([f"example: {example}", "", "exit codes:", *lines])
-        parser = self._actions.add_parser(name, help=help, epilog=epilog)
-        parser.description = sentence(help)
+        parser = self._actions.add_parser(name, help=help, description=sentence(help), epilog=epilog)
         parser.set_defaults(run=run)
         return parser
 
@@ -113,14 +106,3 @@ class Commands:
 
 def sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
-
-
-def positive_seconds(text: str) -> float:
-    """Read a number of seconds over 0, as argparse wants its types."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds over 0")
-    return value

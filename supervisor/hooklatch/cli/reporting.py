@@ -7,15 +7,17 @@ import os
 import time
 from typing import Any
 
-from hooklatch.cli import terminal
+from hooklatch.cli import spans, terminal
+from hooklatch.cli.ended import NobodyListensError
 from hooklatch.cli.exits import CommandError, Exit
 from hooklatch.cli.hooks import unknown_event
 from hooklatch.cli.parser import Commands
 from hooklatch.cli.requests import administrator
 from hooklatch.core.catalogue import Catalogue, EventSpec
+from hooklatch.core.words import counted
 from hooklatch.errors import DaemonUnreachableError
 
-__all__ = ["add_commands", "place_and_text", "suspension_text"]
+__all__ = ["add_commands", "failing_text", "place_and_text", "suspension_text"]
 
 EVENT_TITLES = ("EVENT", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "TIMEOUT", "HOOKS", "FIRED")
 SESSION_TITLES = ("ID", "CLIENT", "HOST", "CWD", "CONNECTIONS", "AGE", "FIRES", "OWN HOOKS", "REVISION")
@@ -160,14 +162,17 @@ def sessions(arguments: argparse.Namespace) -> int:
 def session_row(session: dict[str, Any]) -> tuple[object, ...]:
     return (
         session["id"], session["client"] or None, session["host"], session["cwd"], session["connections"],
-        duration(time.time() - session["created_at"]), session["fires"], session["hooks"], session["revision"],
+        spans.shown(time.time() - session["created_at"]), session["fires"], session["hooks"], session["revision"],
     )  # fmt: skip
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """Say how the daemon is."""
-    with administrator(arguments) as link:
-        result = link.ask("status")
+    """Say how the daemon is, or what became of it."""
+    try:
+        with administrator(arguments) as link:
+            result = link.ask("status")
+    except NobodyListensError as error:
+        return status_of_none(arguments, error)
     loaded = result["places"]["config"]
     if arguments.config is not None and os.path.realpath(arguments.config) != os.path.realpath(loaded):
         terminal.complain(f"this daemon reads {loaded}, not {arguments.config}; name its folder with --runtime-dir")
@@ -176,6 +181,17 @@ def status(arguments: argparse.Namespace) -> int:
     else:
         show_status(result)
     return Exit.OK if result["health"] == "green" else Exit.FINDINGS
+
+
+def status_of_none(arguments: argparse.Namespace, error: NobodyListensError) -> int:
+    absence = error.absence
+    if arguments.json:
+        terminal.say_json({"health": absence.how, "since": absence.at, "pid": absence.pid, "message": str(error)})
+    elif absence.how == "stopped":
+        show(("health", "stopped"), ("since", absence.at), ("do", "to start it: hooklatch serve --detach"))
+    else:
+        raise error
+    return Exit.UNAVAILABLE
 
 
 def show_status(result: dict[str, Any]) -> None:
@@ -189,9 +205,11 @@ def show_status(result: dict[str, Any]) -> None:
     for name in result["quarantined"]:
         show(("wrong", f"{name} is quarantined: its worker died too often"))
         show(("do", f"mend it, then: hooklatch hooks enable {name.partition('/')[2]}"))
+    for one in result["failing"]:
+        show(("warning", failing_text(one)), ("do", f"see why: hooklatch hooks show {one['hook']}"))
     show(*(("warning", warning) for warning in result["warnings"]))
     show(
-        ("daemon", f"{result['version']}, pid {result['pid']}, up {duration(result['uptime_s'])}"),
+        ("daemon", f"{result['version']}, pid {result['pid']}, up {spans.shown(result['uptime_s'])}"),
         ("revision", f"{result['revision']}, digest {result['digest'][:12]}"),
         ("hooks", result["hooks"]),
         ("sessions", f"{result['sessions']}, connections {result['connections']}"),
@@ -206,20 +224,31 @@ def show_status(result: dict[str, Any]) -> None:
     show(*(("project", f"{one['folder']}, {one['state']}, trusted") for one in result["projects"]))
     show(*(("source", source_text(source)) for source in result["sources"]))
     restarts = result["zygote"]["restarts"]
-    show(("zygote", f"pid {result['zygote']['pid']}, restarted {restarts} times") if restarts else ("zygote", None))
+    show(
+        ("zygote", f"pid {result['zygote']['pid']}, restarted {counted(restarts, 'time')}")
+        if restarts
+        else ("zygote", None)
+    )
     show(*((name, path) for name, path in result["places"].items()))
+
+
+def failing_text(one: dict[str, Any]) -> str:
+    place = f"; it is declared in {one['origin']}" if one["origin"] else ""
+    return f"{one['hook']} failed in each of its last {one['count']} calls (cause {one['cause']}){place}"
 
 
 def suspension_text(one: dict[str, Any]) -> str:
     what = one["hook"] or "ALL HOOKS: nothing is guarded"
     resume = f"hooklatch resume {one['hook']}" if one["hook"] else "hooklatch resume --all"
-    return f"{what}, for {duration(one['seconds_left'])} more: {one['reason']} (to end it: {resume})"
+    return f"{what}, for {spans.shown(one['seconds_left'])} more: {one['reason']} (to end it: {resume})"
 
 
 def record_text(record: dict[str, Any]) -> str:
     head = record["head"]
     missing = f", not recorded: {counts(record['unrecorded'])}" if record["unrecorded"] else ""
-    return f"{record['durability']}, {head['seq']} records, disk {record['stage']}{missing}; {record['folder']}"
+    return (
+        f"{record['durability']}, {counted(head['seq'], 'record')}, disk {record['stage']}{missing}; {record['folder']}"
+    )
 
 
 def state_text(state: dict[str, Any]) -> str:
@@ -253,10 +282,3 @@ def isolation_text(isolation: dict[str, Any]) -> str:
 def counts(numbers: dict[str, int]) -> str:
     text = ", ".join(f"{count} {name}" for name, count in numbers.items())
     return f"({text})" if text else ""
-
-
-def duration(seconds: float) -> str:
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -7,9 +7,12 @@ nothing, a stopped daemon costs ten seconds.
 from __future__ import annotations
 
 import argparse
+import errno
 import os
+import select
 import socket
 import struct
+import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -26,12 +29,13 @@ from hooklatch.core.protocol import (
     read_message,
 )
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
-from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, runtime_dirs
+from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, runtime_dirs, state_dir
 
 __all__ = ["Link", "administrator", "directories", "one_shot"]
 
 SILENCE = 5  # seconds without a byte before the daemon is pinged, and that the ping may take
 CHUNK = 2**16
+ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # connect(2): no socket, or one that nobody listens on
 PING = 0  # the number of a ping; requests begin at 1
 
 
@@ -75,6 +79,16 @@ class Link:
             if isinstance(message, Request) and message.method == "announce":
                 return message.params
 
+    @contextmanager
+    def watch_end(self) -> Generator[End]:
+        """Watch for the daemon's end, from before it is asked to."""
+        process = process_behind(self._stream)
+        try:
+            yield End(self._stream, process)
+        finally:
+            if process is not None:
+                os.close(process[1])
+
     def _send(self, line: bytes) -> None:
         try:
             self._stream.sendall(line)
@@ -114,6 +128,40 @@ class Link:
         return DaemonUnreachableError(f"the daemon at {self.path} is lost: {why}")
 
 
+class End:
+    """The end of a daemon: of its connection, and of its process where that is surely the one that listens."""
+
+    def __init__(self, stream: socket.socket, process: tuple[int, int] | None) -> None:
+        self._stream = stream
+        self._process = process
+
+    def wait(self, seconds: float, pid: int) -> bool:
+        """Wait until it is gone, for so long; `pid` is what it calls itself."""
+        deadline = time.monotonic() + seconds
+        while select.select([self._stream], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            try:
+                is_over = not self._stream.recv(CHUNK)
+            except OSError:
+                is_over = True
+            if is_over:
+                break
+        else:
+            return False
+        # A manager's sockets were made by the manager, and one in a container counts its processes otherwise.
+        if self._process is None or self._process[0] != pid:
+            return True
+        return bool(select.select([self._process[1]], [], [], max(0.0, deadline - time.monotonic()))[0])
+
+
+def process_behind(stream: socket.socket) -> tuple[int, int] | None:
+    """Give pid and pidfd of the process that listens; None where that cannot be known."""
+    try:
+        pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        return (pid, os.pidfd_open(pid)) if pid > 0 else None
+    except (OSError, AttributeError):  # it has ended; or this is no Linux
+        return None
+
+
 def result_of(message: Response) -> msgspec.Raw:
     if message.error is not None:
         error = message.error
@@ -146,7 +194,8 @@ def administrator(arguments: argparse.Namespace) -> Generator[Link]:
     """Connect to the admin socket and greet.
 
     Raises:
-        DaemonUnreachableError: nobody listens.
+        NobodyListensError: there is no daemon.
+        DaemonUnreachableError: there is one, and it cannot be reached.
     """
     from hooklatch.version import VERSION
 
@@ -159,6 +208,7 @@ def administrator(arguments: argparse.Namespace) -> Generator[Link]:
 
 def connect(folders: list[str], name: str) -> tuple[socket.socket, str]:
     failures: list[tuple[str, str]] = []
+    are_absent = True
     for folder in folders:
         path = os.path.join(folder, name)
         stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -168,8 +218,14 @@ def connect(folders: list[str], name: str) -> tuple[socket.socket, str]:
             stream.connect(path)
         except OSError as error:
             stream.close()
+            are_absent = are_absent and error.errno in ABSENT
             failures.append((path, error.strerror or str(error)))
         else:
             stream.settimeout(SILENCE)
             return stream, path
+    if are_absent:
+        from hooklatch.cli.ended import NobodyListensError, look
+
+        tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
+        raise NobodyListensError(tried, look(state_dir(os.environ)))
     raise DaemonUnreachableError.at(failures)

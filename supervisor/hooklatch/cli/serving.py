@@ -6,9 +6,13 @@ import argparse
 import logging
 import os
 import signal
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
 
 from hooklatch import paths
-from hooklatch.cli import terminal
+from hooklatch.cli import detaching, terminal
 from hooklatch.cli.exits import CommandError, Exit
 from hooklatch.cli.parser import Commands
 from hooklatch.cli.requests import directories
@@ -18,12 +22,21 @@ __all__ = ["add_commands"]
 logger = logging.getLogger("hooklatch.serve")
 
 
+class Place(msgspec.Struct, frozen=True):
+    """Where a daemon's files are, whole: a detached one leaves the folder that it was started in."""
+
+    config: str
+    runtime_dir: str
+    state_dir: str
+    admin_dir: str | None
+
+
 def add_commands(commands: Commands) -> None:
     serve_parser = commands.add(
         "serve",
         serve,
-        help="run the daemon until SIGTERM or Ctrl-C; SIGHUP reloads",
-        example="hooklatch serve --log-level warning",
+        help="run the daemon until SIGTERM or Ctrl-C, or with --detach in the background; SIGHUP reloads",
+        example="hooklatch serve --detach",
         exits=(Exit.UNAVAILABLE,),
     )
     serve_parser.add_argument(
@@ -37,6 +50,9 @@ def add_commands(commands: Commands) -> None:
     )
     serve_parser.add_argument(
         "--admin-dir", metavar="DIR", help="put admin.sock there, away from those who may see agent.sock"
+    )
+    serve_parser.add_argument(
+        "--detach", action="store_true", help="come back when it is ready, and leave it running (see: hooklatch stop)"
     )
     hook_parser = commands.add(
         "hook",
@@ -58,35 +74,70 @@ def hook(arguments: argparse.Namespace) -> int:
 
 def serve(arguments: argparse.Namespace) -> int:
     """Run the daemon; prints one line when it can answer."""
-    # Process 1 of a container has no default action for SIGTERM: until the daemon listens for it, this is one.
-    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
-    from hooklatch.service.daemon import Options, Ready, StartError, run_daemon
-    from hooklatch.service.logs import start_log
-
     folders = directories(arguments)
     if not folders:
         raise CommandError(Exit.UNAVAILABLE, "there is no folder for the sockets; name one with --runtime-dir")
-    options = Options(
+    place = Place(
         config=os.path.abspath(paths.config_file(arguments.config, os.environ)),
         runtime_dir=folders[0],
         state_dir=paths.state_dir(os.environ),
         admin_dir=os.path.abspath(arguments.admin_dir) if arguments.admin_dir else None,
     )
-    log = start_log(arguments.log_level, arguments.log_format)
+    if arguments.detach:
+        return serve_detached(arguments, place)
+    return run(arguments, place, lambda ready: announce(arguments, ready))
 
-    def announce(ready: Ready) -> None:
-        if arguments.json:
-            terminal.say_json(ready)
-        else:
-            terminal.say(
-                f"hooklatch is ready: agent {ready.agent}, admin {ready.admin} (pid {ready.pid}, "
-                f"revision {ready.revision})"
-            )
+
+def serve_detached(arguments: argparse.Namespace, place: Place) -> int:
+    """Start the daemon in a session of its own; comes back, in this process, when it is ready."""
+    log, log_fd = detaching.open_log(place.state_dir)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writer)
+        os.close(log_fd)
+        announce(arguments, {**detaching.await_start(pid, reader, log), "log": log})
+        return Exit.OK
+    os.close(reader)
+    detaching.leave(log_fd)
+    stream = os.fdopen(writer, "wb")
+    try:
+        return run(arguments, place, lambda ready: detaching.Told(ready).send(stream), log)
+    except CommandError as error:
+        detaching.Told(code=error.code, error=str(error)).send(stream)
+        raise
+
+
+def announce(arguments: argparse.Namespace, ready: dict[str, Any]) -> None:
+    if arguments.json:
+        terminal.say_json(ready)
+        return
+    log = f"; its log is {ready['log']}" if "log" in ready else ""
+    terminal.say(
+        f"hooklatch is ready: agent {ready['agent']}, admin {ready['admin']} (pid {ready['pid']}, "
+        f"revision {ready['revision']}){log}"
+    )
+
+
+def run(
+    arguments: argparse.Namespace, place: Place, tell: Callable[[dict[str, Any]], None], log_file: str | None = None
+) -> int:
+    # Process 1 of a container has no default action for SIGTERM: until the daemon listens for it, this is one.
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
+    from hooklatch.service.daemon import Options, Ready, StartError, run_daemon
+    from hooklatch.service.logs import start_log
+
+    log = start_log(arguments.log_level, arguments.log_format, path=log_file)
+
+    def on_ready(ready: Ready) -> None:
+        tell(msgspec.structs.asdict(ready))
         where = {"agent": ready.agent, "admin": ready.admin, "revision": ready.revision}
         logger.info("ready", extra=where)
 
     try:
-        run_daemon(options, on_ready=announce)
+        run_daemon(
+            Options(place.config, place.runtime_dir, place.state_dir, admin_dir=place.admin_dir), on_ready=on_ready
+        )
     except StartError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     except BaseExceptionGroup as group:

@@ -154,7 +154,7 @@ def next_steps(arguments: argparse.Namespace) -> list[str]:
     config = f" --config {shlex.quote(os.path.abspath(arguments.config))}" if arguments.config else ""
     runtime = f" --runtime-dir {shlex.quote(os.path.abspath(arguments.runtime_dir))}" if arguments.runtime_dir else ""
     return [
-        f"hooklatch serve{config}{runtime}",
+        f"hooklatch serve --detach{config}{runtime}",
         f"{FIRST_EVENT} | hooklatch fire pre_tool_use --payload -{runtime}   # deny, exit code 2",
         f"hooklatch hook claude-code --settings{runtime} > .claude/settings.local.json   # for Claude Code",
     ]

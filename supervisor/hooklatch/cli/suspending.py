@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from typing import Any
 
 from hooklatch.cli import terminal
@@ -11,10 +10,10 @@ from hooklatch.cli.exits import CommandError, Exit
 from hooklatch.cli.parser import Commands
 from hooklatch.cli.reporting import suspension_text
 from hooklatch.cli.requests import administrator
+from hooklatch.cli.spans import span
 
 __all__ = ["add_commands"]
 
-UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600}
 EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE)
 
 
@@ -27,7 +26,9 @@ def add_commands(commands: Commands) -> None:
         exits=EXITS,
     )
     add_target(parser, "suspend")
-    parser.add_argument("--for", dest="seconds", metavar="TIME", type=length, required=True, help="15m, 90s, 2h")
+    parser.add_argument(
+        "--for", dest="seconds", metavar="TIME", type=span, required=True, help="90s, 15m, 2h; at most 24h"
+    )
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
     parser = commands.add(
         "resume",
@@ -43,14 +44,6 @@ def add_target(parser: argparse.ArgumentParser, verb: str) -> None:
     one = parser.add_mutually_exclusive_group(required=True)
     one.add_argument("id", metavar="ID", nargs="?", help=f"the hook or the plugin to {verb}")
     one.add_argument("--all", action="store_true", help=f"{verb} every hook of every layer")
-
-
-def length(text: str) -> float:
-    """Read a length of time: a number with s, m or h."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(s|min|m|h)", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no length of time; write it like 15m, 90s or 2h")
-    return float(found[1]) * UNITS[found[2]]
 
 
 def suspend(arguments: argparse.Namespace) -> int:

@@ -20,6 +20,7 @@ from hooklatch import paths
 from hooklatch.cli import terminal
 from hooklatch.cli.exits import CommandError, Exit
 from hooklatch.cli.parser import Commands
+from hooklatch.core.words import counted
 
 if TYPE_CHECKING:
     from hooklatch.cli.cases import Case
@@ -79,7 +80,7 @@ class Progress:
         wait = FIRST_WORD
         while True:
             await trio.sleep(wait)
-            terminal.complain(f"{self.done} of {self.total} cases done, {self.doing} …")
+            terminal.complain(f"{self.done} of {counted(self.total, 'case')} done, {self.doing} …")
             wait *= 2
 
 
@@ -134,7 +135,9 @@ def test(arguments: argparse.Namespace) -> int:
         terminal.say_json(described(run))
     else:
         wrong = ", and the hooks do not load as they should" if run.diagnostics else ""
-        terminal.say(f"{len(run.results)} cases, {len(run.results) - run.failed} passed, {run.failed} failed{wrong}")
+        terminal.say(
+            f"{counted(len(run.results), 'case')}, {len(run.results) - run.failed} passed, {run.failed} failed{wrong}"
+        )
     return Exit.FINDINGS if run.failed or run.diagnostics else Exit.OK
 
 

@@ -121,11 +121,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def explanation(self) -> str:
-        """The verdict in one line: who decided and why."""
+        """The verdict in one line: who decided and why, and for a failure how to follow it."""
         who = f" by {self.hook}" if self.hook else ""
         what = {"ask": "approval is needed", "halt": "the run was halted"}.get(self.verdict, "refused")
         why = self.reason or (f"cause {self.cause}" if self.cause else "")
-        return f"{self.event} {what}{who}" + (f": {why}" if why else "")
+        is_to_follow = not self.is_local and self.cause not in (None, "policy")
+        follow = f" (hooklatch log --decision {self.decision_id})" if is_to_follow else ""
+        return f"{self.event} {what}{who}" + (f": {why}" if why else "") + follow
 
     def raise_for_refusal(self) -> None:
         """Do nothing where it is allowed.

@@ -135,7 +135,7 @@ def decide(native: claude_code.Native, directories: list[str]) -> dict[str, obje
         line = exchange(request, directories, timeout=claude_code.timeout_of(native.name))
         return _read_answer(line, native.event)
     except NoDaemonError as error:
-        reason = f"the hooklatch daemon {error}; start it with `hooklatch serve`"
+        reason = f"the hooklatch daemon {error}; start it with `hooklatch serve --detach`"
         return claude_code.failure(native.name, "no_daemon", reason)
     except (OversizedAnswerError, ValueError, RecursionError) as error:
         return claude_code.failure(native.name, "protocol", str(error))

@@ -39,7 +39,7 @@ def explanation(decision: dict[str, object]) -> str:
         by = f"hooklatch hook {who!r}" if who else "hooklatch"
         return f"{reason} ({by})" if reason else f"refused by {by}"
     identity = text_at(decision, "decision_id")
-    record = f"; decision {identity}, see `hooklatch status`" if identity else ""
+    record = f" (hooklatch log --decision {identity})" if identity else ""
     named = f"hook {who!r}: " if who not in reason else ""
     return f"hooklatch: {named}{reason or 'refused'} ({cause}){record}"
 

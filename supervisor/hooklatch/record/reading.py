@@ -8,17 +8,34 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, BinaryIO
 
 import msgspec
 
+from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.record.segments import Place, places
 
-__all__ = ["Filters", "NoRecordError", "Tailer", "backwards", "forwards", "matching", "newest", "query"]
+__all__ = [
+    "KINDS",
+    "Filters",
+    "NoRecordError",
+    "names",
+    "Tailer",
+    "backwards",
+    "forwards",
+    "matching",
+    "newest",
+    "query",
+]
 
 BLOCK = 256 * 1024
 MAX_RECORDS = 10_000
 MAX_ANSWER = 4 * 2**20  # bytes of one answer over a socket
+KINDS = (
+    *("decision", "abandoned", "started", "stopped", "registry", "source", "suspended", "resumed", "quarantined"),
+    *("settings", "segment", "retired", "recovered", "disk", "unrecorded", "fault"),
+)
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 ENCODER = msgspec.json.Encoder()
 
@@ -37,8 +54,8 @@ class Filters(msgspec.Struct, frozen=True):
     session: str | None = None
     run: str | None = None
     hook: str | None = None
-    verdict: str | None = None
-    cause: str | None = None
+    verdict: DecisionVerdict | None = None
+    cause: Cause | None = None
     event: str | None = None
     kind: str | None = None
     decision_id: str | None = None
@@ -187,6 +204,22 @@ def query(folder: str, filters: Filters) -> dict[str, Any]:
             return {"records": found[::-1], "more": True}
         found.append(record)
     return {"records": found[::-1], "more": False}
+
+
+def names(folder: str, field: str, most: int) -> set[str]:
+    """Give what the newest records have in a field (`hook`: with its layer and without); of so many records.
+
+    Raises:
+        NoRecordError: there is none.
+    """
+    found: set[str] = set()
+    for record in islice(newest(folder, Filters()), most):
+        for one in (record, *record.get("outcomes", [])):
+            if isinstance(name := one.get(field), str):
+                found.add(name)
+                if field == "hook" and "layer" in one:
+                    found.add(f"{one['layer']}/{name}")
+    return found
 
 
 class Tailer:

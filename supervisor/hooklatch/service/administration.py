@@ -1,7 +1,8 @@
-"""What only the admin socket does: reload, trust, suspend.  Knows params and results; knows no connection."""
+"""What only the admin socket does: reload, trust, suspend, stop.  Knows params and results; knows no connection."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -52,6 +53,7 @@ class Administration:
             "untrust": self._untrust,
             "suspend": self._suspend,
             "resume": self._resume,
+            "stop": self._stop,
         }
 
     async def _reload(self, raw: msgspec.Raw) -> object:
@@ -71,3 +73,12 @@ class Administration:
     async def _resume(self, raw: msgspec.Raw) -> object:
         was_suspended = self._hub.suspensions.resume(convert(raw, ResumeParams).hook)
         return stored(self._hub, {"was_suspended": was_suspended, "suspended": list(self._hub.suspensions)})
+
+    async def _stop(self, raw: msgspec.Raw) -> object:
+        """Begin to drain, unless that has begun; the connection ends with the daemon."""
+        hub = self._hub
+        if hub.end is None:
+            raise RpcError(ErrorCode.NOT_PERMITTED, "this daemon is part of another program; end that")
+        if not hub.dispatcher.is_draining:
+            hub.end()
+        return {"pid": os.getpid()}

@@ -116,8 +116,9 @@ class Targets:
             else:
                 breaker.unresolved(now)
 
-    def called(self, hook: Hook, outcome: CallOutcome) -> None:
+    def called(self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, session: str | None) -> None:
         self._statistics.called(hook.name, outcome.cause, outcome.duration_ms)
+        self._statistics.failures.called(hook, outcome, decision_id=decision_id, event=event, session=session)
         if outcome.cause in ("overload", "quarantined"):
             self._statistics.dropped[outcome.cause] += 1
 
@@ -175,7 +176,9 @@ class Calls:
             partial(self._answer, hook),
         )
         outcome = await self._targets.call(call, invocation, envelope, deadline, self._take)
-        self._targets.called(hook, outcome)
+        self._targets.called(
+            hook, outcome, decision_id=self._decision_id, event=envelope.event, session=envelope.session_id
+        )
         if outcome.cause not in ("policy", "overload"):  # a flood is counted, and not written line by line
             what = {
                 "hook": hook.name, "event": envelope.event, "cause": outcome.cause, "session": envelope.session_id,

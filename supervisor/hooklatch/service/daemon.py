@@ -28,6 +28,7 @@ import trio
 
 from hooklatch import paths
 from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.words import counted
 from hooklatch.dialects.find import load_entry_points
 from hooklatch.processes import scratch
 from hooklatch.processes.memory import watch_memory
@@ -136,7 +137,9 @@ async def main(
                     orders.begin(hub)
                     nursery.start_soon(notifier.keep_alive, lambda: is_vital_well(hub))
                     on_ready(ready)
-                    await notifier.ready(f"revision {ready.revision}, {len(hub.registries.view.hooks)} hooks")
+                    await notifier.ready(
+                        f"revision {ready.revision}, {counted(len(hub.registries.view.hooks), 'hook')}"
+                    )
                     await orders.ended.wait()
         except StartError as error:  # outside of the nursery it would come in a group
             failure = error

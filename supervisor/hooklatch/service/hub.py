@@ -127,6 +127,7 @@ class Hub:
         dispatcher.recording = Recording(record)
         self.places = places
         self.faults: list[str] = []
+        self.end: Callable[[], None] | None = None  # where this process is the daemon's own
         self.stop_accepting: Callable[[], object] = lambda: None  # where the sockets outlive this daemon
         self.suspensions = Suspensions(state, files.store, self.note)
         dispatcher.suspensions = self.suspensions
@@ -145,6 +146,7 @@ class Hub:
     def end_session(self, session: Session) -> None:
         """Forget what was known of a session and of its hooks alone."""
         self.dispatcher.targets.breakers.forget(session.id)
+        self.statistics.failures.forget(session.id)
         self.shared_state.end_session(session.id, lambda: [hook for one in self.sessions for hook in one.inherited])
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ __all__ = ["Form", "HumanFormatter", "JsonFormatter", "Log", "start_log"]
 
 Form = Literal["human", "json"]
 CAPACITY = 10_000  # lines that wait for a reader
+MAX_FILE = 8 * 2**20  # bytes of a log's own file, before it becomes the old one: two of these are kept
 LAST_WORDS = 1.0  # seconds that a reader is given at the end
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
@@ -68,13 +69,17 @@ def quoted(value: object) -> str:
 
 
 class Log(logging.Handler):
-    """Has a thread write the lines to a descriptor, which may be full for as long as it likes."""
+    """Has a thread write the lines to a descriptor, which may be full for as long as it likes.
 
-    def __init__(self, fd: int, formatter: logging.Formatter) -> None:
+    Where that is a file of its own, by `path`, the file is moved to `PATH.1` when it is large, and begun anew.
+    """
+
+    def __init__(self, fd: int, formatter: logging.Formatter, path: str | None = None) -> None:
         super().__init__()
         self.setFormatter(formatter)
         self.dropped = 0
         self._fd = fd
+        self._path = path
         self._told = 0
         self._queue: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="hooklatch-log", daemon=True)
@@ -97,6 +102,19 @@ class Log(logging.Handler):
             self._say(record)
             if self.dropped != self._told and self._queue.empty():
                 self._say(self._loss())
+            if self._path is not None:
+                self._begin_anew_if_large(self._path)
+
+    def _begin_anew_if_large(self, path: str) -> None:
+        try:
+            if os.fstat(self._fd).st_size < MAX_FILE:
+                return
+            os.replace(path, f"{path}.1")
+            fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return  # it goes on in the old one
+        os.dup2(fresh, self._fd)
+        os.close(fresh)
 
     def _loss(self) -> logging.LogRecord:
         count, self._told = self.dropped - self._told, self.dropped
@@ -122,9 +140,9 @@ class Log(logging.Handler):
                 return
 
 
-def start_log(level: str, form: Form, fd: int = 2) -> Log:
-    """Have everything logged go to a descriptor; close the log at the end."""
-    log = Log(fd, JsonFormatter() if form == "json" else HumanFormatter())
+def start_log(level: str, form: Form, fd: int = 2, *, path: str | None = None) -> Log:
+    """Have everything logged go to a descriptor, or the file behind it; close the log at the end."""
+    log = Log(fd, JsonFormatter() if form == "json" else HumanFormatter(), path)
     root = logging.getLogger()
     root.addHandler(log)
     root.setLevel(level.upper())

@@ -23,6 +23,7 @@ from hooklatch.service.fires import FireParams
 from hooklatch.service.greeting import Greeting, HelloParams, UpdateParams
 from hooklatch.service.health import health
 from hooklatch.service.hub import Hub
+from hooklatch.service.inquiry import Inquiry
 from hooklatch.service.registration import HookTables, Registrant, Registrar
 from hooklatch.service.reports import Reports
 from hooklatch.service.sessions import Session
@@ -42,6 +43,13 @@ class RegisterParams(msgspec.Struct, frozen=True):
 class IdParams(msgspec.Struct, frozen=True):
     id: str
     scope: str | None = None
+
+
+class HookParams(msgspec.Struct, frozen=True):
+    """A hook's id, or its layer and id."""
+
+    id: str
+    session: str | None = None
 
 
 class FilterParams(msgspec.Struct, frozen=True):
@@ -65,6 +73,7 @@ class Methods:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._reports = Reports(hub)
+        self._inquiry = Inquiry(hub, self._reports)
         self._registrar = Registrar(hub)
         self._greeting = Greeting(hub, self._registrar)
         self._methods: dict[str, Callable[[Connection, msgspec.Raw], Awaitable[object]]] = {
@@ -76,6 +85,7 @@ class Methods:
             "enable": self._enable,
             "disable": self._disable,
             "hooks": self._hooks,
+            "hook": self._hook,
             "events": self._events,
             "explain": self._explain,
             "subscribe": self._subscribe,
@@ -214,6 +224,10 @@ class Methods:
     async def _hooks(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FilterParams)
         return self._reports.hooks(self._viewed(connection, params.session), self._our_name(connection, params.event))
+
+    async def _hook(self, connection: Connection, raw: msgspec.Raw) -> object:
+        params = convert(raw, HookParams)
+        return self._inquiry.about(params.id, self._viewed(connection, params.session), is_admin=connection.is_admin)
 
     def _our_name(self, connection: Connection, event: str | None) -> str | None:
         """Give our name of an event that a session may have named in its dialect; any other stays as it is."""

@@ -1,6 +1,7 @@
 """What the daemon is told from outside, by signals: reload, drain, leave now.  Knows signals and the hub; no hook.
 
 SIGTERM, SIGINT   before it is ready: it leaves at once. Then: it drains; a second one ends the wait
+                  (`stop` over the admin socket is a SIGTERM to ourselves, and never a second one)
 SIGHUP            it reloads
 SIGCHLD           what nobody else waits for is reaped: as process 1 of a container it adopts strangers
 """
@@ -37,6 +38,7 @@ class Orders:
     def begin(self, hub: Hub) -> None:
         """Have the orders that come from now on be about this hub."""
         self._hub = hub
+        hub.end = lambda: signal.raise_signal(signal.SIGTERM)
 
     async def obey(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD) as signals:

@@ -41,10 +41,11 @@ class Reports:
         return {
             "revision": view.revision,
             "digest": view.digest,
-            "hooks": [self._hook(hook) for hook in view.hooks if event in (None, hook.event)],
+            "hooks": [self.describe(hook) for hook in view.hooks if event in (None, hook.event)],
         }
 
-    def _hook(self, hook: Hook) -> dict[str, Any]:
+    def describe(self, hook: Hook) -> dict[str, Any]:
+        """Give all that a list of hooks says of one."""
         return {
             "id": hook.id,
             "layer": hook.layer.label,
@@ -215,6 +216,7 @@ class Reports:
                 *(hub.projects.all_warnings() if is_admin else own),
             ],
             "quarantined": quarantined,
+            "failing": hub.statistics.failures.failing(self._blamable(session, is_admin=is_admin)),
             "revision": view.revision,
             "digest": view.digest,
             "record": record,
@@ -225,6 +227,12 @@ class Reports:
         if is_admin:
             status |= self._inside()
         return status
+
+    def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
+        """Give the hooks whose failures a viewer is told of: how others' do is not a session's affair."""
+        if is_admin:
+            return list(dict.fromkeys(self._hub.registries.every_hook()))
+        return list(session.own.values()) if session is not None else []
 
     def _inside(self) -> dict[str, Any]:
         hub = self._hub

@@ -9,6 +9,7 @@ from collections import Counter, deque
 import msgspec
 
 from hooklatch.core.messages import Cause, Decision
+from hooklatch.service.failures import Failures
 
 __all__ = ["BOUNDS_MS", "EventCount", "HookTimings", "Record", "Statistics"]
 
@@ -75,6 +76,7 @@ class Statistics:
 
     def __init__(self) -> None:
         self._hooks: dict[str, Record] = {}
+        self.failures = Failures()
         self._events: dict[str, Record] = {}
         self._fired: Counter[str] = Counter()
         self._last_fired: dict[str, float] = {}

@@ -1,0 +1,19 @@
+"""Small pieces of sentences that every part says alike: how many of what, and what may have been meant."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = ["counted", "did_you_mean"]
+
+
+def counted(number: int, noun: str) -> str:
+    """Give a number with its noun: `1 hook`, `2 hooks`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Give the known name that is nearest, as the end of a message; nothing where none is near."""
+    near = get_close_matches(name, list(known), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""

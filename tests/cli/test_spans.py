@@ -1,0 +1,52 @@
+"""Lengths of time are read alike by every command."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from hooklatch.cli.commands import all_commands
+from hooklatch.cli.spans import shown, span
+
+OPTIONS = {
+    "fire": ["stop", "--timeout"],
+    "health": ["--wait"],
+    "suspend": ["x", "--reason", "r", "--for"],
+    "log": ["--since"],
+    "hooks": ["add", "stop", "--run", "a.py:f", "--timeout"],
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("15m", 900),
+        ("15 min", 900),
+        ("2h", 7200),
+        ("7d", 604800),
+        ("10", 10),
+        ("0.5", 0.5),
+        ("1.5h", 5400),
+    ],
+)
+def test_it_reads(text: str, seconds: float) -> None:
+    assert span(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "0", "0s", "-1", "1w", "m", "1h30", "inf", "nan", "1e9", "\u0661s\n", "9" * 400])
+def test_it_does_not_read(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match="write it like 90s, 15m, 2h or 7d"):
+        span(text)
+
+
+@pytest.mark.parametrize("command", OPTIONS)
+@pytest.mark.parametrize("text", ["90s", "15m", "2h", "7d"])
+def test_every_command_takes_it(command: str, text: str) -> None:
+    all_commands().parse([command, *OPTIONS[command], text])
+
+
+def test_what_is_shown_can_be_typed() -> None:
+    for seconds in (5, 90, 600, 7200, 604800):
+        assert span(shown(seconds)) <= seconds
