@@ -15,6 +15,7 @@ from hooklatch.cli.exits import CommandError, Exit
 from hooklatch.cli.firing import piped_payload, read_payload
 from hooklatch.cli.parser import Commands, Parser, positive_seconds
 from hooklatch.cli.requests import Link, administrator
+from hooklatch.core.names import quoted
 
 __all__ = ["add_commands"]
 
@@ -52,7 +53,7 @@ def add_commands(commands: Commands) -> None:
             example=f"hooklatch hooks {name} guards:no_force_push",
             exits=(Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED),
         )
-        one.add_argument("id", metavar="ID", help="its id, as `hooklatch hooks` shows it")
+        one.add_argument("id", metavar="ID", help="its id where one hook has it; else its name, global/ID and such")
     explaining = below.add(
         "explain",
         explain,
@@ -117,12 +118,12 @@ def list_hooks(arguments: argparse.Namespace) -> int:
         terminal.say("no hooks" + (f" for {event}" if event else "; `hooklatch init` writes a first one"))
     for hook in result["hooks"]:
         if hook["problem"]:
-            terminal.say(terminal.plain(f"{hook['layer']}/{hook['id']} is inactive: {hook['problem']}"))
+            terminal.say(terminal.plain(f"{hook['name']} is inactive: {hook['problem']}"))
         elif hook["state"] == "quarantined":
             terminal.say(
                 terminal.plain(
-                    f"{hook['layer']}/{hook['id']} is quarantined, its worker died too often; "
-                    f"mend it, then: hooklatch hooks enable {hook['id']}"
+                    f"{hook['name']} is quarantined, its worker died too often; "
+                    f"mend it, then: hooklatch hooks enable {quoted(hook['name'])}"
                 )
             )
     terminal.say(f"revision {result['revision']}")
@@ -134,9 +135,14 @@ def row_of(hook: dict[str, Any]) -> Sequence[object]:
     timings = hook["timings"]
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
     return (
-        hook["layer"], hook["id"], hook["event"], hook["match"], " ".join([hook["state"], *marks]), hook["priority"],
+        layer_of(hook), hook["id"], hook["event"], hook["match"], " ".join([hook["state"], *marks]), hook["priority"],
         timings["count"], timings["p50_ms"], timings["p99_ms"], failures or None, hook["origin"] or hook["target"],
     )  # fmt: skip
+
+
+def layer_of(hook: dict[str, Any]) -> str:
+    """Give the first half of a hook's name; a gate handed down by another session also shows whose it is."""
+    return str(hook["layer"]) + (f" {hook['project']}" if hook["project"] else "")
 
 
 def check_event(link: Link, event: str) -> None:
@@ -201,9 +207,10 @@ def remove(arguments: argparse.Namespace) -> int:
     """Unregister a global hook; that there is none is no error, but said."""
     hook_id: str = arguments.id
     with administrator(arguments) as link:
-        ids = [hook["id"] for hook in link.ask("hooks")["hooks"]]
+        hooks = [hook for hook in link.ask("hooks")["hooks"] if hook["layer"] == "global"]
         result = link.ask("unregister", id=hook_id, scope="global")
-    if hook_id in ids:
+    ids = [hook["id"] for hook in hooks]
+    if hook_id in (*ids, *(hook["name"] for hook in hooks)):
         report(arguments, result, f"removed {hook_id}")
         return Exit.OK
     near = get_close_matches(hook_id, ids, 1)
@@ -261,4 +268,4 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def title_of(hook: dict[str, Any]) -> str:
-    return f"{hook['layer']}/{hook['hook']} (match {hook['match']})"
+    return f"{hook['name']} (match {hook['match']})"

@@ -13,6 +13,7 @@ from hooklatch.cli.hooks import unknown_event
 from hooklatch.cli.parser import Commands
 from hooklatch.cli.requests import administrator
 from hooklatch.core.catalogue import Catalogue, EventSpec
+from hooklatch.core.names import quoted
 from hooklatch.errors import DaemonUnreachableError
 
 __all__ = ["add_commands", "place_and_text", "suspension_text"]
@@ -188,7 +189,7 @@ def show_status(result: dict[str, Any]) -> None:
     show(*(("wrong", fault) for fault in result["faults"]))
     for name in result["quarantined"]:
         show(("wrong", f"{name} is quarantined: its worker died too often"))
-        show(("do", f"mend it, then: hooklatch hooks enable {name.partition('/')[2]}"))
+        show(("do", f"mend it, then: hooklatch hooks enable {quoted(name)}"))
     show(*(("warning", warning) for warning in result["warnings"]))
     show(
         ("daemon", f"{result['version']}, pid {result['pid']}, up {duration(result['uptime_s'])}"),
@@ -211,7 +212,7 @@ def show_status(result: dict[str, Any]) -> None:
 
 def suspension_text(one: dict[str, Any]) -> str:
     what = one["hook"] or "ALL HOOKS: nothing is guarded"
-    resume = f"hooklatch resume {one['hook']}" if one["hook"] else "hooklatch resume --all"
+    resume = f"hooklatch resume {quoted(one['hook'])}" if one["hook"] else "hooklatch resume --all"
     return f"{what}, for {duration(one['seconds_left'])} more: {one['reason']} (to end it: {resume})"
 
 

@@ -24,7 +24,7 @@ def add_commands(commands: Commands) -> None:
         serve,
         help="run the daemon until SIGTERM or Ctrl-C; SIGHUP reloads",
         example="hooklatch serve --log-level warning",
-        exits=(Exit.UNAVAILABLE,),
+        exits=(Exit.NO_INPUT, Exit.UNAVAILABLE),
     )
     serve_parser.add_argument(
         "--log-level",
@@ -60,7 +60,7 @@ def serve(arguments: argparse.Namespace) -> int:
     """Run the daemon; prints one line when it can answer."""
     # Process 1 of a container has no default action for SIGTERM: until the daemon listens for it, this is one.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
-    from hooklatch.service.daemon import Options, Ready, StartError, run_daemon
+    from hooklatch.service.daemon import ConfigMissingError, Options, Ready, StartError, run_daemon
     from hooklatch.service.logs import start_log
 
     folders = directories(arguments)
@@ -71,6 +71,7 @@ def serve(arguments: argparse.Namespace) -> int:
         runtime_dir=folders[0],
         state_dir=paths.state_dir(os.environ),
         admin_dir=os.path.abspath(arguments.admin_dir) if arguments.admin_dir else None,
+        is_config_named=bool(arguments.config or os.environ.get("HOOKLATCH_CONFIG")),
     )
     log = start_log(arguments.log_level, arguments.log_format)
 
@@ -87,6 +88,8 @@ def serve(arguments: argparse.Namespace) -> int:
 
     try:
         run_daemon(options, on_ready=announce)
+    except ConfigMissingError as error:
+        raise CommandError(Exit.NO_INPUT, str(error)) from None
     except StartError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     except BaseExceptionGroup as group:

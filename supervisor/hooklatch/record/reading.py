@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from hooklatch.core.names import bare, is_like_a_name
 from hooklatch.record.segments import Place, places
 
 __all__ = ["Filters", "NoRecordError", "Tailer", "backwards", "forwards", "matching", "newest", "query"]
@@ -30,8 +31,8 @@ class NoRecordError(Exception):
 class Filters(msgspec.Struct, frozen=True):
     """What is asked for; all that is given must hold.  Moments are texts as in `at`, compared letter by letter.
 
-    `after` leaves out records of this number and lower ones.  `hook` is an id, with its layer (`global/x`) or without;
-    every hook that was called counts, not the decider alone.
+    `after` leaves out records of this number and lower ones.  `hook` is a hook's name (`global/x`, `project:/srv/x`) or
+    an id, which may be several hooks'; every hook that was called counts, not the decider alone.
     """
 
     session: str | None = None
@@ -58,7 +59,8 @@ class Sieve:
             if (value := getattr(filters, key)) is not None
         ]
         if filters.hook is not None:
-            self.needles.append(b'"hook":%b' % ENCODER.encode(filters.hook.rpartition("/")[2]))
+            hook_id = bare(filters.hook) if is_like_a_name(filters.hook) else filters.hook
+            self.needles.append(b'"hook":%b' % ENCODER.encode(hook_id))
 
     def record_of(self, line: bytes) -> dict[str, Any] | None:
         """Give a line's record if it is one, and asked for."""
@@ -88,7 +90,7 @@ class Sieve:
 
 
 def is_of(hook: str, outcome: dict[str, Any]) -> bool:
-    return hook in (outcome.get("hook"), f"{outcome.get('layer')}/{outcome.get('hook')}")
+    return hook in (outcome.get("hook"), f"{outcome.get('layer')}/{outcome.get('hook')}", outcome.get("name"))
 
 
 def segments_of(folder: str) -> list[Place]:

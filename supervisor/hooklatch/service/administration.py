@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.core.names import AmbiguousNameError
 from hooklatch.core.protocol import ErrorCode, RpcError, convert
 from hooklatch.service.hub import Hub
 
@@ -69,5 +70,8 @@ class Administration:
         return stored(self._hub, {"suspended": made})
 
     async def _resume(self, raw: msgspec.Raw) -> object:
-        was_suspended = self._hub.suspensions.resume(convert(raw, ResumeParams).hook)
+        try:
+            was_suspended = self._hub.suspensions.resume(convert(raw, ResumeParams).hook)
+        except AmbiguousNameError as error:
+            raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         return stored(self._hub, {"was_suspended": was_suspended, "suspended": list(self._hub.suspensions)})

@@ -45,7 +45,9 @@ class Reports:
     def _hook(self, hook: Hook) -> dict[str, Any]:
         return {
             "id": hook.id,
+            "name": hook.name,
             "layer": hook.layer.label,
+            "project": hook.folder or None,
             "plugin": hook.plugin,
             "event": hook.event,
             "match": hook.matcher.text,
@@ -130,9 +132,13 @@ class Reports:
 
     def _brief(self, hook: Hook) -> dict[str, Any]:
         return {
-            "layer": hook.layer.label, "hook": hook.id, "match": hook.matcher.text, "state": state_of(self._hub, hook),
+            "name": hook.name,
+            "layer": hook.layer.label,
+            "hook": hook.id,
+            "match": hook.matcher.text,
+            "state": state_of(self._hub, hook),
             "priority": hook.priority,
-        }  # fmt: skip
+        }
 
     def _why_not(self, spec: EventSpec, hook: Hook, view: Snapshot) -> str:
         if hook.event != spec.name:
@@ -190,7 +196,7 @@ class Reports:
             "suspended": suspended,
             "problems": problems,
             "faults": faults,
-            "warnings": [*record["warnings"], *(hub.projects.all_warnings() if is_admin else own)],
+            "warnings": [*record["warnings"], *hub.state.dropped, *(hub.projects.all_warnings() if is_admin else own)],
             "quarantined": quarantined,
             "revision": view.revision,
             "digest": view.digest,
