@@ -33,7 +33,7 @@ def test_a_suspension_is_shown_loudly_and_ended(place: Place) -> None:
         "suspended global/guards:judge, for 15 min more: mending it (to end it: hooklatch resume"
     )
     assert status.returncode == 1
-    assert "SUSPENDED   guards:judge, for 1" in status.stdout.splitlines()[1]
+    assert "SUSPENDED   global/guards:judge, for 1" in status.stdout.splitlines()[1]
     assert resumed.stdout == "in force again: guards:judge\n"
 
 
