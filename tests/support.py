@@ -165,15 +165,17 @@ def child_of(parent: Client) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def running_daemon(folder: Path, files: Mapping[str, str] | None = None) -> AsyncGenerator[Daemon]:
-    """Run a daemon in this process, with these files beside its hooks.toml; nothing of it is left afterwards."""
+async def running_daemon(
+    folder: Path, files: Mapping[str, str] | None = None, *, config: str = "hooks.toml"
+) -> AsyncGenerator[Daemon]:
+    """Run a daemon in this process, with these files in its folder; nothing of it is left afterwards."""
     with nothing_left():
         for name, text in (files or {}).items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         options = Options(
-            config=str(folder / "hooks.toml"),
+            config=str(folder / config),
             runtime_dir=str(folder / "run"),
             state_dir=str(folder / "state"),
             owns_process=False,

@@ -70,7 +70,7 @@ def test_a_program_that_is_not_on_the_daemons_path_is_named() -> None:
         (problem,) = problems(place)
 
         assert problem["what"].startswith("global/sh runs 'no-such-program', which is not on the daemon's PATH")
-        assert "hooklatch hooks disable sh" in problem["do"]
+        assert "hooklatch hooks disable global/sh" in problem["do"]
 
 
 def test_settings_of_a_host_that_start_what_is_gone_are_named() -> None:

@@ -120,7 +120,7 @@ def test_a_hook_of_a_file_is_removed_there(shared: Daemon) -> None:
     done = shared.place.run("hooks", "remove", "guards:judge")
 
     assert done.returncode == 77
-    assert "hooklatch hooks disable guards:judge" in done.stderr
+    assert "hooklatch hooks disable global/guards:judge" in done.stderr
 
 
 def test_a_disabled_hook_is_asked_no_more_until_it_is_enabled(shared: Daemon) -> None:

@@ -95,7 +95,7 @@ def test_status_says_how_a_quarantine_ends(place: Place) -> None:
         status, hooks = place.run("status"), place.run("hooks")
 
     assert status.returncode == 1
-    assert "hooklatch hooks enable guards:dies" in status.stdout
+    assert "hooklatch hooks enable global/guards:dies" in status.stdout
     assert "quarantined" in hooks.stdout
 
 

@@ -219,3 +219,37 @@ def test_the_socket_folder_may_be_relative(place: Place) -> None:
         assert daemon.ready["agent"] == f"{place.folder}/here/agent.sock"
         assert Path(place.json("status", "--runtime-dir", "here")["places"]["config"]) == place.config
         daemon.stop()
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "said"),
+    [
+        (("--config", "missing/hooks.toml"), None, "missing/hooks.toml is not there"),
+        ((), "missing.toml", "missing.toml is not there"),
+        (("--config", "nowhere.toml"), None, "nowhere.toml is a link that leads nowhere"),
+        ((), "circle.toml", "Too many levels of symbolic links"),
+        (("--config", "config/hooks.toml/hooks.toml"), None, "Not a directory"),
+    ],
+)
+def test_a_file_of_hooks_that_was_named_and_is_not_there_is_no_daemon(
+    place: Place, words: tuple[str, ...], named: str | None, said: str
+) -> None:
+    (place.folder / "nowhere.toml").symlink_to("gone")
+    (place.folder / "circle.toml").symlink_to("circle.toml")
+
+    done = place.run("serve", *words, **({"HOOKLATCH_CONFIG": str(place.folder / named)} if named else {}))
+
+    assert (done.returncode, done.stdout) == (66, "")
+    assert said in done.stderr
+    assert ("hooklatch init --config" in done.stderr) is ("not there" in said)
+    assert "Traceback" not in done.stderr
+    assert not (place.runtime / "agent.sock").exists()
+
+
+def test_without_any_configuration_it_starts_and_is_green(place: Place) -> None:
+    del place.environment["HOOKLATCH_CONFIG"]
+
+    with serving(place) as daemon:
+        assert place.run("status").returncode == 0
+        assert place.fire_tool("Bash", command="rm x").returncode == 0
+        daemon.stop()

@@ -29,9 +29,11 @@ def test_a_suspension_is_shown_loudly_and_ended(place: Place) -> None:
     again = place.fire_tool("Bash", command="rm x")
 
     assert (refused.returncode, passed.returncode, again.returncode) == (2, 0, 2)
-    assert done.stdout.startswith("suspended guards:judge, for 15 min more: mending it (to end it: hooklatch resume")
+    assert done.stdout.startswith(
+        "suspended global/guards:judge, for 15 min more: mending it (to end it: hooklatch resume"
+    )
     assert status.returncode == 1
-    assert "SUSPENDED   guards:judge, for 1" in status.stdout.splitlines()[1]
+    assert "SUSPENDED   global/guards:judge, for 1" in status.stdout.splitlines()[1]
     assert resumed.stdout == "in force again: guards:judge\n"
 
 

@@ -140,7 +140,7 @@ async def malformed_matcher(place: Place) -> None:
     assert [imported.problem is not None for imported in read.hooks] == [True]
     assert (denied["verdict"], denied["cause"], status["health"]) == ("deny", "load", "red")
     assert "hooks.toml:1" in denied["reason"]
-    assert "hooklatch hooks disable typo" in denied["reason"]
+    assert "hooklatch hooks disable global/typo" in denied["reason"]
 
 
 @check("RX-10")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -47,6 +48,21 @@ def folder_for_all() -> Generator[Path]:
     with tempfile.TemporaryDirectory(prefix="hooklatch-") as name:
         os.chmod(name, 0o755)
         yield Path(name)
+
+
+@contextmanager
+def bound_by_permissions() -> Generator[None]:
+    """Have the modes of files count for this thread of root too (capabilities(7)); it may still take that back."""
+    header, both = (ctypes.c_uint32 * 2)(0x20080522, 0), ctypes.c_uint32 * 6  # _LINUX_CAPABILITY_VERSION_3
+    libc, before = ctypes.CDLL(None, use_errno=True), both()
+    assert libc.capget(header, before) == 0
+    without = both(*before)
+    without[0] &= ~0b110  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, of what is effective
+    assert libc.capset(header, without) == 0
+    try:
+        yield
+    finally:
+        assert libc.capset(header, before) == 0
 
 
 CALL = """

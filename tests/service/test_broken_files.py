@@ -45,7 +45,7 @@ async def test_without_a_manifest_every_gate_denies_until_the_file_is_mended(tmp
 
         assert [(one["verdict"], one["cause"]) for one in gates] == [("deny", "load")] * 2
         assert f"{tmp_path}/{name}" in gates[0]["reason"]
-        assert gates[0]["reason"].endswith(f"hooklatch hooks disable {name}")
+        assert gates[0]["reason"].endswith(f"hooklatch hooks disable global/{name}")
         assert (notified["verdict"], is_red(status)) == ("pass", True)
         assert (await client.fire_tool("Read"))["verdict"] == "pass"
         assert await bash(client) == ("deny", "policy", "one")

@@ -54,7 +54,7 @@ async def test_the_sixth_death_in_30_s_quarantines_and_status_is_red(tmp_path: P
         others = await client.fire("pre_tool_use", tool_name="other")
 
     assert (decision["verdict"], decision["cause"], decision["retryable"]) == ("deny", "quarantined", True)
-    assert f"hooklatch hooks disable {HOOK}" in decision["reason"]
+    assert f"hooklatch hooks disable global/{HOOK}" in decision["reason"]
     assert [one["outcome"] for one in decision["outcomes"]] == ["dropped"]
     assert (seen["health"], seen["quarantined"]) == ("red", [NAME])
     assert seen["dropped"]["quarantined"] >= 1

@@ -273,7 +273,7 @@ async def test_a_hook_of_a_file_is_changed_in_the_file(daemon: Daemon) -> None:
     async with daemon.administrator() as admin:
         run = str(daemon.folder / "guards.py") + ":no"
         failure = await refused(admin, scope="global", hooks=[{"id": "of-file", "event": "stop", "run": run}])
-        with pytest.raises(RpcFailure, match="hooklatch hooks disable of-file"):
+        with pytest.raises(RpcFailure, match="hooklatch hooks disable global/of-file"):
             await admin.call("unregister", id="of-file")
 
     assert "hooks.toml:1" in failure.message

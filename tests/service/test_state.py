@@ -131,7 +131,7 @@ async def test_a_hook_whose_file_is_broken_at_the_start_denies_until_it_is_mende
 
     assert [(one["verdict"], one["cause"]) for one in broken] == [("deny", "load"), ("pass", None)]
     assert "guards.py:1: SyntaxError" in broken[0]["reason"]
-    assert broken[0]["reason"].endswith("hooklatch hooks disable x")
+    assert broken[0]["reason"].endswith("hooklatch hooks disable global/x")
     assert status["health"] == "red"
     assert mended["reason"] == "no"
 

@@ -174,5 +174,5 @@ async def test_a_quarantined_guards_reason_says_what_happened_and_the_way_out_wo
     reason = denied["reason"]
     assert "its worker died more than 5 times in 30 s, the last time: the worker was killed by signal" in reason
     assert f"{daemon.folder}/misbehaving.py" in reason
-    assert f"hooklatch suspend {HOOK} --for 15m --reason WHY" in reason
+    assert f"hooklatch suspend global/{HOOK} --for 15m --reason WHY" in reason
     assert passed["verdict"] == "pass"

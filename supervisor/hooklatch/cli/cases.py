@@ -58,7 +58,11 @@ class Expected(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
             cause = cause or "policy"
         if cause is not None and decision.cause != cause:
             found.append(f"cause is {decision.cause}, not {cause}")
-        if self.hook is not None and self.hook not in (decision.hook, f"{decision.layer}/{decision.hook}"):
+        if self.hook is not None and self.hook not in (
+            decision.hook,
+            f"{decision.layer}/{decision.hook}",
+            decision.name,
+        ):
             found.append(f"hook is {decision.hook}, not {self.hook}")
         said = {
             "reason": decision.reason,

@@ -22,6 +22,7 @@ from hooklatch.cli.exits import Exit
 from hooklatch.cli.parser import Commands
 from hooklatch.cli.reporting import failing_text, place_and_text
 from hooklatch.cli.requests import administrator
+from hooklatch.core.names import quoted
 from hooklatch.core.words import counted
 from hooklatch.errors import HooklatchError
 
@@ -95,7 +96,7 @@ def of_status(status: dict[str, Any]) -> Iterator[Finding]:
     for fault in status["faults"]:
         yield Finding(fault, "mend or remove the file, then start the daemon again")
     for name in status["quarantined"]:
-        enable = f"hooklatch hooks enable {name.partition('/')[2]}"
+        enable = f"hooklatch hooks enable {quoted(name)}"
         yield Finding(f"{name} is quarantined: its worker died too often", f"mend it, then: {enable}")
     for one in status["failing"]:
         yield Finding(failing_text(one), f"see why, and mend it: hooklatch hooks show {one['hook']}")
@@ -122,8 +123,8 @@ def of_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator
         program = program_of(hook["target"]) if hook["kind"] == "shell" and hook["enabled"] else None
         if program is not None and shutil.which(program, path=status["path"]) is None:
             yield Finding(
-                f"{hook['layer']}/{hook['id']} runs {program!r}, which is not on the daemon's PATH ({status['path']})",
-                f"install it, or write its whole path, or: hooklatch hooks disable {hook['id']}",
+                f"{hook['name']} runs {program!r}, which is not on the daemon's PATH ({status['path']})",
+                f"install it, or write its whole path, or: hooklatch hooks disable {quoted(hook['name'])}",
             )
 
 

@@ -146,7 +146,7 @@ def code_of(decision: Decision) -> Exit:
 
 
 def show(decision: Decision) -> None:
-    by = f"{decision.layer}/{decision.hook}" if decision.layer else decision.hook
+    by = decision.name or (f"{decision.layer}/{decision.hook}" if decision.layer else decision.hook)
     value = None if decision.value is None else msgspec.json.encode(decision.value).decode()
     lines: list[tuple[str, object]] = [
         ("verdict", decision.verdict),
@@ -169,7 +169,8 @@ def show(decision: Decision) -> None:
         said = outcome.verdict or outcome.outcome
         why = f" ({outcome.cause}: {outcome.message})" if outcome.cause not in (None, "policy") else ""
         marks = " observed" * outcome.observed + " again" * outcome.reinvoked
-        text = f"{outcome.layer}/{outcome.hook} {said}{why}{marks}, {outcome.duration_ms:.1f} ms"
+        name = outcome.name or f"{outcome.layer}/{outcome.hook}"
+        text = f"{name} {said}{why}{marks}, {outcome.duration_ms:.1f} ms"
         terminal.say(f"{'asked':<9}{terminal.plain(text)}")
     revision = "" if decision.revision is None else f", revision {decision.revision}"
     is_to_follow = not decision.is_local and decision.cause not in (None, "policy")

@@ -16,6 +16,7 @@ from hooklatch.cli.firing import piped_payload, read_payload
 from hooklatch.cli.parser import Commands, Parser
 from hooklatch.cli.requests import Link, administrator
 from hooklatch.cli.spans import span
+from hooklatch.core.names import quoted
 
 __all__ = ["add_commands"]
 
@@ -58,7 +59,7 @@ def add_commands(commands: Commands) -> None:
             example=f"hooklatch hooks {name} guards:no_force_push",
             exits=(Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED),
         )
-        one.add_argument("id", metavar="ID", help="its id, as `hooklatch hooks` shows it")
+        one.add_argument("id", metavar="ID", help="its id where one hook has it; else its name, global/ID and such")
     explaining = below.add(
         "explain",
         explain,
@@ -124,12 +125,12 @@ def list_hooks(arguments: argparse.Namespace) -> int:
         terminal.say("no hooks" + (f" for {event}" if event else "; `hooklatch init` writes a first one"))
     for hook in result["hooks"]:
         if hook["problem"]:
-            terminal.say(terminal.plain(f"{hook['layer']}/{hook['id']} is inactive: {hook['problem']}"))
+            terminal.say(terminal.plain(f"{hook['name']} is inactive: {hook['problem']}"))
         elif hook["state"] == "quarantined":
             terminal.say(
                 terminal.plain(
-                    f"{hook['layer']}/{hook['id']} is quarantined, its worker died too often; "
-                    f"mend it, then: hooklatch hooks enable {hook['id']}"
+                    f"{hook['name']} is quarantined, its worker died too often; "
+                    f"mend it, then: hooklatch hooks enable {quoted(hook['name'])}"
                 )
             )
     terminal.say(f"revision {result['revision']}")
@@ -141,7 +142,7 @@ def row_of(hook: dict[str, Any]) -> Sequence[object]:
     timings = hook["timings"]
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
     return (
-        hook["layer"], hook["id"], hook["event"], hook["match"], " ".join([hook["state"], *marks]), hook["priority"],
+        layer_of(hook), hook["id"], hook["event"], hook["match"], " ".join([hook["state"], *marks]), hook["priority"],
         timings["count"], timings["p50_ms"], timings["p99_ms"], failures or None, hook["origin"],
         shortened(hook["target"]), shortened(hook["description"]) or None,
     )  # fmt: skip
@@ -150,6 +151,11 @@ def row_of(hook: dict[str, Any]) -> Sequence[object]:
 def shortened(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= MAX_CELL else f"{line[: MAX_CELL - 1]}…"
+
+
+def layer_of(hook: dict[str, Any]) -> str:
+    """Return the first half of a hook's name; a gate handed down by another session also shows whose it is."""
+    return str(hook["layer"]) + (f" {hook['project']}" if hook["project"] else "")
 
 
 def check_event(link: Link, event: str) -> None:
@@ -215,9 +221,10 @@ def remove(arguments: argparse.Namespace) -> int:
     """Unregister a global hook; that there is none is no error, but said."""
     hook_id: str = arguments.id
     with administrator(arguments) as link:
-        ids = [hook["id"] for hook in link.ask("hooks")["hooks"]]
+        hooks = [hook for hook in link.ask("hooks")["hooks"] if hook["layer"] == "global"]
         result = link.ask("unregister", id=hook_id, scope="global")
-    if hook_id in ids:
+    ids = [hook["id"] for hook in hooks]
+    if hook_id in (*ids, *(hook["name"] for hook in hooks)):
         report(arguments, result, f"removed {hook_id}")
         return Exit.OK
     near = get_close_matches(hook_id, ids, 1)
@@ -275,4 +282,4 @@ def explain(arguments: argparse.Namespace) -> int:
 
 
 def title_of(hook: dict[str, Any]) -> str:
-    return f"{hook['layer']}/{hook['hook']} (match {hook['match']})"
+    return f"{hook['name']} (match {hook['match']})"

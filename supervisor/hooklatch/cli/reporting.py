@@ -14,6 +14,7 @@ from hooklatch.cli.hooks import unknown_event
 from hooklatch.cli.parser import Commands
 from hooklatch.cli.requests import administrator
 from hooklatch.core.catalogue import Catalogue, EventSpec
+from hooklatch.core.names import quoted
 from hooklatch.core.words import counted
 from hooklatch.errors import DaemonUnreachableError
 
@@ -204,9 +205,9 @@ def show_status(result: dict[str, Any]) -> None:
     show(*(("wrong", fault) for fault in result["faults"]))
     for name in result["quarantined"]:
         show(("wrong", f"{name} is quarantined: its worker died too often"))
-        show(("do", f"mend it, then: hooklatch hooks enable {name.partition('/')[2]}"))
+        show(("do", f"mend it, then: hooklatch hooks enable {quoted(name)}"))
     for one in result["failing"]:
-        show(("warning", failing_text(one)), ("do", f"see why: hooklatch hooks show {one['hook']}"))
+        show(("warning", failing_text(one)), ("do", f"see why: hooklatch hooks show {quoted(one['hook'])}"))
     show(*(("warning", warning) for warning in result["warnings"]))
     show(
         ("daemon", f"{result['version']}, pid {result['pid']}, up {spans.shown(result['uptime_s'])}"),
@@ -239,7 +240,7 @@ def failing_text(one: dict[str, Any]) -> str:
 
 def suspension_text(one: dict[str, Any]) -> str:
     what = one["hook"] or "ALL HOOKS: nothing is guarded"
-    resume = f"hooklatch resume {one['hook']}" if one["hook"] else "hooklatch resume --all"
+    resume = f"hooklatch resume {quoted(one['hook'])}" if one["hook"] else "hooklatch resume --all"
     return f"{what}, for {spans.shown(one['seconds_left'])} more: {one['reason']} (to end it: {resume})"
 
 

@@ -29,6 +29,7 @@ class Place(msgspec.Struct, frozen=True):
     runtime_dir: str
     state_dir: str
     admin_dir: str | None
+    is_config_named: bool  # by the option or the variable, so that it must be there
 
 
 def add_commands(commands: Commands) -> None:
@@ -37,7 +38,7 @@ def add_commands(commands: Commands) -> None:
         serve,
         help="run the daemon until SIGTERM or Ctrl-C, or with --detach in the background; SIGHUP reloads",
         example="hooklatch serve --detach",
-        exits=(Exit.UNAVAILABLE,),
+        exits=(Exit.NO_INPUT, Exit.UNAVAILABLE),
     )
     serve_parser.add_argument(
         "--log-level",
@@ -82,6 +83,7 @@ def serve(arguments: argparse.Namespace) -> int:
         runtime_dir=folders[0],
         state_dir=paths.state_dir(os.environ),
         admin_dir=os.path.abspath(arguments.admin_dir) if arguments.admin_dir else None,
+        is_config_named=bool(arguments.config or os.environ.get("HOOKLATCH_CONFIG")),
     )
     if arguments.detach:
         return serve_detached(arguments, place)
@@ -124,7 +126,7 @@ def run(
 ) -> int:
     # Process 1 of a container has no default action for SIGTERM: until the daemon listens for it, this is one.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
-    from hooklatch.service.daemon import Options, Ready, StartError, run_daemon
+    from hooklatch.service.daemon import ConfigMissingError, Options, Ready, StartError, run_daemon
     from hooklatch.service.logs import start_log
 
     log = start_log(arguments.log_level, arguments.log_format, path=log_file)
@@ -135,9 +137,16 @@ def run(
         logger.info("ready", extra=where)
 
     try:
-        run_daemon(
-            Options(place.config, place.runtime_dir, place.state_dir, admin_dir=place.admin_dir), on_ready=on_ready
+        options = Options(
+            place.config,
+            place.runtime_dir,
+            place.state_dir,
+            admin_dir=place.admin_dir,
+            is_config_named=place.is_config_named,
         )
+        run_daemon(options, on_ready=on_ready)
+    except ConfigMissingError as error:
+        raise CommandError(Exit.NO_INPUT, str(error)) from None
     except StartError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     except BaseExceptionGroup as group:

@@ -51,7 +51,7 @@ def show_hook(arguments: argparse.Namespace) -> int:
 def lines_of(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
     marks = [mark for mark in ("observe", "optional") if hook[mark]]
     timings = hook["timings"]
-    yield "hook", f"{hook['layer']}/{hook['id']}"
+    yield "hook", hook["name"]
     yield "session", hook["owner"]
     yield "plugin", hook["plugin"]
     yield "description", hook["description"]

@@ -42,7 +42,7 @@ def add_commands(commands: Commands) -> None:
 
 def add_target(parser: argparse.ArgumentParser, verb: str) -> None:
     one = parser.add_mutually_exclusive_group(required=True)
-    one.add_argument("id", metavar="ID", nargs="?", help=f"the hook or the plugin to {verb}")
+    one.add_argument("id", metavar="ID", nargs="?", help=f"the hook or the plugin to {verb}, as for `hooks`")
     one.add_argument("--all", action="store_true", help=f"{verb} every hook of every layer")
 
 

@@ -47,7 +47,7 @@ class Result(msgspec.Struct, frozen=True):
     def failures(self) -> list[str]:
         """Hooks that failed, also where that decided nothing."""
         return [
-            f"{outcome.layer}/{outcome.hook} failed ({outcome.cause}): {outcome.message}"
+            f"{outcome.name or f'{outcome.layer}/{outcome.hook}'} failed ({outcome.cause}): {outcome.message}"
             for outcome in self.decision.outcomes
             if outcome.cause not in (None, "policy")
         ]

@@ -53,7 +53,8 @@ def decision_text(told: dict[str, Any]) -> str:
     decision = told["decision"]
     parts = [f"{decision['verdict']:<7}{decision['event']}"]
     if decision["hook"]:
-        parts.append(f"by {decision['layer']}/{decision['hook']}")
+        name = decision.get("name") or f"{decision['layer']}/{decision['hook']}"
+        parts.append(f"by {name}")
     if decision["cause"] not in (None, "policy"):
         parts.append(f"cause {decision['cause']}")
     if told["session_id"]:

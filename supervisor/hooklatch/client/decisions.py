@@ -45,7 +45,9 @@ MESSAGES: dict[Cause, str] = {
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """One hook's part in a decision. `duration_ms` is in milliseconds."""
+    """One hook's part in a decision. `duration_ms` is in milliseconds; `name` is the hook's in full, where its layer
+    and its id may be several hooks'.
+    """
 
     layer: str = ""
     hook: str = ""
@@ -61,11 +63,13 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float = 0.0
     reinvoked: bool = False
     observed: bool = False
+    name: str = ""
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The one answer to a fire. `duration_ms` is in milliseconds; `patch` maps payload keys to whole new values.
 
+    `layer` and `hook` are who decided, and `name` in full where these may be several hooks'.
     `cause` is "policy" where a hook decided, else the failure for which it is a refusal; `revision` is None where
     the client decided by itself. In a session with a dialect `rendered` is the answer in that dialect's own words, and
     `followed_by` holds the decisions on the other events that the native one stood for. A decision that the client made
@@ -92,6 +96,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: float = 0.0
     outcomes: list[Outcome] = []
     warnings: list[str] = []
+    name: str = ""
     rendered: Any = None
     followed_by: list[Decision] = []
     record: Head | None = None

@@ -151,6 +151,7 @@ class Fire:
             reason=self.reason,
             layer=hook.layer.label if hook else None,
             hook=hook.id if hook else None,
+            name=hook.name_of_several if hook else "",
             retryable=self.cause in RETRYABLE and self.verdict == "deny",
             patch=None if is_refusal else self.patch(),
             payload_digest=self.payload.digest(),
@@ -200,6 +201,7 @@ def record(call: StartCall, outcome: CallOutcome, answer: Answer | None, cause: 
         observed=hook.observe,
         last=answer is not None and answer.last,
         command=hook.target.command if isinstance(hook.target, PythonTarget) else "",
+        name=hook.name_of_several,
     )
 
 
@@ -257,6 +259,7 @@ def unrecorded(decision: Decision, message: str) -> Decision:
         reason=failure_text("audit", message) + said,
         layer=None,
         hook=None,
+        name="",
         retryable=False,
         patch=None,
         append=None,

@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from hooklatch.core.matchers import Matcher, MatcherError, compile_matcher
+from hooklatch.core.names import is_like_a_name
 from hooklatch.core.shell import SHELL_KEYS, ShellCommand, read_shell
 from hooklatch_worker.failures import clipped
 from hooklatch_worker.markers import Marker
@@ -142,8 +143,12 @@ def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefi
 
 
 def from_marker(marker: Marker, *, stem: str, function: str, line: int, has_siblings: bool) -> HookDefinition:
-    """Make the definition that a decorated function stands for; a bad matcher is its `problem`."""
-    hook_id = marker.id or f"{stem}:{function}"
+    """Make the definition that a decorated function stands for; a bad matcher is its `problem`.
+
+    Raises:
+        InvalidHookError: its id or its config cannot be used.
+    """
+    hook_id = text_of({"id": marker.id}, "id", function, default=None) if marker.id else f"{stem}:{function}"
     if has_siblings:
         hook_id = f"{hook_id}@{marker.event}"
     matcher, problem = matcher_of(marker.match, hook_id, is_lenient=True)
@@ -212,6 +217,8 @@ def text_of(raw: Mapping[str, Any], key: str, name: str, *, default: Any) -> Any
         raise InvalidHookError(name, f"{key} is a string, not {value!r}")
     if key == "id" and not is_id(value):
         raise InvalidHookError(name, f"id is a line of text, at most {MAX_ID} characters, not {value[:80]!r}")
+    if key == "id" and is_like_a_name(value):
+        raise InvalidHookError(name, f"no id begins like {value[:80]!r}: that is how hooks are named in full")
     return value
 
 

@@ -60,7 +60,8 @@ class CallOutcome(msgspec.Struct, frozen=True):
 class HookOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     """One hook's part in a decision, as it is shown to hosts and operators.  A shell hook tells its `command`.
 
-    `last` says that its answer ended the chain; `message` is then its reason.
+    `last` says that its answer ended the chain; `message` is then its reason.  `name` is the hook's in full, where its
+    layer and its id may be several hooks'.
     """
 
     layer: str
@@ -79,6 +80,7 @@ class HookOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     observed: bool = False
     command: str = ""
     last: bool = False
+    name: str = ""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -94,6 +96,7 @@ class Head(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The one answer to a fire.  It is born denied: only what the combining rules add makes it anything else.
 
+    `layer` and `hook` name who decided; `name` does in full, where these may be several hooks'.
     Scalars are always present on the wire (null where empty), lists and maps may be absent where empty.
     """
 
@@ -113,6 +116,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     revision: int | None
     duration_ms: float
     inject: list[dict[str, Any]] = []
+    name: str = ""
     context: dict[str, Any] = {}
     outcomes: list[HookOutcome] = []
     warnings: list[str] = []

@@ -13,6 +13,7 @@ import msgspec
 
 from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.matchers import MAX_STEPS, Matcher
+from hooklatch.core.names import name_of, whole
 from hooklatch.core.payload import Payload
 from hooklatch_worker.wire import Source
 
@@ -31,7 +32,6 @@ __all__ = [
     "difference",
     "has",
     "misfit",
-    "plugin_switch",
     "select",
     "switched",
 ]
@@ -103,8 +103,8 @@ class Origin(msgspec.Struct, frozen=True):
 class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """One registered hook.  A `problem` says why it cannot run; it then fails as `load`.
 
-    `owner` is the session that registered it, if one did: names are unique within its layer only.  `project` is the
-    folder whose files declare it, if it is a project's.
+    `project` is the folder whose files declare it, `owner` the session that registered it, if one did.  They are part
+    of its name, which is that hook's alone and stays its own where a session hands it down to another as a gate.
     """
 
     id: str
@@ -128,7 +128,12 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def name(self) -> str:
-        return f"{self.layer.label}/{self.id}"
+        return name_of(self.layer.label, self.id, project=self.project, session=self.owner)
+
+    @property
+    def name_of_several(self) -> str:
+        """Give its name where its layer and its id may be another hook's too; else nothing."""
+        return self.name if self.project or self.owner else ""
 
     def fingerprint(self) -> bytes:
         """Give a digest of all that decides how this hook behaves."""
@@ -139,7 +144,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
             else [target.owner]
         )
         parts = [
-            self.id, self.event, self.layer.value, self.matcher.source, place, self.timeout, self.priority,
+            self.name, self.event, self.layer.value, self.matcher.source, place, self.timeout, self.priority,
             self.enabled, self.observe, self.optional, self.amends, self.config.decode(), self.problem,
             self.plugin,
         ]  # fmt: skip
@@ -228,7 +233,7 @@ def budget(spec: EventSpec, hooks: Iterable[Hook], requested: float | None = Non
 
 
 def difference(old: Snapshot, new: Snapshot) -> Difference:
-    """Compare two snapshots by id within layer."""
+    """Compare two snapshots by name."""
     before = {hook.name: hook for hook in old.hooks}
     after = {hook.name: hook for hook in new.hooks}
     return Difference(
@@ -243,7 +248,7 @@ def difference(old: Snapshot, new: Snapshot) -> Difference:
 
 
 def switched(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
-    """Apply what was enabled or disabled to definitions: by `layer/id`, else by the name of a whole plugin."""
+    """Apply what was enabled or disabled to definitions: by a hook's name, else by that of its whole plugin."""
     return [
         msgspec.structs.replace(hook, enabled=not hook.enabled) if is_switched(hook, switches) else hook
         for hook in hooks
@@ -251,13 +256,8 @@ def switched(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
 
 
 def is_switched(hook: Hook, switches: Mapping[str, bool]) -> bool:
-    whole = switches.get(plugin_switch(hook.plugin), hook.enabled) if hook.plugin is not None else hook.enabled
-    return switches.get(hook.name, whole) != hook.enabled
-
-
-def plugin_switch(plugin: str) -> str:
-    """Give the name under which a whole plugin is switched; no hook has it, for theirs hold the plugin's and a dot."""
-    return f"{Layer.PLUGIN.label}/{plugin}"
+    as_plugin = switches.get(whole(hook.plugin), hook.enabled) if hook.plugin is not None else hook.enabled
+    return switches.get(hook.name, as_plugin) != hook.enabled
 
 
 def has(plugins: Collection[str] | None, plugin: str) -> bool:

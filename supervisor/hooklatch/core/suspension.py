@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from hooklatch.core.names import whole
 from hooklatch.core.registry import Hook
 
 __all__ = ["MAX_SUSPENSION", "Suspension", "SuspensionError", "check", "find", "note", "parted"]
@@ -24,7 +25,7 @@ class SuspensionError(ValueError):
 
 
 class Suspension(msgspec.Struct, frozen=True):
-    """One hook by its id, or a plugin by its name, or (None) all hooks; moments are seconds since 1970."""
+    """One hook or one whole plugin by its name in full, or (None) all hooks; moments are seconds since 1970."""
 
     hook: str | None
     since: float
@@ -32,7 +33,7 @@ class Suspension(msgspec.Struct, frozen=True):
     reason: str
 
     def covers(self, hook: Hook) -> bool:
-        return self.hook is None or self.hook in (hook.id, hook.name, hook.plugin)
+        return self.hook in (None, hook.name) or (hook.plugin is not None and self.hook == whole(hook.plugin))
 
 
 def check(seconds: float, reason: str) -> str:

@@ -85,7 +85,11 @@ def load_entry_points() -> tuple[dict[str, Dialect], list[str]]:
     """Load the dialects of installed packages, by name, and say which could not be used and why."""
     found: dict[str, Dialect] = {}
     problems: list[str] = []
-    for point in entry_points(group=GROUP):
+    try:
+        points = tuple(entry_points(group=GROUP))
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # of garbage it says many things
+        return found, [f"the dialects of installed packages cannot be found: {error}"]
+    for point in points:
         try:
             dialect = dialect_of(point.load())
             if dialect.name in found or dialect.name in BUILT_IN:

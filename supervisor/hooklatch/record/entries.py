@@ -55,6 +55,7 @@ class OutcomeEntry(msgspec.Struct, omit_defaults=True):
     duration_ms: float = 0.0
     reinvoked: bool = False
     observed: bool = False
+    name: str = ""
 
 
 class PatchEntry(msgspec.Struct, omit_defaults=True):
@@ -77,6 +78,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     reason: str | None = None
     layer: str | None = None
     hook: str | None = None
+    name: str = ""
     session: str | None = None
     run: str | None = None
     call_id: str | None = None
@@ -150,7 +152,7 @@ def filled(
     payload, patch = excerpts
     entry = Entry(
         decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause,
-        layer=decision.layer, hook=decision.hook, revision=decision.revision,
+        layer=decision.layer, hook=decision.hook, name=decision.name, revision=decision.revision,
         payload_digest=decision.payload_digest, duration_ms=decision.duration_ms,
     )  # fmt: skip
     if decision.reason is not None:
@@ -190,7 +192,7 @@ def outcome_of(outcome: HookOutcome, reason: str | None, redactor: Redactor | No
     message = "" if outcome.message == reason else text_of(outcome.message, redactor)
     return OutcomeEntry(
         outcome.layer, outcome.hook, outcome.outcome, outcome.verdict, outcome.cause, message, outcome.exit_code,
-        outcome.duration_ms, outcome.reinvoked, outcome.observed,
+        outcome.duration_ms, outcome.reinvoked, outcome.observed, outcome.name,
     )  # fmt: skip
 
 

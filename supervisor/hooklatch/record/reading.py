@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from hooklatch.core.messages import Cause, DecisionVerdict
+from hooklatch.core.names import bare, is_like_a_name
 from hooklatch.record.segments import Place, places
 
 __all__ = [
@@ -47,8 +48,8 @@ class NoRecordError(Exception):
 class Filters(msgspec.Struct, frozen=True):
     """What is asked for; all that is given must hold.  Moments are texts as in `at`, compared letter by letter.
 
-    `run` is one live session, where `session` is an id that may come again.  `hook` is an id, with its layer
-    (`global/x`) or without; every hook that was called counts, not the decider alone.
+    `run` is one live session, where `session` is an id that may come again.  `hook` is a hook's name (`global/x`,
+    `project:/srv/x`) or an id, which may be several hooks'; every hook that was called counts, not the decider alone.
     """
 
     session: str | None = None
@@ -75,7 +76,8 @@ class Sieve:
             if (value := getattr(filters, key)) is not None
         ]
         if filters.hook is not None:
-            self.needles.append(b'"hook":%b' % ENCODER.encode(filters.hook.rpartition("/")[2]))
+            hook_id = bare(filters.hook) if is_like_a_name(filters.hook) else filters.hook
+            self.needles.append(b'"hook":%b' % ENCODER.encode(hook_id))
 
     def record_of(self, line: bytes) -> dict[str, Any] | None:
         """Give a line's record if it is one, and asked for."""
@@ -103,7 +105,7 @@ class Sieve:
 
 
 def is_of(hook: str, outcome: dict[str, Any]) -> bool:
-    return hook in (outcome.get("hook"), f"{outcome.get('layer')}/{outcome.get('hook')}")
+    return hook in (outcome.get("hook"), f"{outcome.get('layer')}/{outcome.get('hook')}", outcome.get("name"))
 
 
 def segments_of(folder: str) -> list[Place]:

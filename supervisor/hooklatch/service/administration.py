@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.core.names import AmbiguousNameError
 from hooklatch.core.protocol import ErrorCode, RpcError, convert
 from hooklatch.service.hub import Hub
 
@@ -71,7 +72,10 @@ class Administration:
         return stored(self._hub, {"suspended": made})
 
     async def _resume(self, raw: msgspec.Raw) -> object:
-        was_suspended = self._hub.suspensions.resume(convert(raw, ResumeParams).hook)
+        try:
+            was_suspended = self._hub.suspensions.resume(convert(raw, ResumeParams).hook)
+        except AmbiguousNameError as error:
+            raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         return stored(self._hub, {"was_suspended": was_suspended, "suspended": list(self._hub.suspensions)})
 
     async def _stop(self, raw: msgspec.Raw) -> object:

@@ -14,6 +14,7 @@ import msgspec
 from hooklatch.core.catalogue import Catalogue, EventSpec
 from hooklatch.core.definitions import HookDefinition, InvalidHookError, from_marker
 from hooklatch.core.matchers import MatcherError, compile_matcher
+from hooklatch.core.names import quoted
 from hooklatch.core.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget, misfit
 from hooklatch.core.shell import shell_config
 from hooklatch.service.configuration import Diagnostic, FileConfig, SourceEntry, place_of
@@ -28,11 +29,19 @@ __all__ = ["Assembly", "DeclaredFile", "hook_of", "manifest_of", "stand_in", "wi
 
 
 class DeclaredFile(msgspec.Struct, frozen=True):
-    """One file in its place: what it declares, or why that is not known."""
+    """One file in its place: what it declares, or why that is not known.
+
+    `is_absent` where there is no such file: with a fault it was in force, without one that is accepted.
+    """
 
     path: str
     config: FileConfig | None
     fault: str | None = None
+    is_absent: bool = False
+
+    @property
+    def is_accepted_absence(self) -> bool:
+        return self.is_absent and self.fault is None
 
 
 class Assembly:
@@ -46,9 +55,11 @@ class Assembly:
         manifests: Mapping[str, list[ManifestHook]],
         taken: Mapping[str, Origin],
         layer: Layer = Layer.GLOBAL,
+        project: str = "",
     ) -> None:
         self._catalogue = catalogue
         self._layer = layer
+        self._project = project
         self._units = units
         self._faults = faults
         self._manifests = manifests
@@ -61,7 +72,7 @@ class Assembly:
         """Add one file's hooks; call it in the order of the files."""
         before = len(self.hooks)
         if file.config is None:
-            self._stand_in(file.path, file.fault or "it could not be read")
+            self._stand_in(file.path, file.fault or "it could not be read", is_gone=file.is_absent)
         else:
             folder = os.path.dirname(file.path)
             self.diagnostics += file.config.diagnostics
@@ -95,6 +106,7 @@ class Assembly:
                 )
             except InvalidHookError as error:
                 self.diagnostics.append(Diagnostic(origin.file, origin.line, str(error)))
+                self._add_unusable(f"{stem}:{declared.function}", declared.marker.event, str(error), origin, plugin)
                 continue
             definition = msgspec.structs.replace(definition, plugin=plugin)
             target = PythonTarget(unit.source, unit.build, declared.function, declared.marker.runtime)
@@ -113,12 +125,16 @@ class Assembly:
             self._add_unit(unit, lambda declared: plugin.named(declared), plugin.name)
         self.by_file[plugin.key] = self.hooks[before:]
 
+    def add_unreadable(self, path: str, fault: str) -> None:
+        """Stand for a place of which nobody can tell whether it declares something."""
+        self._stand_in(path, fault)
+        self.diagnostics.append(Diagnostic(path, 0, fault))
+
     def add_changed(self, folder: str, problem: str) -> None:
         """Stand for a project whose files are not those that were trusted."""
         paths = [path for path in self._manifests if path.startswith(f"{folder}/")]
         for path in paths or [folder]:
             self._stand_in(path, "", problem=problem)
-        self.hooks = list({hook.id: hook for hook in self.hooks}.values())  # a file's and its source's are the same
 
     def add_builtin(self, definition: HookDefinition, source: Source, function: str) -> None:
         """Add a hook of our own."""
@@ -163,23 +179,41 @@ class Assembly:
         other = self._taken.get(hook.id)
         if other is not None:
             self._complain(hook, origin, f"the id is taken by {other}; give it another")
-            hook = msgspec.structs.replace(
-                hook, id=f"{hook.id}#{len(self.hooks)}", problem=f"its id is taken by {other}"
-            )
+            hook = msgspec.structs.replace(hook, id=f"{hook.id}#{origin}", problem=f"its id is taken by {other}")
+        self._keep(hook, origin)
+
+    def _keep(self, hook: Hook, origin: Origin) -> None:
         self._taken[hook.id] = origin
+        hook = msgspec.structs.replace(hook, project=self._project)
         if hook.problem is not None:
-            hook = msgspec.structs.replace(hook, problem=placed(hook.problem, origin, hook.id))
+            hook = msgspec.structs.replace(hook, problem=placed(hook.problem, origin, hook.name))
         self.hooks.append(hook)
 
     def _complain(self, hook: Hook, origin: Origin, text: str) -> None:
         self.diagnostics.append(Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}"))
 
-    def _stand_in(self, path: str, fault: str, *, plugin: str | None = None, problem: str = "") -> None:
-        """Deny where a file's gates stood, or at every gate where nobody remembers them."""
+    def _add_unusable(self, hook_id: str, event: str, problem: str, origin: Origin, plugin: str | None) -> None:
+        """Stand for a declared function of which no hook can be made: it is a guard that somebody wrote."""
+        target = PythonTarget(Source("file", origin.file), 0, "")
+        matcher = compile_matcher(None)
+        hook_id = f"{plugin}.{hook_id}" if plugin is not None else hook_id
+        self._append(Hook(id=hook_id, event=event, layer=self._layer, matcher=matcher, target=target, origin=origin,
+                          problem=problem, plugin=plugin))  # fmt: skip
+
+    def _stand_in(
+        self, path: str, fault: str, *, plugin: str | None = None, problem: str = "", is_gone: bool = False
+    ) -> None:
+        """Deny where a file's gates stood, or at every gate where nobody remembers them.
+
+        What is gone (`is_gone`) holds no more than it held.  What cannot be read may.
+        """
         target = PythonTarget(Source("file", path), 0, "")
-        name = plugin or os.path.basename(path)
-        remembered = self._manifests.get(path) or [ManifestHook(name, EVERY_GATE)]
+        remembered = self._manifests.get(path)
+        if remembered is None or not (remembered or is_gone):
+            remembered = [ManifestHook(plugin or os.path.basename(path), EVERY_GATE)]
         for entry in remembered:
+            if problem and entry.id in self._taken:
+                continue  # a project's file and its source remember the same hook
             try:
                 matcher = compile_matcher(entry.match)
             except MatcherError:
@@ -187,29 +221,30 @@ class Assembly:
             hook = Hook(
                 id=entry.id, event=entry.event, layer=self._layer, matcher=matcher, target=target,
                 priority=entry.priority, enabled=entry.enabled, observe=entry.observe, optional=entry.optional,
-                amends=entry.amends, origin=Origin(path), plugin=plugin,
-                problem=problem or placed(fault, Origin(path), entry.id),
+                amends=entry.amends, origin=Origin(path), problem=problem or fault, plugin=plugin,
             )  # fmt: skip
-            self._taken[hook.id] = Origin(path)
-            self.hooks.append(hook)
+            if hook.id in self._taken:  # each is a guard of its own, to be seen and switched alone
+                hook = msgspec.structs.replace(hook, id=f"{hook.id}#{path}")
+            self._keep(hook, Origin(path))
 
 
-def with_way_out(problem: str, hook_id: str) -> str:
-    """Add to what is wrong with a hook what can be done about it."""
-    return f"{problem}; mend it, or: hooklatch hooks disable {hook_id}"
+def with_way_out(problem: str, name: str) -> str:
+    """Add to what is wrong with a hook what can be done about it; it is named in full."""
+    return f"{problem}; mend it, or: hooklatch hooks disable {quoted(name)}"
 
 
-def placed(problem: str, origin: Origin, hook_id: str) -> str:
+def placed(problem: str, origin: Origin, name: str) -> str:
     place = "" if str(origin) in problem else f"{origin}: "
-    return with_way_out(f"{place}{problem}", hook_id)
+    return with_way_out(f"{place}{problem}", name)
 
 
 def stand_in(hook_id: str, event: str, problem: str) -> Hook:
     """Make a hook that fails in the place of one that could not be had."""
-    return Hook(
+    hook = Hook(
         id=hook_id, event=event, layer=Layer.GLOBAL, matcher=compile_matcher(None),
-        target=PythonTarget(Source("file", ""), 0, ""), problem=with_way_out(problem, hook_id),
+        target=PythonTarget(Source("file", ""), 0, ""),
     )  # fmt: skip
+    return msgspec.structs.replace(hook, problem=with_way_out(problem, hook.name))
 
 
 def hook_of(

@@ -13,8 +13,8 @@ __all__ = ["Breakers"]
 class Breakers:
     """The breakers of hooks that had deaths.
 
-    One belongs to a hook and the build that it runs, so that a new version of its file begins anew, and so that what
-    one session registers cannot quarantine another one's hook of the same id.
+    One belongs to a hook and the build that it runs, so that a new version of its file begins anew; and to the session
+    that registered the hook, if one did, with which it ends.
     """
 
     def __init__(self) -> None:
@@ -40,9 +40,9 @@ class Breakers:
         breaker = self.of(hook)
         return breaker is not None and breaker.is_quarantined
 
-    def lift(self, name: str, owner: str = "") -> None:
-        """Forget the deaths of one hook, by its layer and id, and the session that registered it."""
-        for key in [key for key in self._breakers if key[:2] == (name, owner)]:
+    def lift(self, name: str) -> None:
+        """Forget the deaths of one hook."""
+        for key in [key for key in self._breakers if key[0] == name]:
             del self._breakers[key]
 
     def forget(self, owner: str) -> None:

@@ -33,6 +33,7 @@ class Building:
         self._state = state
         self.faults: dict[str, Diagnostic] = {}
         self.wanted: set[str] = set()
+        self.is_to_retry = False  # a fault may go by itself, without a change of any file
         self.too_weak: set[str] = set()  # what is in force of them must go, though there is nothing else
 
     async def build(
@@ -56,6 +57,7 @@ class Building:
         faults: dict[str, Diagnostic] = {}
         fresh: dict[str, Unit] = {}
         self.too_weak = set()
+        self.is_to_retry = False
         for location, (source, workers) in wanted.items():
             unit = self._sources.units.get(location)
             limits = self._sources.limits_of(source, workers)
@@ -74,6 +76,7 @@ class Building:
                 kept = "; the last good version stays in force" if is_kept else ""
                 faults[location] = Diagnostic(error.file, error.line, error.message + kept)
                 diagnostics.append(faults[location])
+                self.is_to_retry |= error.is_passing
             except BaseException:  # whoever asked for this is gone, and nobody will ever adopt them
                 for built in fresh.values():
                     self._sources.discard(built)
@@ -137,7 +140,7 @@ def sources_in(config: FileConfig) -> list[tuple[Source, int | None]]:
 
 
 def aimed_at_nothing(problem: str, hook: Hook) -> Hook:
-    return msgspec.structs.replace(hook, problem=with_way_out(problem, hook.id))
+    return msgspec.structs.replace(hook, problem=with_way_out(problem, hook.name))
 
 
 def aimed_at(unit: Unit, hook: Hook) -> Hook:
@@ -146,5 +149,5 @@ def aimed_at(unit: Unit, hook: Hook) -> Hook:
     aimed = msgspec.structs.replace(target, source=unit.source, build=unit.build)
     problem = None
     if target.function not in unit.loaded.functions:
-        problem = with_way_out(f"{unit.source.location} has no function {target.function!r}", hook.id)
+        problem = with_way_out(f"{unit.source.location} has no function {target.function!r}", hook.name)
     return msgspec.structs.replace(hook, target=aimed, problem=problem)

@@ -16,6 +16,7 @@ import trio
 from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.decision import StartCall
 from hooklatch.core.messages import CallOutcome
+from hooklatch.core.names import quoted
 from hooklatch.core.registry import Hook, PythonTarget, ServedTarget
 from hooklatch.processes.pool import Invocation, Pool
 from hooklatch.processes.worker import Reply
@@ -126,8 +127,10 @@ class Targets:
 def way_out(hook: Hook) -> str:
     """Say how to get on with a hook whose workers die."""
     place = f"mend {hook.origin} (a new version is taken at once)" if hook.origin else "mend it"
-    suspend = f"hooklatch suspend {hook.id} --for 15m --reason WHY"
-    return f"To get on: {place}, or: {suspend}, or: hooklatch hooks disable {hook.id}"
+    name = quoted(hook.name)
+    return (
+        f"To get on: {place}, or: hooklatch suspend {name} --for 15m --reason WHY, or: hooklatch hooks disable {name}"
+    )
 
 
 class Calls:

@@ -19,6 +19,7 @@ import itertools
 import logging
 import os
 import resource
+import shlex
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -42,6 +43,7 @@ from hooklatch.service.files import Files
 from hooklatch.service.health import is_vital_well
 from hooklatch.service.hints import give_hints
 from hooklatch.service.hub import Bus, Hub
+from hooklatch.service.looking import Absent, Fault, look
 from hooklatch.service.methods import Methods
 from hooklatch.service.metrics import Metrics
 from hooklatch.service.notify import Notifier
@@ -67,7 +69,7 @@ from hooklatch.service.turnstile import Turnstile
 from hooklatch_worker import linux
 from hooklatch_worker.isolation import be_unreadable
 
-__all__ = ["Options", "Ready", "StartError", "run_daemon", "serve"]
+__all__ = ["ConfigMissingError", "Options", "Ready", "StartError", "run_daemon", "serve"]
 
 logger = logging.getLogger("hooklatch.daemon")
 SUCCESSION = DRAIN_TIMEOUT + 10.0  # seconds that one with sockets passed on waits for the one before it to end
@@ -77,6 +79,7 @@ LOCK_INTERVAL = 0.02
 class Options(msgspec.Struct, frozen=True):
     """Where the daemon's files are; `admin_dir` is where the admin socket is, if not in `runtime_dir`.
 
+    A `config` that somebody named (`is_config_named`) must be there.
     `owns_process` lets it adopt and kill every orphan: not inside a test.
     """
 
@@ -85,6 +88,7 @@ class Options(msgspec.Struct, frozen=True):
     state_dir: str
     owns_process: bool = True
     admin_dir: str | None = None
+    is_config_named: bool = False
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -99,6 +103,10 @@ class Ready(msgspec.Struct, frozen=True):
 
 class StartError(Exception):
     """The daemon cannot start: why, and what to do."""
+
+
+class ConfigMissingError(StartError):
+    """The configuration file that somebody named is not there, or nobody can tell."""
 
 
 class HeldError(StartError):
@@ -153,8 +161,10 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
     """Run all parts for as long as the block lasts, on sockets of our own or on those that were passed on.
 
     Raises:
-        StartError: another daemon runs, or a folder cannot be used.
+        StartError: another daemon runs, or a folder cannot be used, or the configuration that was named is not there.
     """
+    if options.is_config_named:
+        check_config(options.config)
     if inherited is None:
         agent = os.path.join(options.runtime_dir, paths.AGENT_SOCKET)
         admin = os.path.join(options.admin_dir or options.runtime_dir, paths.ADMIN_SOCKET)
@@ -231,6 +241,16 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
             os.close(fd)
 
 
+def check_config(path: str) -> None:
+    """Refuse a name with nothing behind it: a slip of the pen would be a daemon without a guard."""
+    seen = look(path)
+    if isinstance(seen, Absent):
+        what = f"{path} is not there; give the path of your file of hooks"
+        raise ConfigMissingError(f"{what}, or write a first one: hooklatch init --config {shlex.quote(path)}")
+    if isinstance(seen, Fault):
+        raise ConfigMissingError(f"the file of hooks that was named: {seen.reason}")
+
+
 def open_record(options: Options, state: StateFile) -> Record:
     try:
         return Record(os.path.join(options.state_dir, "record"), state.state.settings.record)
@@ -286,6 +306,8 @@ async def load_everything(hub: Hub, fault: str | None) -> None:
     """Have every hook in place before the first client can ask; `fault` is what is wrong with the state file."""
     if fault is not None:
         logger.error("%s", fault)
+    for text in hub.state.dropped:
+        logger.warning("%s", text, extra={"path": hub.state.path})
     scratch.clear(os.path.dirname(hub.state.path))
     hub.registries.switches = dict(hub.state.state.switches)
     hub.files.settings = hub.state.state.settings

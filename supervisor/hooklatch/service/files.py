@@ -3,7 +3,8 @@
     hint (inotify) or 2 s ─▶ something's time or size differs ─▶ 100 ms without a further change ─▶ reload()
 
 A reload is all or nothing for each file: a file with an error changes nothing that is in force.  It ends in one
-revision.  A file that vanished, or lost all its hooks, is an error until somebody asks for a reload explicitly.
+revision.  A file that vanished, or lost all its hooks, is an error until somebody asks for a reload explicitly.  What
+cannot be read, the listing of hooks.d too, is never taken for what is not there: see `looking`.
 Of a source that does not load, every Python file beside it is watched: who knows which one will mend it.
 """
 
@@ -36,14 +37,15 @@ from hooklatch.service.configuration import (
 )
 from hooklatch.service.layers import Layers, assemble
 from hooklatch.service.levels import levels_of
+from hooklatch.service.looking import Absent, Fault, Names, Stamp, is_passing, look, names_in, stamp
 from hooklatch.service.main_tables import MAIN_TABLES, MainTables
-from hooklatch.service.plugins import PLUGIN, Plugin, in_force
+from hooklatch.service.plugins import PLUGIN, Plugin, discover, in_force
 from hooklatch.service.projects import ProjectFiles, Projects
 from hooklatch.service.registries import Registries
 from hooklatch.service.safety import UnsafeFileError, read_safely
 from hooklatch.service.settings import Settings
 from hooklatch.service.settings_files import ENDING, read_settings
-from hooklatch.service.sources import Sources, Stamp, Unit, UnitError, stamp
+from hooklatch.service.sources import Sources, Unit, UnitError
 from hooklatch.service.state import StateFile
 from hooklatch.service.vocabulary import catalogue_of, dialects_of, unknown_event
 from hooklatch_worker.wire import Source
@@ -88,14 +90,19 @@ class Files:
         self.on_declared: Callable[[str, str], None] = lambda path, digest: None
         self.reloads: Counter[str] = Counter()  # by what came of them
         self._lock = trio.Lock()
-        self._good: dict[str, FileConfig] = {}
+        self._good: dict[str, FileConfig] = {}  # what is in force; the listing of hooks.d is one of these
+        self._packages: set[str] = set()  # the folders whose plugins were known at the last reload
+        self._is_to_retry = False  # what is wrong may go by itself, without a change of any file
         self.declared_digests: dict[str, str] = {}  # of every file that is in force
         self._building = Building(sources, registries, state)
 
     @property
     def watched(self) -> list[str]:
         """Every path whose change may matter."""
-        files = {self.config_path, self.folder, *self._listed(), *self._building.wanted, *self._projects.watched}
+        listing = names_in(self.folder)
+        listed = self._paths_of(listing) if isinstance(listing, Names) else []
+        files = {self.config_path, self.folder, *listed, *self._known(), *self._building.wanted}
+        files.update(self._projects.watched)
         for unit in self._sources.units.values():
             files.update(unit.files)
         for fault in self._building.faults.values():
@@ -104,7 +111,7 @@ class Files:
 
     async def watch(self) -> None:
         """Reload whenever a watched file changes."""
-        seen: dict[str, Stamp | None] = {}  # so that the first look takes what changed during the start
+        seen: dict[str, Stamp] = {}  # so that the first look takes what changed during the start
         while True:
             with trio.move_on_after(STAT_INTERVAL):
                 await self.hint.wait()
@@ -112,7 +119,7 @@ class Files:
             async with self._lock:
                 self._sources.forget(self._building.wanted | self._building.used())
             now = self._stamps()
-            if now == seen:
+            if now == seen and not self._is_to_retry:
                 continue
             while True:
                 await trio.sleep(SETTLE)
@@ -123,22 +130,23 @@ class Files:
             seen = now
             await self.reload()
 
-    def _stamps(self) -> dict[str, Stamp | None]:
+    def _stamps(self) -> dict[str, Stamp]:
         return {path: stamp(path) for path in self.watched}
 
-    def _listed(self) -> list[str]:
-        try:
-            names = sorted(os.listdir(self.folder))
-        except OSError:
-            return []
-        return [os.path.join(self.folder, name) for name in names if name.endswith(ENDINGS) and name[0] != "."]
+    def _paths_of(self, listing: Names) -> list[str]:
+        return [os.path.join(self.folder, name) for name in listing.names if name.endswith(ENDINGS) and name[0] != "."]
+
+    def _known(self) -> set[str]:
+        """Give the files of hooks.d that are in force, or were before the last start."""
+        known = {*self._good, *self._state.state.manifests}
+        return {path for path in known if os.path.dirname(path) == self.folder}
 
     async def reload(self, *, is_explicit: bool = False) -> Reloaded:
         """Take what has changed; give what came of it.  `is_explicit` also takes files that are gone or empty."""
         async with self._lock:
-            previous = self._registries.view.revision
+            previous, before = self._registries.view.revision, self.diagnostics
             change = await self._reload(is_explicit=is_explicit)
-            for diagnostic in self.diagnostics:
+            for diagnostic in self.diagnostics if is_explicit else set(self.diagnostics) - set(before):
                 place = {"file": diagnostic.file, "line": diagnostic.line or None}
                 logger.warning("%s", diagnostic.message, extra=place)
             self.reloads["faulty" if self.diagnostics else "good"] += 1
@@ -149,23 +157,27 @@ class Files:
 
     def prepare(self) -> None:
         """Take how workers are limited and isolated, before the first one starts."""
-        config, *others = (self._read(path, [], is_explicit=False).config for path in self._paths(False))
+        declared = self._read_all([], is_explicit=False)
+        config = declared[0].config
         self._limit(config)
-        self._take_levels(
-            [one for one in (config, *others) if one is not None], config.main if config else MainTables()
-        )
+        self._take_levels(configs_of(declared), config.main if config else MainTables())
 
     async def _reload(self, *, is_explicit: bool) -> Difference:
         diagnostics: list[Diagnostic] = []
-        declared = [self._read(path, diagnostics, is_explicit=is_explicit) for path in self._paths(is_explicit)]
+        self._is_to_retry = False
+        declared = self._read_all(diagnostics, is_explicit=is_explicit)
         catalogue = catalogue_of(configs_of(declared), [])
         declared = [self._checked(file, catalogue, diagnostics) for file in declared]
         good = {file.path: file.config for file in declared if file.config is not None}
         self._take_settings(good.get(self.config_path))
         catalogue = catalogue_of(good.values(), diagnostics)
         self.dialects = dialects_of(good.values(), catalogue, diagnostics)
-        main = good[self.config_path].main if self.config_path in good else MainTables()
-        plugins = in_force(self.plugins, self._remembered_plugins(), diagnostics, is_explicit=is_explicit)
+        main = MainTables(overrides=self._state.state.overrides)  # what is not known must at least not be undone
+        main = good[self.config_path].main if self.config_path in good else main
+        packages = discover()
+        remembered = self._remembered_plugins()
+        plugins = in_force(self.plugins, remembered, packages, diagnostics, is_explicit=is_explicit)
+        self._is_to_retry |= any(fault.is_passing for fault in packages.faults.values())
         projects = self._read_projects(catalogue)
         configs = [*good.values(), *(config for project in projects for config in project.configs)]
         extra = [plugin.source for plugin in plugins if plugin.fault is None]
@@ -178,6 +190,7 @@ class Files:
         units = {key: unit for key, unit in self._sources.units.items() if key not in self._building.too_weak} | fresh
         layers = assemble(
             config_path=self.config_path, main=main, plugins=plugins, files=declared,
+            unreadable=packages.unread(self._packages),
             projects=[self._projects.verified(project) for project in projects],
             catalogue=catalogue, units=units, faults=self._building.faults,
             manifests=self._state.state.manifests, taken=taken,
@@ -192,7 +205,9 @@ class Files:
             files=layers.shared, catalogue=catalogue, projects=layers.projects, personalities=main.personalities
         )
         self._projects.taken()
-        self._good = good
+        self._good = {file.path: file.config for file in declared if file.config and not file.is_accepted_absence}
+        self._packages = packages.known(self._packages)
+        self._is_to_retry |= self._building.is_to_retry
         before = self.declared_digests
         self.declared_digests = {config.path: config.digest for config in configs if config.digest}
         for path, digest in self.declared_digests.items():
@@ -201,7 +216,8 @@ class Files:
         self.plugins = {plugin.name: plugin for plugin in plugins}
         self._sources.forget(self._building.wanted | self._building.used())
         self.diagnostics = [*diagnostics, *layers.diagnostics]
-        self._remember(layers, is_explicit=is_explicit)
+        absent = {file.path for file in declared if file.is_accepted_absence}
+        self._remember(layers, absent, forgets_plugins=is_explicit and not packages.faults)
         return change
 
     def _remembered_plugins(self) -> set[str]:
@@ -219,21 +235,61 @@ class Files:
         units = self._sources.units
         self._sources.forget({location for location in units if not location.startswith(f"{folder}/")})
 
-    def _paths(self, is_explicit: bool) -> list[str]:
-        """List the files in their order; one that was there and is gone keeps its place until an explicit reload."""
-        paths = {self.config_path, *self._listed()}
-        if not is_explicit:
-            paths.update(path for path in (*self._good, *self._state.state.manifests) if self._is_ours(path))
-        return sorted(paths, key=lambda path: (path != self.config_path, path))
+    def _read_all(self, diagnostics: list[Diagnostic], *, is_explicit: bool) -> list[DeclaredFile]:
+        """Read the files in their order, the main one first; before those of hooks.d stands the folder itself.
+
+        One that was there and is gone keeps its place until an explicit reload.
+        """
+        folder, listed = self._read_folder(diagnostics, is_explicit=is_explicit)
+        paths = set(listed)
+        if folder.fault is not None or not is_explicit:
+            paths |= self._known()
+        files = [self._read(path, diagnostics, is_explicit=is_explicit) for path in sorted(paths)]
+        return [self._read(self.config_path, diagnostics, is_explicit=is_explicit), folder, *files]
 
     def _is_ours(self, path: str) -> bool:
-        return path == self.config_path or os.path.dirname(path) == self.folder
+        return path in (self.config_path, self.folder) or os.path.dirname(path) == self.folder
+
+    def _read_folder(self, diagnostics: list[Diagnostic], *, is_explicit: bool) -> tuple[DeclaredFile, list[str]]:
+        """List hooks.d; without a listing nobody knows what it holds now, but what was in force stays."""
+        listing = names_in(self.folder)
+        match listing:
+            case Names():
+                return DeclaredFile(self.folder, FileConfig(self.folder)), self._paths_of(listing)
+            case Absent():
+                return self._absent(self.folder, diagnostics, is_explicit=is_explicit), []
+            case Fault():
+                return self._faulty(listing, Diagnostic(self.folder, 0, listing.reason), diagnostics), []
 
     def _read(self, path: str, diagnostics: list[Diagnostic], *, is_explicit: bool) -> DeclaredFile:
         if not is_text(path):
             path = os.fsencode(path).decode("utf-8", "backslashreplace")
             diagnostics.append(Diagnostic(path, 0, "its name is not UTF-8; rename it"))
             return DeclaredFile(path, None, str(diagnostics[-1]))
+        seen = look(path)
+        match seen:
+            case Absent():
+                return self._absent(path, diagnostics, is_explicit=is_explicit)
+            case Fault():
+                return self._faulty(seen, Diagnostic(path, 0, seen.reason), diagnostics)
+            case _:
+                return self._read_found(path, diagnostics, is_explicit=is_explicit)
+
+    def _absent(self, path: str, diagnostics: list[Diagnostic], *, is_explicit: bool) -> DeclaredFile:
+        """Take that something is not there: at once if it never was in force, else by an explicit reload."""
+        known = self._good.get(path)
+        if is_explicit or (known is None and path not in self._state.state.manifests):
+            return DeclaredFile(path, FileConfig(path), is_absent=True)
+        fault = Diagnostic(path, 0, "it was in force and is gone; to accept that: hooklatch reload")
+        diagnostics.append(fault)
+        return DeclaredFile(path, known, str(fault), is_absent=True)
+
+    def _faulty(self, fault: Fault, diagnostic: Diagnostic, diagnostics: list[Diagnostic]) -> DeclaredFile:
+        self._is_to_retry |= fault.is_passing
+        diagnostics.append(diagnostic)
+        return DeclaredFile(diagnostic.file, self._good.get(diagnostic.file), str(diagnostic))
+
+    def _read_found(self, path: str, diagnostics: list[Diagnostic], *, is_explicit: bool) -> DeclaredFile:
         known = self._good.get(path)
         held_hooks = bool(known and (known.hooks or known.sources)) or bool(self._state.state.manifests.get(path))
         try:
@@ -241,14 +297,11 @@ class Files:
             fault = missing(config) if held_hooks and not is_explicit else None
             if fault is None:
                 return DeclaredFile(path, config)
-        except FileNotFoundError:
-            if not held_hooks or is_explicit:
-                return DeclaredFile(path, FileConfig(path))
-            fault = Diagnostic(path, 0, "it held hooks and is gone; to accept that: hooklatch reload")
         except ConfigError as error:
             fault = error.diagnostic
         except (UnsafeFileError, OSError) as error:
             fault = Diagnostic(path, 0, str(error))
+            self._is_to_retry |= is_passing(error)
         diagnostics.append(fault)
         return DeclaredFile(path, known, str(fault))
 
@@ -257,8 +310,9 @@ class Files:
         self._limit(config)
         for take in self.on_settings:
             take(self.settings)
-        if config is not None and self._state.state.settings != self.settings:
-            self._state.state.settings = self.settings
+        state = self._state.state
+        if config is not None and (state.settings, state.overrides) != (self.settings, config.main.overrides):
+            state.settings, state.overrides = self.settings, config.main.overrides
             self.store()
 
     def _limit(self, config: FileConfig | None) -> None:
@@ -284,23 +338,24 @@ class Files:
                 return DeclaredFile(file.path, self._good.get(file.path), str(fault))
         return file
 
-    def _remember(self, layers: Layers, *, is_explicit: bool) -> None:
-        """Keep the manifest of every file that is good now; forget files that are rightly gone."""
+    def _remember(self, layers: Layers, absent: set[str], *, forgets_plugins: bool) -> None:
+        """Keep the manifest of every file that is good now, also of one without hooks; forget what is rightly gone."""
         state = self._state.state
         manifests = {path: hooks for path, hooks in state.manifests.items() if self._belongs_elsewhere(path)}
+        in_force = {path for path in self._good.keys() | state.manifests.keys() if self._is_ours(path)} - absent
         for path, hooks in layers.by_file.items():
-            if all(hook.problem is None for hook in hooks):
-                kept = manifest_of(hooks)
-            else:
-                kept = state.manifests.get(path) or []
-            if kept:
+            is_sound = all(hook.problem is None for hook in hooks)
+            kept = None if is_sound else state.manifests.get(path)
+            if not kept:  # what stands for a part of a good file is better remembered than nothing
+                kept = manifest_of(hooks) if is_sound or path in in_force else []
+            if kept or path in in_force:
                 manifests[path] = kept
         for location, unit in self._sources.units.items():
             found = [hook for hook in layers.hooks if declared_in(hook, location)]
             if found and unit.loaded.hooks:
                 manifests[location] = manifest_of(found)
         manifests |= {path: kept for path, kept in state.manifests.items() if path in self._building.faults}
-        for name in self._remembered_plugins() - set(self.plugins) if is_explicit else ():
+        for name in self._remembered_plugins() - set(self.plugins) if forgets_plugins else ():
             manifests.pop(PLUGIN + name, None)
         if manifests != state.manifests:
             state.manifests = manifests
@@ -347,10 +402,9 @@ def configs_of(files: Iterable[DeclaredFile]) -> list[FileConfig]:
 
 def siblings_of(path: str) -> list[str]:
     folder = os.path.dirname(path)
-    try:
-        return [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".py")]
-    except OSError:
-        return []
+    listing = names_in(folder)
+    names = listing.names if isinstance(listing, Names) else []  # the file itself is watched in any case
+    return [os.path.join(folder, name) for name in names if name.endswith(".py")]
 
 
 def missing(config: FileConfig) -> Diagnostic | None:
@@ -374,7 +428,6 @@ def is_text(path: str) -> bool:
 
 def parse(path: str, tables: tuple[str, ...]) -> FileConfig:
     if path.endswith(".py"):
-        os.stat(path)
         return FileConfig(path, sources=[SourceEntry("file", path)])
     data = read_safely(path)
     config = read_settings(path, data) if path.endswith(ENDING) else read_config(path, data, tables)

@@ -23,7 +23,7 @@ from hooklatch.service.files import Files, Reloaded
 from hooklatch.service.native import Native
 from hooklatch.service.projects import Projects
 from hooklatch.service.recording import Recording
-from hooklatch.service.registries import Announcement, Registries
+from hooklatch.service.registries import Announcement, Registries, found
 from hooklatch.service.safety import UnsafeFileError
 from hooklatch.service.sessions import Session, Sessions
 from hooklatch.service.settling import Settling
@@ -225,7 +225,7 @@ class Hub:
             spec=self.registries.catalogue.get(definition.event),
         )
         if hook.problem is not None:
-            hook = msgspec.structs.replace(hook, problem=with_way_out(hook.problem, hook.id))
+            hook = msgspec.structs.replace(hook, problem=with_way_out(hook.problem, hook.name))
         return hook
 
     async def trust(self, folder: str) -> dict[str, Any]:
@@ -268,12 +268,11 @@ class Hub:
         """Leave a hook, a plugin or all hooks out of every fire for a limited time.
 
         Raises:
-            RpcError: there is no such hook, or it is for too long, or without a reason.
+            RpcError: there is no such hook, or it may be several; or it is for too long, or without a reason.
         """
-        if hook is not None and not any(hook in (one.id, one.name, one.plugin) for one in self.registries.every_hook()):
-            raise RpcError(ErrorCode.NOT_FOUND, f"there is no hook and no plugin {hook!r}; see: hooklatch hooks")
+        name = found(hook, self.registries.every_hook()).name if hook is not None else None
         try:
-            return self.suspensions.suspend(hook, seconds, reason)
+            return self.suspensions.suspend(name, seconds, reason)
         except SuspensionError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
 
@@ -282,11 +281,16 @@ class Hub:
         self.dispatcher.targets.breakers.clear()
         return await self.files.reload(is_explicit=True)
 
-    def forgive(self, hook_id: str) -> None:
-        """Lift the quarantine of a hook of the global layers."""
-        for hook in self.registries.all_hooks():
-            if hook_id in (hook.id, hook.plugin):
-                self.dispatcher.targets.breakers.lift(hook.name)
+    def switch(self, name: str, *, enabled: bool) -> None:
+        """Enable or disable a hook of the layers that sessions share, and keep that; enabling lifts its quarantine.
+
+        Raises:
+            RpcError: there is no such hook, or it may be several.
+        """
+        target = self.registries.switch_global(name, enabled=enabled)
+        for hook in target.hooks if enabled else ():
+            self.dispatcher.targets.breakers.lift(hook.name)
+        self.store_switches()
 
     def store_definitions(self, tables: Iterable[dict[str, Any]]) -> None:
         """Keep what was registered globally, for the next start: a table for each hook, in the order of firing."""

@@ -13,6 +13,7 @@ import msgspec
 from hooklatch.core.catalogue import Catalogue
 from hooklatch.core.definitions import HookDefinition
 from hooklatch.core.matchers import compile_matcher
+from hooklatch.core.names import AmbiguousNameError, UnknownNameError, resolve
 from hooklatch.core.registry import Hook, Layer, Origin, misfit
 from hooklatch.processes.pool import LSP_SOURCE
 from hooklatch.service import trust
@@ -50,6 +51,7 @@ def assemble(
     config_path: str,
     main: MainTables,
     plugins: Sequence[Plugin],
+    unreadable: Mapping[str, str],
     files: Sequence[DeclaredFile],
     projects: Sequence[ProjectFiles],
     catalogue: Catalogue,
@@ -58,10 +60,13 @@ def assemble(
     manifests: Mapping[str, list[ManifestHook]],
     taken: Mapping[str, Origin],
 ) -> Layers:
-    """Make the hooks of all layers; `taken` are the ids of those that clients registered globally."""
+    """Make the hooks of all layers; `taken` are the ids of those that clients registered globally.
 
-    def layer(which: Layer, ids: Mapping[str, Origin]) -> Assembly:
-        made.append(Assembly(catalogue, units, faults, manifests, ids, which))
+    `unreadable` are the folders that may hold a plugin, and why nobody can tell.
+    """
+
+    def layer(which: Layer, ids: Mapping[str, Origin], project: str = "") -> Assembly:
+        made.append(Assembly(catalogue, units, faults, manifests, ids, which, project))
         return made[-1]
 
     made: list[Assembly] = []
@@ -70,13 +75,15 @@ def assemble(
         builtin.add_builtin(lsp_definition(main.lsp), LSP_SOURCE, "diagnose")
     for plugin in plugins:
         packaged.add_plugin(plugin)
+    for path, fault in unreadable.items():
+        packaged.add_unreadable(path, fault)
     for file in files:
         own.add(file)
     given = [*builtin.hooks, *packaged.hooks]
     changed, complaints = overridden(given, main.overrides, config_path, plugins, catalogue)
     by_project: dict[str, list[Hook]] = {}
     for project in projects:
-        assembly = layer(Layer.PROJECT, {})
+        assembly = layer(Layer.PROJECT, {}, project.folder)
         if project.fault is not None:
             assembly.add_changed(trust.folder_of(project.folder), project.fault)
             complaints.append(Diagnostic(project.folder, 0, project.fault))
@@ -84,7 +91,7 @@ def assemble(
             assembly.add(file)
             if file.fault is not None:
                 complaints.append(Diagnostic(file.path, 0, file.fault))
-        by_project[project.folder] = [msgspec.structs.replace(hook, project=project.folder) for hook in assembly.hooks]
+        by_project[project.folder] = assembly.hooks
     return Layers(
         [*changed, *own.hooks],
         by_project,
@@ -113,22 +120,33 @@ def overridden(
     catalogue: Catalogue,
 ) -> tuple[list[Hook], list[Diagnostic]]:
     """Apply an operator's word to hooks of the layers that the operator did not write."""
-    by_id = {hook.id: hook for hook in hooks}
-    broken = {hook.plugin for hook in by_id.values() if hook.problem is not None} - {None}
+    by_name = {hook.name: hook for hook in hooks}
+    broken = {hook.plugin for hook in by_name.values() if hook.problem is not None} - {None}
     complaints: list[Diagnostic] = []
     for override in overrides:
-        hook = by_id.get(override.id)
-        if hook is not None:
-            changed = msgspec.structs.replace(hook, **override.changes)
-            spec = catalogue.get(hook.event)
-            fault = misfit(spec, changed.matcher, amends=changed.amends) if spec is not None else None
-            if fault is not None:
-                complaints.append(Diagnostic(path, override.line, f"override of {override.id!r}: {fault}"))
-                changed = msgspec.structs.replace(changed, amends=hook.amends)
-            by_id[override.id] = changed
+        try:
+            target = resolve(override.id, by_name.values())
+        except AmbiguousNameError as error:
+            complaints.append(Diagnostic(path, override.line, str(error)))
+            continue
+        except UnknownNameError:
+            target = None
+        if target is not None and target.plugin is None:
+            for hook in target.hooks:
+                by_name[hook.name], fault = changed(hook, override, catalogue)
+                if fault is not None:
+                    complaints.append(Diagnostic(path, override.line, f"override of {override.id!r}: {fault}"))
         elif override.id.partition(".")[0] not in broken:  # of a broken one nobody knows which hooks it has
-            near = difflib.get_close_matches(override.id, by_id, 1)
+            near = difflib.get_close_matches(override.id, [hook.id for hook in by_name.values()], 1)
             hint = f"; did you mean {near[0]!r}?" if near else "; see: hooklatch hooks"
             text = f"there is no built-in hook and no plugin's of the id {override.id!r}{hint}"
             complaints.append(Diagnostic(path, override.line, text))
-    return list(by_id.values()), complaints
+    return list(by_name.values()), complaints
+
+
+def changed(hook: Hook, override: Override, catalogue: Catalogue) -> tuple[Hook, str | None]:
+    """Return a hook as an override wants it, and what of that means nothing on its event."""
+    wanted = msgspec.structs.replace(hook, **override.changes)
+    spec = catalogue.get(hook.event)
+    fault = misfit(spec, wanted.matcher, amends=wanted.amends) if spec is not None else None
+    return (wanted if fault is None else msgspec.structs.replace(wanted, amends=hook.amends)), fault

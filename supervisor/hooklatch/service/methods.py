@@ -194,8 +194,9 @@ class Methods:
         params = convert(raw, IdParams)
         registries = self._hub.registries
         if self._is_global(connection, params.scope):
-            if registries.unregister_global(params.id):
-                self._hub.drop_definition(params.id)
+            removed = registries.unregister_global(params.id)
+            if removed is not None:
+                self._hub.drop_definition(removed.id)
             return stored(self._hub, {"revision": registries.view.revision})
         session = self._own_session(connection)
         registries.unregister_own(session, params.id)
@@ -210,15 +211,12 @@ class Methods:
     def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
         registries = self._hub.registries
         if self._is_global(connection, params.scope):
-            registries.switch_global(params.id, enabled=enabled)
-            if enabled:
-                self._hub.forgive(params.id)
-            self._hub.store_switches()
+            self._hub.switch(params.id, enabled=enabled)
             return stored(self._hub, {"revision": registries.view.revision})
         session = self._own_session(connection)
-        registries.switch_own(session, params.id, enabled=enabled)
+        hook = registries.switch_own(session, params.id, enabled=enabled)
         if enabled:
-            self._hub.dispatcher.targets.breakers.lift(session.own[params.id].name, session.id)
+            self._hub.dispatcher.targets.breakers.lift(hook.name)
         return {"revision": session.view.revision}
 
     async def _hooks(self, connection: Connection, raw: msgspec.Raw) -> object:

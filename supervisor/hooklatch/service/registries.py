@@ -13,13 +13,14 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.names import AmbiguousNameError, Target, UnknownNameError, quoted, resolve
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.registry import Difference, Hook, PythonTarget, Snapshot, difference, plugin_switch, switched
+from hooklatch.core.registry import Difference, Hook, Layer, PythonTarget, Snapshot, difference, switched
 from hooklatch.service.places import nearest
 from hooklatch.service.sessions import Session, Sessions
 from hooklatch.service.views import inherit, view_hooks
 
-__all__ = ["Announcement", "Registries"]
+__all__ = ["Announcement", "Registries", "found"]
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,49 +139,47 @@ class Registries:
             self._api[hook.id] = hook  # a replaced hook keeps its place
         self._commit_global()
 
-    def unregister_global(self, hook_id: str) -> bool:
-        """Remove a hook of the admin socket's clients; a missing one is no error.
+    def unregister_global(self, name: str) -> Hook | None:
+        """Remove a hook of the admin socket's clients, by its id or its name; a missing one is no error.
 
         Raises:
             RpcError: a file declares it.
         """
-        for hook in self._files:
-            if hook.id == hook_id:
-                raise RpcError(
-                    ErrorCode.NOT_PERMITTED,
-                    f"{hook_id!r} is declared in {hook.origin}; remove it there, or: hooklatch hooks disable {hook_id}",
-                )
-        if hook_id not in self._api:
-            return False
-        hook = self._api.pop(hook_id)
+        hook = self._global_hook(name)
+        if hook is None:
+            return None
+        if hook.id not in self._api:
+            raise RpcError(
+                ErrorCode.NOT_PERMITTED,
+                f"{hook.id!r} is declared in {hook.origin}; remove it there, or: hooklatch hooks disable"
+                f" {quoted(hook.name)}",
+            )
+        del self._api[hook.id]
         self.switches.pop(hook.name, None)  # a later hook of this id must not begin disabled
         self._commit_global()
-        return True
+        return hook
 
-    def switch_global(self, hook_id: str, *, enabled: bool) -> None:
-        """Enable or disable a hook of the global layers.
+    def _global_hook(self, name: str) -> Hook | None:
+        """Find a hook of the global layer; ids are unique there, whatever other layers hold."""
+        hooks = [hook for hook in (*self._api.values(), *self._files) if hook.layer is Layer.GLOBAL]
+        return next((hook for hook in hooks if name in (hook.id, hook.name)), None)
+
+    def switch_global(self, name: str, *, enabled: bool) -> Target[Hook]:
+        """Enable or disable the one hook, or the one whole plugin, that a name means; not a session's own.
 
         Raises:
-            RpcError: there is none of that id.
+            RpcError: there is none of that name, or it may mean several.
         """
-        hooks = self.all_hooks()
-        names = [hook.name for hook in hooks if hook.id == hook_id]
-        whole = [hook.name for hook in hooks if hook.plugin == hook_id]
-        if not names and not whole:
-            raise RpcError(ErrorCode.NOT_FOUND, f"there is no global hook {hook_id!r}; see: hooklatch hooks")
-        for name in names:
-            self.switches[name] = enabled
-        if whole:
-            self._switch_plugin(hook_id, whole, enabled=enabled)
+        target = found(name, self.all_hooks())
+        if target.plugin is not None:
+            # Take a whole plugin out, or let each of its hooks be again what its definition says.
+            for hook in target.hooks:
+                self.switches.pop(hook.name, None)
+            self.switches.pop(target.name, None)
+        if target.plugin is None or not enabled:
+            self.switches[target.name] = enabled
         self._commit_global()
-
-    def _switch_plugin(self, plugin: str, names: Iterable[str], *, enabled: bool) -> None:
-        """Take a whole plugin out, or let each of its hooks be again what its definition says."""
-        for name in names:
-            self.switches.pop(name, None)
-        self.switches.pop(plugin_switch(plugin), None)
-        if not enabled:
-            self.switches[plugin_switch(plugin)] = False
+        return target
 
     def take_settings(self, session: Session) -> None:
         """Put in force what a session's host said of its plugins, its personality and its working directory."""
@@ -202,7 +201,7 @@ class Registries:
         self._commit_session(session)
         return True
 
-    def switch_own(self, session: Session, hook_id: str, *, enabled: bool) -> None:
+    def switch_own(self, session: Session, hook_id: str, *, enabled: bool) -> Hook:
         """Enable or disable a hook of the session's own layer.
 
         Raises:
@@ -215,6 +214,7 @@ class Registries:
             )
         session.switches[hook.name] = enabled
         self._commit_session(session)
+        return hook
 
     def adopt(self, session: Session, parent: Session, hooks: Iterable[Hook] = ()) -> None:
         """Make a session another one's child, which brings it that one's gates beside its own hooks."""
@@ -272,6 +272,21 @@ class Registries:
         places = (*session.places, *session.places_above)
         projects = {folder: self.project_hooks(folder) for folder in nearest(places, self._projects)}
         return view_hooks(session, self.view.hooks, projects, self.catalogue)
+
+
+def found(name: str, hooks: Iterable[Hook]) -> Target[Hook]:
+    """Find the one hook, or the one whole plugin, that a name means.
+
+    Raises:
+        RpcError: there is none, or it may mean several.
+    """
+    try:
+        return resolve(name, hooks)
+    except UnknownNameError:
+        text = f"there is no hook and no plugin {name!r}; see: hooklatch hooks"
+        raise RpcError(ErrorCode.NOT_FOUND, text) from None
+    except AmbiguousNameError as error:
+        raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
 
 
 def announce(old: Snapshot, new: Snapshot, change: Difference) -> Announcement:

@@ -48,7 +48,9 @@ class Reports:
         """Give all that a list of hooks says of one."""
         return {
             "id": hook.id,
+            "name": hook.name,
             "layer": hook.layer.label,
+            "project": hook.project or None,
             "plugin": hook.plugin,
             "event": hook.event,
             "match": hook.matcher.text,
@@ -149,9 +151,14 @@ class Reports:
 
     def _brief(self, hook: Hook) -> dict[str, Any]:
         return {
-            "layer": hook.layer.label, "hook": hook.id, "match": hook.matcher.text, "state": state_of(self._hub, hook),
-            "priority": hook.priority, "amends": hook.amends,
-        }  # fmt: skip
+            "name": hook.name,
+            "layer": hook.layer.label,
+            "hook": hook.id,
+            "match": hook.matcher.text,
+            "state": state_of(self._hub, hook),
+            "priority": hook.priority,
+            "amends": hook.amends,
+        }
 
     def _why_not(self, spec: EventSpec, hook: Hook, view: Snapshot) -> str:
         if hook.event != spec.name:
@@ -212,6 +219,7 @@ class Reports:
             "faults": faults,
             "warnings": [
                 *record["warnings"],
+                *hub.state.dropped,
                 *hub.shared_state.warnings(hub.files.settings),
                 *(hub.projects.all_warnings() if is_admin else own),
             ],

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
@@ -20,31 +19,32 @@ import trio
 from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.worker import LoadError
 from hooklatch.processes.zygote import ForkError, Zygote
-from hooklatch.service.safety import UnsafeFileError, guards, read_safely
+from hooklatch.service.looking import Stamp, is_passing, stamp
+from hooklatch.service.safety import UnsafeFileError, read_safely
 from hooklatch_worker.wire import Loaded, Source
 
-__all__ = ["Sources", "Unit", "UnitError", "stamp"]
+__all__ = ["Sources", "Unit", "UnitError"]
 
 logger = logging.getLogger("hooklatch.sources")
 GRACE = 60.0  # seconds in which a client must register hooks on the unit that it had built
-Stamp = tuple[int, ...]  # mtime in ns, size, inode; mode and owner of it and of each folder above
 
 
 class UnitError(Exception):
-    """A source that could not be taken: what is wrong, and where."""
+    """A source that could not be taken: what is wrong, and where; `is_passing` where trying again may help."""
 
-    def __init__(self, message: str, file: str, line: int = 0) -> None:
+    def __init__(self, message: str, file: str, line: int = 0, *, is_passing: bool = False) -> None:
         super().__init__(f"{file}:{line}: {message}" if line else f"{file}: {message}")
         self.message = message
         self.file = file
         self.line = line
+        self.is_passing = is_passing
 
 
 class Unit:
     """A proven build of a source."""
 
     def __init__(
-        self, source: Source, build: int, pool: Pool, loaded: Loaded, stamps: dict[str, Stamp | None], began_ns: int
+        self, source: Source, build: int, pool: Pool, loaded: Loaded, stamps: dict[str, Stamp], began_ns: int
     ) -> None:
         self.source = source
         self.build = build
@@ -52,9 +52,7 @@ class Unit:
         self.loaded = loaded
         self.stamps = stamps
         # What was loaded, not what is there by now: a file that changed meanwhile must count as changed.
-        self.digests = {
-            path: self._digest(path) if seen is None or seen[0] <= began_ns else None for path, seen in stamps.items()
-        }
+        self.digests = {path: self._digest(path) if seen[0] <= began_ns else None for path, seen in stamps.items()}
         if source.digest:
             self.digests[source.location] = source.digest
         self.scope = trio.CancelScope()
@@ -70,8 +68,8 @@ class Unit:
         now = {path: stamp(path) for path in self.stamps}
         if now == self.stamps:
             return True
-        if any(self._digest(path) != known for path, known in self.digests.items()):
-            return False
+        if any(known is None or self._digest(path) != known for path, known in self.digests.items()):
+            return False  # what nobody could read then or cannot read now is not known to be the same
         self.stamps = now
         return True
 
@@ -84,15 +82,6 @@ class Unit:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         except (UnsafeFileError, OSError, ValueError):
             return None
-
-
-def stamp(path: str) -> Stamp | None:
-    """Tell versions of a file apart without reading it; None when it is not there."""
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):  # ValueError: a name with a null byte
-        return None
-    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_mode, status.st_uid, *guards(path)
 
 
 class Sources:
@@ -158,7 +147,7 @@ class Sources:
         except LoadError as error:
             raise UnitError(error.message, error.file or source.location, error.line) from None
         except ForkError as error:
-            raise UnitError(f"no worker could be started: {error}", source.location) from None
+            raise UnitError(f"no worker could be started: {error}", source.location, is_passing=True) from None
         stamps = before | {path: stamp(path) for path in loaded.files if path not in before}
         unit = Unit(source, pool.build, pool, loaded, stamps, began_ns)
         unit.scope = scope
@@ -182,7 +171,7 @@ class Sources:
         except FileNotFoundError:
             raise UnitError("there is no such file", source.location) from None
         except (UnsafeFileError, OSError) as error:
-            raise UnitError(str(error), source.location) from None
+            raise UnitError(str(error), source.location, is_passing=is_passing(error)) from None
         return Source(source.kind, source.location, hashlib.sha256(data).hexdigest()), data
 
     def adopt(self, unit: Unit) -> None:

@@ -12,7 +12,10 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.core.names import is_name
 from hooklatch.core.suspension import Suspension
+from hooklatch.service.looking import Absent, Fault, look
+from hooklatch.service.main_tables import Override
 from hooklatch.service.safety import UnsafeFileError, read_safely
 from hooklatch.service.settings import Settings
 
@@ -40,10 +43,11 @@ class ManifestHook(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct):
-    """All of it.  `hooks` are definitions as they came over the API; `switches` map `layer/id` to enabled.
+    """All of it.  `hooks` are definitions as they came over the API; `switches` map the names of hooks to enabled.
 
     `trusted` maps a project's folder to the sha256 of each file below its .hooklatch folder.
-    `settings` are those of the last sound main file.
+    `settings` and `overrides` are those of the last sound main file.  A manifest without hooks says that its file, or
+    the folder hooks.d, was in force.
     """
 
     version: int = VERSION
@@ -52,6 +56,7 @@ class State(msgspec.Struct):
     manifests: dict[str, list[ManifestHook]] = {}
     trusted: dict[str, dict[str, str]] = {}
     settings: Settings = Settings()
+    overrides: list[Override] = []
     suspensions: list[Suspension] = []
 
 
@@ -62,6 +67,7 @@ class StateFile:
         self.path = os.path.join(folder, "state.json")
         self.state = State()
         self.is_readable = True
+        self.dropped: list[str] = []  # what of it was not taken, since nobody can tell what it is about
         self.unwritten: str | None = None  # why what is in force is not on the disk, if it is not
 
     def read(self) -> str | None:
@@ -71,16 +77,30 @@ class StateFile:
         return fault
 
     def _read(self) -> str | None:
+        seen = look(self.path)
+        if isinstance(seen, Absent):
+            return None
+        if isinstance(seen, Fault):
+            return f"{seen.reason}, then restart"
         try:
             state = msgspec.json.decode(read_safely(self.path, most=MAX_STATE), type=State)
-        except FileNotFoundError:
-            return None
         except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return f"{self.path}: {error}; mend it, or delete it and register its hooks again, then restart"
         if state.version != VERSION:
             return f"{self.path}: it is of version {state.version}, and this hooklatch knows {VERSION}; update it"
         self.state = state
+        self._drop_what_names_nothing()
         return None
+
+    def _drop_what_names_nothing(self) -> None:
+        """Let go of switches and suspensions that name no one hook: what they left out is in force again."""
+        state = self.state
+        for name in [name for name in state.switches if not is_name(name)]:
+            what = "enabled" if state.switches.pop(name) else "disabled"
+            self.dropped.append(f"{name!r} was {what}, which may mean several hooks; it holds no more, do it again")
+        for one in [one for one in state.suspensions if one.hook is not None and not is_name(one.hook)]:
+            state.suspensions.remove(one)
+            self.dropped.append(f"{one.hook!r} was suspended, which may mean several hooks; it holds no more")
 
     def write(self) -> None:
         """Store it, so that it is on the disk when this returns.

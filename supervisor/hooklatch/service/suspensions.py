@@ -10,6 +10,7 @@ from typing import Any
 
 import trio
 
+from hooklatch.core.names import AmbiguousNameError, bare
 from hooklatch.core.suspension import Suspension, check
 from hooklatch.service.state import StateFile
 
@@ -64,9 +65,17 @@ class Suspensions:
         self._keep()
         return made
 
-    def resume(self, hook: str | None) -> bool:
-        """Put in force again what was suspended under that name; None ends every suspension.  False: there was none."""
-        ended = list(self._ends) if hook is None else [one for one in self._ends if one.hook == hook]
+    def resume(self, name: str | None) -> bool:
+        """Put in force again what was suspended under that name; None ends every suspension.  False: there was none.
+
+        Raises:
+            AmbiguousNameError: it is the id of several.
+        """
+        ended = [one for one in self._ends if one.hook == name] if name is not None else list(self._ends)
+        if name is not None and not ended:  # its hook may be gone by now: only the suspension itself can tell
+            ended = [one for one in self._ends if one.hook is not None and bare(one.hook) == name]
+            if len(ended) > 1:
+                raise AmbiguousNameError(name, [str(one.hook) for one in ended])
         for one in ended:
             self._end(one, "by an operator")
         if ended:

@@ -1,0 +1,132 @@
+"""Names of hooks: each means one thing, and what may mean several is refused with all of them."""
+
+from __future__ import annotations
+
+import shlex
+
+import msgspec
+import pytest
+
+from hooklatch.core.definitions import InvalidHookError, read_definition
+from hooklatch.core.names import (
+    AmbiguousNameError,
+    UnknownNameError,
+    bare,
+    is_like_a_name,
+    is_name,
+    name_of,
+    quoted,
+    resolve,
+    whole,
+)
+
+
+class Hook(msgspec.Struct, frozen=True):
+    name: str
+    id: str
+    plugin: str | None = None
+
+
+def hook(layer: str, hook_id: str, plugin: str | None = None, **place: str) -> Hook:
+    return Hook(name_of(layer, hook_id, **place), hook_id, plugin)
+
+
+PLACES = [
+    ("global", {}),
+    ("builtin", {}),
+    ("project", {"project": "/srv/a"}),
+    ("project", {"project": "/srv/a/no"}),
+    ("project", {"project": "/"}),
+    ("parent", {"project": "/srv/a"}),
+    ("session", {"session": "s"}),
+    ("session", {"session": "s/no"}),
+    ("session", {"session": "%2F"}),
+]
+IDS = ["rm", "no/rm", "no%2Frm", "no%252Frm", "a:b", "*", "no rm", "ü"]
+
+
+def test_no_two_hooks_share_a_name_and_a_gate_handed_down_keeps_its_own() -> None:
+    names = {(name_of(layer, one, **place), one) for layer, place in PLACES for one in IDS}
+
+    assert len({name for name, _ in names}) == len(names) == (len(PLACES) - 1) * len(IDS)
+    for name, hook_id in names:
+        assert is_name(name)
+        assert is_like_a_name(name)
+        assert bare(name) == hook_id
+        assert shlex.split(quoted(name)) == [name]
+
+
+KNOWN = [
+    hook("global", "no-rm"),
+    hook("project", "no-rm", project="/a"),
+    hook("project", "no-rm", project="/b"),
+    hook("project", "only", project="/b"),
+    hook("session", "mine", session="s1"),
+    hook("session", "mine", session="s2"),
+    hook("plugin", "acme.audit", "acme"),
+    hook("plugin", "acme.rm", "acme"),
+    hook("global", "of-acme", "acme"),
+    hook("plugin", "broken", "broken"),
+    hook("global", "both"),
+    hook("plugin", "both.x", "both"),
+    hook("builtin", "lsp"),
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "count"),
+    [
+        ("global/no-rm", "global/no-rm", 1),
+        ("project:/a/no-rm", "project:/a/no-rm", 1),
+        ("only", "project:/b/only", 1),
+        ("session:s2/mine", "session:s2/mine", 1),
+        ("acme.audit", "plugin/acme.audit", 1),
+        ("acme", "plugin:acme/*", 3),
+        ("plugin:acme/*", "plugin:acme/*", 3),
+        ("broken", "plugin:broken/*", 1),
+        ("plugin/broken", "plugin:broken/*", 1),
+        ("global/both", "global/both", 1),
+        ("lsp", "builtin/lsp", 1),
+    ],
+)
+def test_a_name_or_an_id_of_one_hook_means_it(text: str, name: str, count: int) -> None:
+    target = resolve(text, KNOWN)
+
+    assert (target.name, len(target.hooks)) == (name, count)
+    assert (target.plugin is not None) == name.startswith("plugin:")
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("no-rm", ["global/no-rm", "project:/a/no-rm", "project:/b/no-rm"]),
+        ("mine", ["session:s1/mine", "session:s2/mine"]),
+        ("both", ["global/both", "plugin:both/*"]),
+    ],
+)
+def test_what_may_mean_several_is_refused_with_all_of_them(text: str, names: list[str]) -> None:
+    with pytest.raises(AmbiguousNameError) as caught:
+        resolve(text, KNOWN)
+
+    assert caught.value.names == names
+    assert all(shlex.quote(name) in str(caught.value) for name in names)
+
+
+@pytest.mark.parametrize("text", ["", "no", "project/no-rm", "project:/c/no-rm", "parent/no-rm", whole("nobody"), "*"])
+def test_what_nothing_is_called_is_unknown(text: str) -> None:
+    with pytest.raises(UnknownNameError):
+        resolve(text, KNOWN)
+
+
+@pytest.mark.parametrize("hook_id", ["global/x", "builtin/x", "plugin/x", "project:/a/x", "session:s/x", "plugin:a/*"])
+def test_no_id_may_look_like_a_name(hook_id: str) -> None:
+    with pytest.raises(InvalidHookError, match="that is how hooks are named in full"):
+        read_definition({"id": hook_id, "event": "stop", "run": "a.py:f"})
+
+
+@pytest.mark.parametrize("hook_id", ["plugin:acme", "session:no_rm", "project:f", "globally/x", "a/b", "x:global/y"])
+def test_an_id_that_a_file_gives_its_function_stays_one(hook_id: str) -> None:
+    (definition,) = read_definition({"id": hook_id, "event": "stop", "run": "a.py:f"})
+
+    assert definition.id == hook_id
+    assert not is_name(hook_id)
