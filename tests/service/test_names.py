@@ -19,7 +19,7 @@ from hooklatch.core.registry import Hook, Layer, PythonTarget, ServedTarget
 from hooklatch.service.breakers import Breakers
 from hooklatch.service.statistics import Statistics
 from hooklatch_worker.wire import Source
-from support import Client, Daemon, RpcFailure, running_daemon
+from support import Client, Daemon, RpcFailure, child_of, running_daemon
 
 GUARD = """
 from hooklatch_worker import deny, hook
@@ -108,7 +108,7 @@ async def test_one_projects_guard_is_suspended_without_anothers(tmp_path: Path) 
 
 
 async def test_who_decided_is_named_in_decisions_lists_timings_and_the_record(tmp_path: Path) -> None:
-    async with places(tmp_path) as at, at.daemon.session(parent_session_id="here", cwd=f"{tmp_path}/c") as child:
+    async with places(tmp_path) as at, at.daemon.session(**child_of(at.here), cwd=f"{tmp_path}/c") as child:
         by_project = await at.here.fire_tool("Read")
         by_user = await at.here.fire_tool("Bash")
         handed_down = await child.fire_tool("Read")
@@ -167,8 +167,8 @@ def one_hook(**place: Any) -> Hook:
 
 HOOKS = [
     one_hook(layer=Layer.GLOBAL),
-    one_hook(layer=Layer.PROJECT, folder="/a"),
-    one_hook(layer=Layer.PROJECT, folder="/b"),
+    one_hook(layer=Layer.PROJECT, project="/a"),
+    one_hook(layer=Layer.PROJECT, project="/b"),
     one_hook(layer=Layer.SESSION, owner="s1"),
     one_hook(layer=Layer.SESSION, owner="s2"),
 ]

@@ -16,7 +16,7 @@ import trio
 from hooklatch.service import shared_state
 from hooklatch_worker import isolation, wire
 from processes.pools import until
-from support import Client, Daemon, running_daemon
+from support import Client, Daemon, child_of, running_daemon
 
 pytestmark = pytest.mark.slow
 
@@ -185,7 +185,7 @@ async def test_a_decision_is_counted_once_though_its_hook_is_asked_twice(daemon:
 
 async def test_sessions_their_children_and_those_who_claim_their_ids_are_apart(daemon: Daemon) -> None:
     count = {"session": True, "steps": [["increment", "n"]]}
-    async with daemon.session(id="one") as parent, daemon.session(id="two", parent_session_id="one") as child:
+    async with daemon.session(id="one") as parent, daemon.session(id="two", **child_of(parent)) as child:
         assert [await said(parent, **count), await said(parent, **count), await said(child, **count)] == [[1], [2], [1]]
 
         for session_id, expected in (("one", [1]), ("one", [2]), ("three", [1])):
@@ -241,7 +241,7 @@ async def test_a_gate_that_was_handed_down_goes_on_counting_when_its_session_has
     run = {"event": "pre_tool_use", "id": "own", "match": "Own", "run": f"{daemon.folder}/count.py:count"}
     async with daemon.session(id="parent", hooks=[run]) as parent:
         assert await said(parent, "Own") == [1, 1]
-        async with daemon.session(id="child", parent_session_id="parent") as child:
+        async with daemon.session(id="child", **child_of(parent)) as child:
             assert await said(child, "Own") == [2, 1]
             end(daemon, "parent")
             assert await said(child, "Own") == [3, 2]
