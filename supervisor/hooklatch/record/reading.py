@@ -12,9 +12,10 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from hooklatch.record.chain import read_link
 from hooklatch.record.segments import Place, places
 
-__all__ = ["Filters", "NoRecordError", "Tailer", "backwards", "forwards", "matching", "newest", "query"]
+__all__ = ["Filters", "NoRecordError", "Tailer", "backwards", "forwards", "matching", "newest", "of_kind", "query"]
 
 BLOCK = 256 * 1024
 MAX_RECORDS = 10_000
@@ -155,6 +156,22 @@ def lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[b
             rest = text[:end] if (end := text.find(b"\n")) >= 0 else text
     if rest:
         yield rest
+
+
+def of_kind(segments: Sequence[Place], kind: str, *, since: int) -> Iterator[dict[str, Any]]:
+    """Give the sound records of one kind with numbers above `since`, newest first; older segments are not read."""
+    needle = b'"kind":"%b"' % kind.encode()
+    for place in reversed(segments):
+        try:
+            with open(place.path, "rb") as file:
+                for line in lines_backwards(file, [needle]):
+                    link = read_link(line) if needle in line else None
+                    if link is not None and link.kind == kind and link.seq > since:
+                        yield DOCUMENTS.decode(line)
+        except FileNotFoundError:
+            continue
+        if place.first <= since:
+            return
 
 
 def newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:

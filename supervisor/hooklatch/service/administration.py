@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.protocol import ErrorCode, RpcError, convert
+from hooklatch.record.writer import RecordError
 from hooklatch.service.hub import Hub
 
 __all__ = ["Administration", "stored"]
@@ -28,6 +29,10 @@ class ResumeParams(msgspec.Struct, frozen=True):
         if (self.id is None) is not self.all:
             raise RpcError(ErrorCode.INVALID_PARAMS, 'give the "id" of a hook or plugin, or "all": true')
         return self.id
+
+
+class AcknowledgeParams(msgspec.Struct, frozen=True):
+    reason: str
 
 
 class SuspendParams(ResumeParams, frozen=True, kw_only=True):
@@ -52,6 +57,7 @@ class Administration:
             "untrust": self._untrust,
             "suspend": self._suspend,
             "resume": self._resume,
+            "acknowledge": self._acknowledge,
         }
 
     async def _reload(self, raw: msgspec.Raw) -> object:
@@ -71,3 +77,12 @@ class Administration:
     async def _resume(self, raw: msgspec.Raw) -> object:
         was_suspended = self._hub.suspensions.resume(convert(raw, ResumeParams).hook)
         return stored(self._hub, {"was_suspended": was_suspended, "suspended": list(self._hub.suspensions)})
+
+    async def _acknowledge(self, raw: msgspec.Raw) -> object:
+        reason = convert(raw, AcknowledgeParams).reason.strip()
+        if not reason:
+            raise RpcError(ErrorCode.INVALID_PARAMS, 'give a "reason": it stays in the record')
+        try:
+            return {"acknowledged": await self._hub.record.acknowledge(reason)}
+        except RecordError as error:
+            raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
