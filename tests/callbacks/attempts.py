@@ -2,9 +2,13 @@
 
 import ctypes
 import errno
+import fcntl
 import json
 import multiprocessing
 import os
+import resource
+import select
+import shutil
 import signal
 import socket
 import sqlite3
@@ -14,17 +18,25 @@ import tempfile
 import threading
 
 from hooklatch import hook
-from hooklatch_worker.seccomp import CALLS
+from hooklatch_worker.seccomp import CALLS, outward, sockets, strict
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 COLUMN = 0 if os.uname().machine == "x86_64" else 1
 CLONE_NEWUSER = 0x10000000
 PTRACE_SEIZE = 0x4206
+FS_IOC_SETFLAGS = 0x40086602
+SCHED_BATCH = 3
+NOT_FILTERED = {  # Landlock is asked about these
+    "kcmp": (312, 272), "migrate_pages": (256, 238), "move_pages": (279, 239), "get_robust_list": (274, 100),
+    "process_madvise": (440, 440),
+}  # fmt: skip
 
 
 def call(name, *arguments):
-    """Make a system call as it is, with every argument a number."""
-    result = LIBC.syscall(CALLS[name][COLUMN], *(ctypes.c_long(one) for one in arguments))
+    """Make a system call as it is, with every argument a number or a buffer."""
+    number = {**CALLS, **NOT_FILTERED}[name][COLUMN]
+    given = (one if isinstance(one, ctypes.Array) else ctypes.c_long(one) for one in arguments)
+    result = LIBC.syscall(number, *given)
     if result < 0:
         raise OSError(ctypes.get_errno(), name)
     return result
@@ -114,6 +126,73 @@ def python_below():
     assert subprocess.run([sys.executable, "-c", "import json; print(1)"], capture_output=True).stdout == b"1\n"
 
 
+def limit_own_child():
+    child = subprocess.Popen(["sleep", "100"])
+    try:
+        resource.prlimit(child.pid, resource.RLIMIT_CORE, (0, 0))
+    finally:
+        child.kill()
+        child.wait()
+
+
+def set_attributes(pid):
+    attributes = ctypes.create_string_buffer((48).to_bytes(4, "little") + SCHED_BATCH.to_bytes(4, "little"), 48)
+    call("sched_setattr", pid, attributes, 0)
+
+
+def own_a_pipe(pid):
+    """Have the kernel send somebody a signal, for what happens to a socket of ours."""
+    victim = os.pidfd_open(pid)
+    one, other = socket.socketpair()
+    fcntl.fcntl(one, fcntl.F_SETOWN, pid)
+    fcntl.fcntl(one, fcntl.F_SETFL, os.O_ASYNC)
+    other.send(b"x")
+    ended, _, _ = select.select([victim], [], [], 0.5)
+    os.close(victim)
+    if not ended:
+        raise OSError(errno.EPERM, "it lives on")
+
+
+def lease(path):
+    with open(path) as file:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+
+
+def shared_memory():
+    segment = call("shmget", 0, 4096, 0o600)
+    call("shmctl", segment, 0, 0)
+
+
+def queue():
+    name = ctypes.create_string_buffer(b"hooklatch-attempt")
+    os.close(call("mq_open", name, os.O_RDWR | os.O_CREAT, 0o600, 0))
+    call("mq_unlink", name)
+
+
+def of_own_code(change):
+    """Change what belongs to a file that can be read, by its descriptor."""
+    fd = os.open(__file__, os.O_RDONLY)
+    try:
+        change(fd)
+    finally:
+        os.close(fd)
+
+
+def program(name, *words):
+    """Run it, where it is installed."""
+    if shutil.which(name):
+        subprocess.run([name, *words], check=True, stdin=subprocess.DEVNULL, capture_output=True)
+
+
+def git(folder):
+    os.environ |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "HOME": folder}
+    write(f"{folder}/tracked")
+    program("git", "-C", folder, "add", "tracked")
+    program("git", "-C", folder, "-c", "user.name=x", "-c", "user.email=x@y", "commit", "-qm", "x")
+    program("git", "-C", folder, "status")
+
+
 def attempts(p):
     """The payload tells the places, ports and processes."""
     return {
@@ -172,6 +251,44 @@ def attempts(p):
         "use the kernel's keys": lambda: call("keyctl", 0, -1, 0, 0, 0),
         "watch page faults": lambda: call("userfaultfd", -1),
         "have a capability": has_capability,
+        "limit the daemon": lambda: resource.prlimit(p["daemon"], resource.RLIMIT_CPU),
+        "limit another process": lambda: resource.prlimit(p["victim"], resource.RLIMIT_CORE, (0, 0)),
+        "limit its own child": limit_own_child,
+        "limit itself": lambda: resource.prlimit(0, resource.RLIMIT_CORE, (0, 0)),
+        "slow another process": lambda: os.setpriority(os.PRIO_PROCESS, p["victim"], 5),
+        "slow another group": lambda: os.setpriority(os.PRIO_PGRP, p["victim"], 5),
+        "slow itself": lambda: os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0)),
+        "bind another process to processors": lambda: os.sched_setaffinity(p["victim"], os.sched_getaffinity(0)),
+        "bind itself to processors": lambda: os.sched_setaffinity(0, os.sched_getaffinity(0)),
+        "schedule another process": lambda: os.sched_setscheduler(p["victim"], SCHED_BATCH, os.sched_param(0)),
+        "set another's scheduling": lambda: os.sched_setparam(p["victim"], os.sched_param(0)),
+        "set another's attributes of scheduling": lambda: set_attributes(p["victim"]),
+        "schedule itself": lambda: os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0)),
+        "slow another's disk": lambda: call("ioprio_set", 1, p["victim"], 2 << 13 | 7),
+        "choose another for lack of memory": lambda: write_one(f"/proc/{p['victim']}/oom_score_adj"),
+        "write another's memory": lambda: os.close(os.open(f"/proc/{p['victim']}/mem", os.O_WRONLY)),
+        "move another's memory": lambda: call("migrate_pages", p["victim"], 0, 0, 0),
+        "ask where another's memory is": lambda: call("move_pages", p["victim"], 0, 0, 0, 0, 0),
+        "compare with another": lambda: call("kcmp", os.getpid(), p["victim"], 1, 0, 0),
+        "read another's locks": lambda: call("get_robust_list", p["victim"], *2 * [ctypes.create_string_buffer(8)]),
+        "advise another's memory": lambda: advise(p["victim"]),
+        "make shared memory": shared_memory,
+        "make a queue of messages": queue,
+        "take a lease on a file": lambda: lease(f"{p['write']}/file"),
+        "set times by a path": lambda: os.utime(f"{p['home']}/secret"),
+        "set times inside by a path": lambda: os.utime(f"{p['write']}/file"),
+        "set times of an open file": lambda: of_own_code(os.utime),
+        "touch a file": lambda: program("touch", f"{p['write']}/file"),
+        "change a mode by a descriptor": lambda: of_own_code(lambda fd: os.fchmod(fd, 0o600)),
+        "make a program that runs as its owner": lambda: os.chmod(f"{p['write']}/file", 0o4700),
+        "change an owner by a descriptor": lambda: of_own_code(lambda fd: os.fchown(fd, -1, -1)),
+        "change an attribute by a descriptor": lambda: of_own_code(lambda fd: os.setxattr(fd, "user.x", b"")),
+        "change the flags of a file": lambda: of_own_code(lambda fd: fcntl.ioctl(fd, FS_IOC_SETFLAGS, bytes(8))),
+        "write all disks' caches": lambda: call("syncfs", -1),
+        "use a repository": lambda: git(f"{p['write']}/repository"),
+        "run node": lambda: program("node", "-e", "setTimeout(() => process.exit(0), 1)"),
+        "end another's shared memory": lambda: call("shmctl", p["segment"], 0, 0),
+        "have a signal sent": lambda: own_a_pipe(p["victim"]),  # the victim's last
     }
 
 
@@ -184,6 +301,19 @@ def take_descriptor(pid):
     pidfd = os.pidfd_open(pid)
     try:
         call("pidfd_getfd", pidfd, 0, 0)
+    finally:
+        os.close(pidfd)
+
+
+def write_one(path):
+    with open(path, "w") as file:
+        file.write("1")
+
+
+def advise(pid):
+    pidfd = os.pidfd_open(pid)
+    try:
+        call("process_madvise", pidfd, 0, 0, 20, 0)
     finally:
         os.close(pidfd)
 
@@ -222,6 +352,15 @@ def tried(run):
 def try_all(event):
     found = {name: tried(run) for name, run in attempts(event.tool_input).items()}
     print(json.dumps(found))
+
+
+@hook("pre_tool_use", match="Calls")
+def make_calls(event):
+    """Make every call that a level refuses, with arguments that it refuses and that no kernel would take."""
+    rules = strict() if event.tool_input["level"] == "strict" else [*outward(), *sockets()]
+    calls = {rule.call for rule in rules} - {"fcntl", "ioctl"}
+    there = sorted(name for name in calls if CALLS[name][COLUMN] is not None)
+    print(json.dumps({name: tried(lambda name=name: call(name, -1, -1, -1, -1, -1)) for name in there}))
 
 
 @hook("pre_tool_use", match="Trio")

@@ -43,6 +43,7 @@ class Recorded(msgspec.Struct, frozen=True):
     cause: str | None = None
     digest: str | None = None
     outcomes: list[Outcome] = []
+    skipped: tuple[int, int] | None = None  # of a segment after a crash: numbers that were never used
 
 
 class Violation(msgspec.Struct, frozen=True):
@@ -307,7 +308,8 @@ def allowed_while_barred(fires: Iterable[Fire], barred: Sequence[Barred]) -> Ite
 def broken_links(records: Sequence[Recorded]) -> Iterator[Violation]:
     seq, prev = 0, GENESIS
     for record in records:
-        if record.seq != seq + 1 or record.prev != prev:
+        is_next = record.seq == seq + 1 or record.skipped == (seq + 1, record.seq - 1)
+        if not is_next or record.prev != prev:
             yield Violation("chain", f"record {record.seq} does not follow on {seq}")
         seq, prev = record.seq, record.hash
 

@@ -41,6 +41,7 @@ def recorded(table: dict[str, Any]) -> Recorded:
             Outcome(one["hook"], one["outcome"], one.get("verdict"), one.get("cause"))
             for one in table.get("outcomes", [])
         ],
+        skipped=(skipped["first"], skipped["last"]) if (skipped := table.get("skipped")) else None,
     )
 
 

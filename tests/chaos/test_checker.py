@@ -244,6 +244,14 @@ def test_a_chain_with_a_record_out_of_its_place_is_found(seqs: tuple[int, ...]) 
     assert "chain" in rules([], [recorded(str(seq), seq) for seq in seqs])
 
 
+def test_numbers_that_a_crash_skipped_are_no_gap_where_the_record_says_so() -> None:
+    after = msgspec.structs.replace(recorded("b", 9), prev=hash_of(1))
+
+    assert "chain" in rules([], [recorded("a", 1), after])
+    assert "chain" in rules([], [recorded("a", 1), msgspec.structs.replace(after, skipped=(3, 8))])
+    assert "chain" not in rules([], [recorded("a", 1), msgspec.structs.replace(after, skipped=(2, 8))])
+
+
 def test_a_record_that_was_altered_is_found_by_its_successor() -> None:
     chain = [recorded("a", 1), recorded("b", 2)]
     forged = msgspec.structs.replace(chain[0], hash="f" * 64)

@@ -158,6 +158,32 @@ def test_what_a_daemon_recorded_is_verified_with_a_head_that_a_reply_carried(pla
     )
 
 
+def test_a_theft_is_red_over_restarts_until_it_is_acknowledged_and_verify_goes_on_to_tell_it(place: Place) -> None:
+    folder = folder_of(place)
+    (path,) = segments(folder)
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:5]))
+    (folder / "anchor").unlink()
+    assert place.run("log", "verify").returncode == 1
+    for _ in range(2):
+        with serving(place):
+            status = place.json("status", code=1)
+            assert place.json("health", code=1)["reasons"] == ["record"]
+            assert "records 6 to 9 are missing from the end" in " ".join(status["record"]["faults"])
+    with serving(place):
+        done = place.run("log", "acknowledge", "--reason", "the disk was cut")
+        again = place.json("log", "acknowledge", "--reason", "once more")
+        after = place.json("status")
+    with serving(place):
+        later = place.json("status")
+    found = place.json("log", "verify", code=1)
+
+    assert done.returncode == 0, done.stderr
+    assert "records 6 to 9 are missing from the end" in done.stdout
+    assert again == {"acknowledged": []}
+    assert (after["record"]["faults"], later["record"]["faults"]) == ([], [])
+    assert [finding["text"] for finding in found["findings"]] == ["records 6 to 9 are missing"]
+
+
 def test_verify_says_what_it_proves_and_what_it_cannot(place: Place) -> None:
     done = place.run("log", "verify")
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncGenerator, Iterator
@@ -55,9 +58,25 @@ SHELL_ATTEMPTS = {
     "connect to the admin socket": '"$PYTHON_" -c "import socket; socket.socket(1).connect(\\"$ADMIN_\\")"',
     "signal the daemon": 'kill -0 "$DAEMON_"',
     "read the daemon's environment": 'head -c1 "/proc/$DAEMON_/environ"',
+    "limit the daemon": 'prlimit --pid "$DAEMON_" --cpu',
+    "limit another process": 'prlimit --pid "$VICTIM_" --core=0',
+    "limit itself": "ulimit -c 0",
+    "slow another process": 'renice -n 5 -p "$VICTIM_"',
+    "be slow": "nice -n 1 true",
+    "bind another process to a processor": 'taskset -cp 0 "$VICTIM_"',
+    "bind itself to a processor": "taskset -c 0 true",
+    "slow another's disk": 'ionice -c 3 -p "$VICTIM_"',
+    "schedule another process": 'chrt --batch -p 0 "$VICTIM_"',
+    "set times": 'touch -d 2001-01-01 "$HOME_/secret"',
+    "set times inside": 'touch "$WRITE_/sh-touched"',
+    "change a mode": 'chmod 600 "$HOME_/secret"',
+    "end another's shared memory": 'ipcrm -m "$SEGMENT_"',
+    "copy": 'cp "$WRITE_/sh" "$WRITE_/sh-copied"',
+    "edit in place": 'sed -i s/x/y/ "$WRITE_/sh-copied"',
     "signal its own child": "sleep 100 & kill $!",
     "list processes": "ls /proc/self/status",
 }
+LIBC = ctypes.CDLL(None)
 SCRIPT = "".join(
     f'if ( {line}\n) >/dev/null 2>&1 </dev/null; then echo "{name}=ok"; else echo "{name}=no"; fi\n'
     for name, line in SHELL_ATTEMPTS.items()
@@ -86,12 +105,19 @@ class Ground:
         for path in (self.read / "program", self.home / "program"):
             path.write_text("#!/bin/sh\nexit 0\n")
             path.chmod(0o700)
+        (self.write / "repository").mkdir()
+        if shutil.which("git"):
+            subprocess.run(["git", "init", "-q", self.write / "repository"], check=True)
         self.tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         self.udp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
         self.udp.bind(("127.0.0.1", 0))
         self.abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
         self.abstract.bind(f"\0{base.name}")
         self.abstract.listen(8)
+        self.victim = stack.enter_context(subprocess.Popen(["sleep", "1000"], start_new_session=True))
+        stack.callback(self.victim.kill)
+        self.segment = LIBC.shmget(0, 4096, 0o600)
+        stack.callback(LIBC.shmctl, self.segment, 0, None)
 
     def table(self, level: str, *, network: bool = False) -> str:
         return TABLE.format(level=level, write=self.write, read=self.read, network=str(network).lower())
@@ -115,7 +141,7 @@ class Ground:
             "folder": str(self.folder), "home": str(self.home), "write": str(self.write), "read": str(self.read),
             "agent": daemon.agent, "admin": daemon.admin, "tcp": self.tcp.getsockname()[1],
             "udp": self.udp.getsockname()[1], "abstract": self.abstract.getsockname()[1:].decode(),
-            "daemon": os.getpid(), "other": other,
+            "daemon": os.getpid(), "other": other, "victim": self.victim.pid, "segment": self.segment,
         }  # fmt: skip
 
 
@@ -146,6 +172,11 @@ async def printed(client: Client, tool: str, **tool_input: Any) -> str:
 async def try_python(place: Ground, daemon: Daemon, client: Client) -> dict[str, str]:
     other = int(await printed(client, "Other"))
     found: dict[str, str] = json.loads(await printed(client, "Try", **place.shown(daemon, other)))
+    return found
+
+
+async def try_calls(client: Client, level: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads(await printed(client, "Calls", level=level))
     return found
 
 

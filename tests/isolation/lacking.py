@@ -10,25 +10,11 @@ import os
 import sys
 
 from hooklatch_worker import isolation, linux, seccomp
-from hooklatch_worker.seccomp import ERRNO, FIRST_ARGUMENT, JUMP_EQUAL, LOAD, PR_SET_SECCOMP, RETURN, Instruction, Rule
-
-
-class NoFilters(Rule):
-    """Refuse prctl(2) where it sets a filter, and nowhere else."""
-
-    def instructions(self, number: int) -> list[Instruction]:
-        return [
-            (JUMP_EQUAL, 0, 3, number),
-            (LOAD, 0, 0, FIRST_ARGUMENT),
-            (JUMP_EQUAL, 0, 1, PR_SET_SECCOMP),
-            (RETURN, 0, 0, ERRNO | errno.EINVAL),
-            (LOAD, 0, 0, 0),
-        ]
-
+from hooklatch_worker.seccomp import PR_SET_SECCOMP, Rule, ValueRule
 
 RULES = {
     "landlock": [Rule("landlock_create_ruleset", errno.ENOSYS)],
-    "seccomp": [NoFilters("prctl"), Rule("seccomp", errno.EINVAL)],
+    "seccomp": [ValueRule("prctl", 0, [PR_SET_SECCOMP], errno.EINVAL), Rule("seccomp", errno.EINVAL)],
 }
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import trio
 
 from hooklatch_worker.isolation import held_by, kernel_here
 from hooklatch_worker.wire import Isolation
-from isolation.ground import SHELL_ATTEMPTS, ground, printed, try_python, try_shell, trying
+from isolation.ground import SHELL_ATTEMPTS, ground, printed, try_calls, try_python, try_shell, trying
 
 KERNEL = kernel_here()
 pytestmark = [
@@ -74,9 +74,47 @@ PYTHON: dict[str, tuple[str | None, str | None, str | None]] = {
     "make a process in a namespace": (None, None, "EPERM"),
     "change a mode": ("ok", "ok", "EPERM"),
     "trace the kernel": (None, None, "EPERM"),
-    "use the kernel's keys": (None, None, "EPERM"),
+    "use the kernel's keys": (None, "EPERM", "EPERM"),
     "watch page faults": (None, None, "EPERM"),
     "have a capability": (None, "EPERM", "EPERM"),
+    "limit the daemon": ("ok", "EPERM", "EPERM"),
+    "limit another process": ("ok", "EPERM", "EPERM"),
+    "limit its own child": ("ok", "EPERM", "EPERM"),  # a filter knows no number but 0
+    "limit itself": ("ok", "ok", "ok"),
+    "slow another process": ("ok", "EPERM", "EPERM"),
+    "slow another group": ("ok", "EPERM", "EPERM"),
+    "slow itself": ("ok", "ok", "ok"),
+    "bind another process to processors": ("ok", "EPERM", "EPERM"),
+    "bind itself to processors": ("ok", "ok", "ok"),
+    "schedule another process": ("ok", "EPERM", "EPERM"),
+    "set another's scheduling": ("ok", "EPERM", "EPERM"),
+    "set another's attributes of scheduling": ("ok", "EPERM", "EPERM"),
+    "schedule itself": ("ok", "ok", "ok"),
+    "slow another's disk": ("ok", "EPERM", "EPERM"),
+    "choose another for lack of memory": (None, "EACCES", "EACCES"),
+    "write another's memory": (None, "EACCES", "EACCES"),
+    "move another's memory": (None, "EPERM", "EPERM"),
+    "ask where another's memory is": (None, "EPERM", "EPERM"),
+    "compare with another": (None, "EPERM", "EPERM"),
+    "read another's locks": (None, "EPERM", "EPERM"),
+    "advise another's memory": (None, "EACCES", "EACCES"),
+    "make shared memory": (None, "EPERM", "EPERM"),
+    "make a queue of messages": (None, "EPERM", "EPERM"),
+    "take a lease on a file": (None, "EPERM", "EPERM"),
+    "set times by a path": ("ok", "EPERM", "EPERM"),
+    "set times inside by a path": ("ok", "EPERM", "EPERM"),
+    "set times of an open file": ("ok", "ok", "ok"),
+    "touch a file": ("ok", "ok", "ok"),
+    "change a mode by a descriptor": ("ok", "ok", "EPERM"),
+    "make a program that runs as its owner": ("ok", "EPERM", "EPERM"),
+    "change an owner by a descriptor": ("ok", "ok", "EPERM"),
+    "change an attribute by a descriptor": (None, None, "EPERM"),
+    "change the flags of a file": (None, None, "EPERM"),
+    "write all disks' caches": (None, None, "EPERM"),
+    "use a repository": ("ok", "ok", "ok"),
+    "run node": ("ok", "ok", "ok"),
+    "end another's shared memory": (None, "EPERM", "EPERM"),
+    "have a signal sent": ("ok", "EPERM", "EPERM"),
 }
 SHELL: dict[str, tuple[str | None, str | None, str | None]] = {
     "write outside": ("ok", "no", "no"),
@@ -96,6 +134,21 @@ SHELL: dict[str, tuple[str | None, str | None, str | None]] = {
     "connect to the admin socket": ("ok", "no", "no"),
     "signal the daemon": ("ok", "no", "no"),
     "read the daemon's environment": (None, "no", "no"),
+    "limit the daemon": ("ok", "no", "no"),
+    "limit another process": ("ok", "no", "no"),
+    "limit itself": ("ok", "ok", "ok"),
+    "slow another process": ("ok", "no", "no"),
+    "be slow": ("ok", "ok", "ok"),
+    "bind another process to a processor": ("ok", "no", "no"),
+    "bind itself to a processor": ("ok", "ok", "ok"),
+    "slow another's disk": ("ok", "no", "no"),
+    "schedule another process": ("ok", "no", "no"),
+    "set times": ("ok", "no", "no"),
+    "set times inside": ("ok", "ok", "ok"),
+    "change a mode": ("ok", "ok", "no"),
+    "end another's shared memory": (None, "no", "no"),
+    "copy": ("ok", "ok", "ok"),
+    "edit in place": ("ok", "ok", None),
     "signal its own child": ("ok", "ok", "ok"),
     "list processes": ("ok", "ok", "ok"),
 }
@@ -108,13 +161,16 @@ class Found(NamedTuple):
     python: dict[str, str]
     shell: dict[str, str]
     runtimes: list[str]
+    calls: dict[str, str]
 
 
 async def try_everything(level: str, network: bool) -> Found:
     with ground() as place:
         async with trying(place, place.table(level, network=network)) as (daemon, client):
             runtimes = [(await printed(client, name)).strip() for name in ("Trio", "Asyncio")]
-            found = Found(await try_python(place, daemon, client), await try_shell(place, daemon, client), runtimes)
+            calls = {} if level == "standard" else await try_calls(client, level)
+            shell = await try_shell(place, daemon, client)  # before the Python one ends the victim, where it can
+            found = Found(await try_python(place, daemon, client), shell, runtimes, calls)
             in_force = {pool.isolation.in_force for pool in daemon.hub.sources.pools.values()}
             assert in_force == {level}
         assert not list((place.folder / "state").glob("tmp/*")), "a temporary folder was left"
@@ -147,6 +203,14 @@ def test_what_comes_of_a_shell_hooks_attempt(found: dict[str, Found], attempt: s
     assert [
         one if wanted is not None else None for one, wanted in zip(seen, expected, strict=True)
     ] == [*expected], seen  # fmt: skip
+
+
+def test_every_call_that_a_level_refuses_is_refused_to_its_workers(found: dict[str, Found]) -> None:
+    restricted, strict = found["restricted"].calls, found["strict"].calls
+
+    assert set(restricted.values()) == {"EPERM"}, restricted
+    assert {name for name in strict if strict[name] != "EPERM"} == {"clone3"}, strict
+    assert {"prlimit64", "sched_setattr", "utimensat", "shmctl", "keyctl"} <= restricted.keys() <= strict.keys()
 
 
 def test_every_attempt_is_judged(found: dict[str, Found]) -> None:

@@ -16,7 +16,9 @@ import trio
 
 from hooklatch.core.messages import Decision, Head, HookOutcome
 from hooklatch.core.payload import Payload
+from hooklatch.record.mark import path_of_mark
 from hooklatch.record.settings import RecordSettings
+from hooklatch.record.verify import Finding, verify
 from hooklatch.record.writer import Fact, Record
 from support import nothing_left
 
@@ -50,6 +52,11 @@ def decided(record: Record, number: int = 1) -> Head:
     return head
 
 
+def found_beyond_faults(folder: Path) -> list[Finding]:
+    """Give what verify finds beside the faults that the record tells itself."""
+    return [finding for finding in verify(str(folder)).findings if finding.what != "fault"]
+
+
 @contextmanager
 def opened(folder: Path, settings: RecordSettings = SETTINGS, **options: Any) -> Generator[Record]:
     """Open a record in `folder`, and close it afterwards."""
@@ -68,6 +75,21 @@ async def running(folder: Path, settings: RecordSettings = SETTINGS, **options: 
             await nursery.start(record.run)
             yield record
             nursery.cancel_scope.cancel()
+
+
+class Beside:
+    """The anchor and the mark, as they are now: so a crash would leave them."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = {path: path.read_bytes() for path in (folder / "anchor", mark_of(folder))}
+
+    def restore(self) -> None:
+        for path, data in self._files.items():
+            path.write_bytes(data)
+
+
+def mark_of(folder: Path) -> Path:
+    return Path(path_of_mark(str(folder)))
 
 
 def segments(folder: Path) -> list[Path]:

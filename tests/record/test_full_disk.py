@@ -18,6 +18,7 @@ from record.records import (
     decision,
     fact,
     fill,
+    found_beyond_faults,
     kinds,
     needs_root,
     opened,
@@ -220,7 +221,7 @@ def test_a_limit_on_the_size_of_files_costs_a_new_segment_and_no_record(tmp_path
     ids = [one["decision_id"] for one in records(tmp_path / "record") if one["kind"] == "decision"]
     assert ids == [f"d-{number}" for number in range(100)]
     assert max(path.stat().st_size for path in segments(tmp_path / "record")) <= 20_000
-    assert verify(str(tmp_path / "record")).ok
+    assert found_beyond_faults(tmp_path / "record") == []
 
 
 @needs_root

@@ -81,8 +81,8 @@ async def test_the_oldest_segments_go_when_there_are_too_many_bytes_and_the_reco
 
     (retired,) = (one for one in records(tmp_path) if one["kind"] == "retired")
     assert retired["segments"] == [path.name for path in before[:-2]]
-    assert (retired["first_seq"], retired["last_seq"]) == (1, first_left["seq"] - 1)
-    assert retired["last_hash"] == first_left["prev"]
+    assert (retired["first_seq"], retired["kept_seq"], retired["lost"]) == (1, first_left["seq"], 0)
+    assert retired["kept_prev"] == first_left["prev"]
     assert not [name for name in os.listdir(tmp_path) if ".torn-" in name]
     report = verify(str(tmp_path))
     assert report.ok

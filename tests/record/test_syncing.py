@@ -17,10 +17,21 @@ from trio.testing import assert_no_checkpoints, wait_all_tasks_blocked
 from hooklatch.core.messages import Head
 from hooklatch.record.anchor import read_anchor
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.verify import verify
 from hooklatch.record.writer import RecordError
 from processes.pools import until
-from record.records import SETTINGS, SYNC, decided, decision, fact, kinds, opened, records, running, segments
+from record.records import (
+    SETTINGS,
+    SYNC,
+    decided,
+    decision,
+    fact,
+    found_beyond_faults,
+    kinds,
+    opened,
+    records,
+    running,
+    segments,
+)
 from support import nothing_left
 
 
@@ -128,7 +139,7 @@ async def test_a_sync_that_fails_is_told_and_never_tried_again_on_that_file(tmp_
     assert len(segments(tmp_path)) == 2
     (begun,) = (one for one in records(tmp_path) if one["kind"] == "segment" and one["seq"] > 1)
     assert "cannot be synced" in begun["reason"]
-    assert verify(str(tmp_path)).ok
+    assert found_beyond_faults(tmp_path) == []
 
 
 @pytest.mark.parametrize("settings", [SETTINGS, SYNC], ids=["written", "sync"])
@@ -152,7 +163,7 @@ async def test_while_syncs_fail_gates_are_refused_and_their_denials_written(
     assert (refused is not None, passed, unrecorded) == (True, None, {"stop": 1})
     assert [one["cause"] for one in records(tmp_path) if one.get("decision_id") == "d-9"] == ["audit"]
     assert kinds(tmp_path).count("unrecorded") == 1
-    assert verify(str(tmp_path)).ok
+    assert found_beyond_faults(tmp_path) == []
 
 
 async def test_who_waits_when_the_daemon_ends_is_told(tmp_path: Path) -> None:

@@ -13,19 +13,19 @@ import pytest
 
 from hooklatch.record.reading import backwards
 from hooklatch.record.verify import verify
-from record.records import decision, fact, kinds, lines, opened, records, segments
+from record.records import Beside, decision, fact, found_beyond_faults, kinds, lines, opened, records, segments
 
 
 def crashed(folder: Path, count: int = 3) -> Path:
     """Leave a record as a daemon that was killed before its first sync does; give its segment."""
     with opened(folder) as record:
-        anchor = (folder / "anchor").read_bytes()
+        beside = Beside(folder)
         for number in range(count):
             record.decided(decision(number), fact())
         record.append("reloaded")
     (path,) = segments(folder)
     path.write_bytes(b"".join(lines(folder)[:-1]))
-    (folder / "anchor").write_bytes(anchor)
+    beside.restore()
     return path
 
 
@@ -41,20 +41,46 @@ def test_a_last_line_torn_at_any_byte_is_moved_aside(quick_folder: Path) -> None
     """Slow: a start for each byte of a record."""
     path = crashed(quick_folder)
     whole = path.read_bytes()
-    anchor = (quick_folder / "anchor").read_bytes()
+    beside = Beside(quick_folder)
     *_, last = whole.splitlines(keepends=True)
     kept = len(whole) - len(last)
 
     for length in range(1, len(last)):
+        for later in segments(quick_folder)[1:]:
+            later.unlink()
         path.write_bytes(whole[: kept + length])
-        (quick_folder / "anchor").write_bytes(anchor)
+        beside.restore()
         with opened(quick_folder) as record:
             assert record.status()["faults"] == []
+            assert record.head is not None
+            assert record.head.seq == 10_003  # a crash: behind all numbers that were reserved
 
         *_, recovered, started, _ = records(quick_folder)
         assert (recovered["kind"], recovered["bytes"], recovered["after_seq"]) == ("recovered", length, 5)
         assert (quick_folder / recovered["to"]).read_bytes() == last[:length]
         assert (started["kind"], started["after"]) == ("started", "crash")
+    assert verify(str(quick_folder)).ok
+
+
+@pytest.mark.slow
+def test_the_segment_that_follows_a_crash_may_be_torn_at_any_byte_too(quick_folder: Path) -> None:
+    """Slow: a start for each byte of its first record."""
+    crashed(quick_folder)
+    with opened(quick_folder):
+        beside = Beside(quick_folder)
+    *_, path = segments(quick_folder)
+    header = path.read_bytes().splitlines(keepends=True)[0]
+
+    for length in range(len(header)):
+        for later in segments(quick_folder)[1:]:
+            later.unlink()
+        path.write_bytes(header[:length])
+        beside.restore()
+        with opened(quick_folder) as record:
+            assert record.status()["faults"] == []
+            assert record.head is not None
+            assert record.head.seq > 20_000
+
     assert verify(str(quick_folder)).ok
 
 
@@ -78,9 +104,9 @@ def test_anything_after_the_last_sound_record_is_moved_aside(tmp_path: Path, tai
 
 
 def test_torn_ends_of_several_crashes_are_all_kept(tmp_path: Path) -> None:
-    path = crashed(tmp_path)
+    crashed(tmp_path)
     for tail in (b"one", b"two"):
-        with path.open("ab") as file:
+        with segments(tmp_path)[-1].open("ab") as file:
             file.write(tail)
         with opened(tmp_path):
             pass
@@ -96,7 +122,7 @@ def test_a_segment_that_was_only_just_begun_gives_way_to_the_one_before(tmp_path
     with opened(tmp_path):
         pass
 
-    assert segments(tmp_path) == [path]
+    assert [one.name for one in segments(tmp_path)] == [path.name, "0000000000010001.jsonl"]
     assert kinds(tmp_path).count("recovered") == bool(left)
     assert verify(str(tmp_path)).ok
 
@@ -139,7 +165,7 @@ def test_an_end_that_was_cut_off_is_told_and_its_numbers_are_not_used_again(tmp_
 
     assert faults[0].startswith("records 5 to 8 are missing from the end")
     assert [one["seq"] for one in records(tmp_path)] == [1, 2, 3, 4, 9, 10, 11]
-    assert [finding.text for finding in verify(str(tmp_path)).findings] == ["records 5 to 8 are missing"]
+    assert [finding.text for finding in found_beyond_faults(tmp_path)] == ["records 5 to 8 are missing"]
 
 
 def test_a_record_that_was_taken_away_whole_is_missing(tmp_path: Path) -> None:
@@ -164,8 +190,8 @@ def test_an_anchor_that_somebody_wrote_to_is_told(tmp_path: Path, text: bytes) -
     with opened(tmp_path) as record:
         faults = record.status()["faults"]
 
-    assert "holds no anchor; somebody wrote to it" in faults[0]
-    assert verify(str(tmp_path)).ok
+    assert "anchor does not hold what was written to it" in faults[0]
+    assert found_beyond_faults(tmp_path) == []
 
 
 def test_the_end_is_read_and_not_the_whole(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
 from hooklatch.record.chain import GENESIS, seal
+from hooklatch.record.mark import Mark, path_of_mark
 from hooklatch.record.reading import NoRecordError
+from hooklatch.record.slots import slot_line
 from hooklatch.record.verify import Report, Witness, verify
 from hooklatch.record.writer import Record
 from record.records import SETTINGS, decision, fact, opened, segments
@@ -42,6 +44,7 @@ def copy(sample: Path, tmp_path: Path) -> Path:
 def copied(sample: Path, to: Path) -> Path:
     shutil.rmtree(to, ignore_errors=True)
     shutil.copytree(sample, to)
+    shutil.copy(path_of_mark(str(sample)), path_of_mark(str(to)))
     return to
 
 
@@ -176,7 +179,9 @@ def test_a_whole_chain_made_anew_is_shown_by_a_witness_alone(copy: Path) -> None
         made, prev = seal(seq, prev, record["at"], record["kind"], body)
         forged.append(made)
     (copy / "0000000000000001.jsonl").write_bytes(forged[0] + b"".join(forged[1:]))
-    (copy / "anchor").write_bytes(b"%018d %b\n" % (len(forged), prev.encode()))
+    (copy / "anchor").write_bytes(slot_line(b"%018d %b" % (len(forged), prev.encode())))
+    mark = Mark(is_shut=True, through=len(forged), seq=len(forged), hash=prev)
+    Path(path_of_mark(str(copy))).write_bytes(slot_line(mark.spelled()))
 
     assert found(copy) == []
     assert found(copy, Witness(9, own[:32])) == [("witness", 9)]
@@ -186,7 +191,7 @@ PLACE = ("seq", "prev", "at", "kind", "hash")
 
 
 @pytest.mark.parametrize(
-    "text", [None, b"", b"garbage\n", b"%018d %b\n" % (22, b"0" * 64), b"%018d %b\n" % (30, b"0" * 64)]
+    "text", [None, b"", b"garbage\n", slot_line(b"x"), *(slot_line(b"%018d %b" % (seq, b"0" * 64)) for seq in (22, 30))]
 )
 def test_an_anchor_that_is_gone_or_says_something_else_is_found(copy: Path, text: bytes | None) -> None:
     if text is None:

@@ -101,7 +101,7 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path: Path) -> None:
         Record(str(tmp_path / "file" / "record"), SETTINGS)
 
 
-@pytest.mark.parametrize("name", ["lock", "anchor", "0000000000000001.jsonl"])
+@pytest.mark.parametrize("name", ["lock", "0000000000000001.jsonl"])
 def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path, name: str) -> None:
     line, _ = seal(1, "0" * 64, "2026-01-31T12:00:00.000Z", "segment", b"{}")
     (tmp_path / "elsewhere").write_bytes(line)
@@ -112,6 +112,20 @@ def test_a_link_in_the_place_of_a_file_is_not_followed(tmp_path: Path, name: str
         Record(str(tmp_path / "record"), SETTINGS)
 
     assert (tmp_path / "elsewhere").read_bytes() == line
+
+
+@pytest.mark.parametrize("name", ["record/anchor", "record.mark"])
+def test_a_link_in_the_place_of_what_lies_beside_is_replaced_and_told(tmp_path: Path, name: str) -> None:
+    (tmp_path / "elsewhere").write_bytes(b"x")
+    (tmp_path / "record").mkdir()
+    (tmp_path / name).symlink_to(tmp_path / "elsewhere")
+
+    with opened(tmp_path / "record") as record:
+        faults = record.status()["faults"]
+
+    assert "cannot be read: Too many levels of symbolic links" in faults[0]
+    assert (tmp_path / "elsewhere").read_bytes() == b"x"
+    assert not (tmp_path / name).is_symlink()
 
 
 def test_what_is_no_gate_is_recorded_too(tmp_path: Path) -> None:

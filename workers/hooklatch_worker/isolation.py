@@ -2,9 +2,9 @@
 
     standard     nothing of this: what every worker starts with (child.py) is all
     restricted   writes nothing but below the paths of `write` and its own temporary folder; makes no socket
-                 (without `network`), signals and looks into nobody outside, has none of root's powers
+                 (without `network`), signals, looks into, limits and slows nobody outside, has none of root's powers
     strict       also reads nothing but code, the system, and the paths of `read`; makes no socket whatever `network`
-                 says; and asks the kernel for none of the calls that seccomp.isolating() lists
+                 says; and asks the kernel for none of the calls that seccomp.strict() lists
 
 It is put on before a line of the source runs, and cannot be taken off.  What the kernel does not offer is told, never
 passed over.
@@ -88,9 +88,13 @@ def missing(kernel: Kernel, level: str, isolation: Isolation) -> list[str]:
         needs.append((kernel.landlock >= 6, "refusing abstract sockets (Landlock ABI 6, Linux 6.12)"))
     else:
         needs.append((kernel.has_filters, "refusing sockets (seccomp filters, on x86_64 or aarch64)"))
-    needs.append(
-        (kernel.has_filters or not is_strict, "refusing dangerous system calls (seccomp filters, on x86_64 or aarch64)")
-    )
+    needs += [
+        (kernel.has_filters, "refusing to limit, slow or share with others (seccomp filters, on x86_64 or aarch64)"),
+        (
+            kernel.has_filters or not is_strict,
+            "refusing dangerous system calls (seccomp filters, on x86_64 or aarch64)",
+        ),
+    ]
     return [text for is_there, text in needs if not is_there]
 
 
@@ -154,10 +158,12 @@ def confine_files(isolation: Isolation, source: Source, own_folder: str | None, 
 
 
 def confine_calls(isolation: Isolation) -> bool:
-    if has_network(isolation):
-        return True
+    if isolation.level == "strict":
+        rules = seccomp.strict()
+    else:
+        rules = seccomp.outward() if has_network(isolation) else [*seccomp.outward(), *seccomp.sockets()]
     try:
-        seccomp.apply(seccomp.isolating() if isolation.level == "strict" else seccomp.sockets())
+        seccomp.apply(rules)
     except OSError:
         return False
     return True

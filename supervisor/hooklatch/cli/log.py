@@ -82,6 +82,14 @@ def add_commands(commands: Commands) -> None:
         help="a head that a reply of the daemon carried (its `record`); may be repeated",
     )  # fmt: skip
     add_place(checking)
+    acknowledging = below.add(
+        "acknowledge",
+        acknowledge,
+        help="say that the faults of the record which the status shows are known; that is recorded, and they go",
+        example='hooklatch log acknowledge --reason "the disk was replaced on Monday"',
+        exits=(Exit.UNAVAILABLE,),
+    )
+    acknowledging.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
 
 
 def add_place(parser: Parser) -> None:
@@ -277,6 +285,22 @@ def check(arguments: argparse.Namespace) -> int:
     else:
         show_report(folder, report)
     return Exit.OK if report.ok else Exit.FINDINGS
+
+
+def acknowledge(arguments: argparse.Namespace) -> int:
+    """Acknowledge the record's faults."""
+    from hooklatch.cli.requests import administrator
+
+    with administrator(arguments) as link:
+        result: dict[str, Any] = link.ask("acknowledge", reason=arguments.reason)
+    if arguments.json:
+        terminal.say_json(result)
+        return Exit.OK
+    for fault in result["acknowledged"]:
+        say("known", fault)
+    if not result["acknowledged"]:
+        terminal.say("the record has no fault that is not acknowledged")
+    return Exit.OK
 
 
 class Progress:

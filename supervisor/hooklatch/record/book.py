@@ -14,6 +14,7 @@ import msgspec
 
 from hooklatch.core.messages import Head
 from hooklatch.record.chain import Stamps, head_of, seal
+from hooklatch.record.mark import MarkFile
 from hooklatch.record.opening import Found
 from hooklatch.record.segments import Place, Segment, moment_of
 
@@ -25,7 +26,7 @@ FORMAT = 1
 class Book:
     """A record that is written to.  `closing` are segments that ended and have not been synced since."""
 
-    def __init__(self, folder: str, found: Found, *, clock: Callable[[], float], reserve: int) -> None:
+    def __init__(self, folder: str, found: Found, mark: MarkFile, *, clock: Callable[[], float], reserve: int) -> None:
         """Go on where the chain was found to end.
 
         Raises:
@@ -35,16 +36,17 @@ class Book:
         self.seq, self.hash = found.seq, found.hash
         self.closing: list[Segment] = []
         self.is_folder_dirty = True
+        self._mark = mark
         self._clock = clock
         self._reserve = reserve
         self._stamps = Stamps()
         self._last = (found.last.seq, found.last.hash) if found.last is not None else None
         self._segment: Segment | None = None
-        if found.place is None:
-            self.begin_segment()
-        else:
+        if found.place is not None:
             self._segment = Segment(found.place, reserve=reserve, is_new=False)
             self.began_at = moment_of(found.place) or clock()
+        if found.place is None or found.skipped is not None:
+            self.begin_segment(skipped=found.skipped)
 
     @property
     def segment(self) -> Segment:
@@ -72,8 +74,8 @@ class Book:
         self.segment.append(line, from_reserve=from_reserve)
         return self._moved_on(own)
 
-    def begin_segment(self, *, reason: str | None = None) -> None:
-        """Begin the next segment; it is on the disk after the next sync.
+    def begin_segment(self, *, reason: str | None = None, skipped: tuple[int, int] | None = None) -> None:
+        """Begin the next segment; it is on the disk after the next sync.  `skipped` are numbers that were never used.
 
         Raises:
             OSError: it could not be made, and the one before goes on.
@@ -87,6 +89,8 @@ class Book:
                 header["previous"]["torn"] = True
         if reason is not None:
             header["reason"] = reason
+        if skipped is not None:
+            header["skipped"] = {"first": skipped[0], "last": skipped[1]}
         line, own = self._sealed("segment", msgspec.json.encode(header))
         segment = Segment(place, reserve=self._reserve, is_new=True)
         try:
@@ -119,6 +123,8 @@ class Book:
         self.give_up_closing()
 
     def _sealed(self, kind: str, body: bytes) -> tuple[bytes, str]:
+        if self.seq >= self._mark.mark.through:
+            self._mark.reserve(self.seq)  # no number is used that the mark does not know of
         return seal(self.seq + 1, self.hash, self._stamps.spell(self._clock()), kind, body)
 
     def _moved_on(self, own: str) -> Head:

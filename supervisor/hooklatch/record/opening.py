@@ -1,7 +1,7 @@
 """Takes a record over from whoever wrote it last: locks it, mends its torn end, finds its head.  Knows files only.
 
 Only what a crash can leave is mended: bytes after the last sound record.  They are moved beside the segment, never
-thrown away.  Anything else that is wrong stays as it is and is told.
+thrown away.  Anything else that is wrong stays as it is and is told.  Where the numbers go on, resuming.py says.
 """
 
 from __future__ import annotations
@@ -10,19 +10,26 @@ import fcntl
 import os
 import platform
 import stat
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from hooklatch.record.anchor import AnchorError, read_anchor
+from hooklatch.record.anchor import read_anchor
 from hooklatch.record.chain import GENESIS, Link
+from hooklatch.record.mark import BLOCK, Mark, read_mark
+from hooklatch.record.reading import of_kind
+from hooklatch.record.resuming import End, resume
+from hooklatch.record.retention import kept_by, missing_before
 from hooklatch.record.segments import Place, places, read_tail, set_aside, sync_folder
+from hooklatch.record.slots import SlotError
 from hooklatch.version import VERSION
 
 __all__ = ["Found", "RecordError", "facts_of_host", "lock", "take_over"]
 
 LOCK_NAME = "lock"
+Held = TypeVar("Held")
 
 
 class RecordError(Exception):
@@ -30,13 +37,20 @@ class RecordError(Exception):
 
 
 class Found(msgspec.Struct):
-    """Where the chain goes on, and what has to be recorded about its end."""
+    """Where the chain goes on, what has to be recorded about its end, and what its anchor and its mark are to say.
+
+    `unacknowledged` are faults of earlier: nobody has acknowledged them.
+    """
 
     seq: int = 0
     hash: str = GENESIS
     place: Place | None = None
     last: Link | None = None
+    skipped: tuple[int, int] | None = None
+    anchored: tuple[int, str] = (0, GENESIS)
+    mark: Mark = Mark()
     faults: list[str] = []
+    unacknowledged: list[str] = []
     recovered: list[dict[str, Any]] = []
 
 
@@ -72,11 +86,12 @@ def lock(folder: str) -> int:
 
 
 def take_over(folder: str) -> Found:
-    """Find the end of the chain, and mend what a crash left behind it.
+    """Find the end of the chain, mend what a crash left behind it, and say how it goes on.
 
     Raises:
         OSError: it cannot be read or mended.
     """
+    anchored, marked = read(read_anchor, folder), read(read_mark, folder)
     found = Found()
     segments = places(folder)
     while segments:
@@ -92,8 +107,53 @@ def take_over(folder: str) -> Found:
             found.faults.append(tail.fault)
         found.seq, found.hash, found.place, found.last = tail.link.seq, tail.link.hash, place, tail.link
         break
-    compare_with_anchor(folder, found)
+    resumption = resume(End(folder, found.seq, found.hash, anchored, marked))
+    found.faults += resumption.faults
+    found.anchored = anchored if isinstance(anchored, tuple) else (found.seq, found.hash)
+    found.seq, found.skipped = resumption.seq, resumption.skipped
+    found.mark = mark_of(folder, found, marked)
     return found
+
+
+def read(reader: Callable[[str], Held], folder: str) -> Held | str:
+    try:
+        return reader(folder)
+    except SlotError as error:
+        return str(error)
+
+
+def mark_of(folder: str, found: Found, marked: Mark | str | None) -> Mark:
+    """Give what the mark is to say from now on; it must be on the disk before the next record is written."""
+    mark = marked if isinstance(marked, Mark) else Mark()
+    segments = places(folder)
+    if found.last is not None and found.last.seq > mark.seq:
+        for retired in of_kind(segments, "retired", since=mark.seq):
+            kept = kept_by(retired)
+            if kept is None:
+                found.faults.append(f"record {retired['seq']} in {folder} tells of a removal that was none")
+                continue
+            mark = msgspec.structs.replace(mark, kept_seq=kept.kept_seq, kept_prev=kept.kept_prev, lost=kept.lost)
+            break
+    if mark.fault_seq:
+        told = of_kind(segments, "fault", since=mark.fault_seq - 1)
+        found.unacknowledged = [str(record.get("text")) for record in told][::-1]
+        if not found.unacknowledged:
+            found.unacknowledged = [
+                f"a fault was found near record {mark.fault_seq}, and its text is not in the record"
+            ]
+    told_seq, kept_seq, kept_prev, lost = mark.told_seq, mark.kept_seq, mark.kept_prev, mark.lost
+    if found.place is None:
+        used = found.skipped[0] - 1 if found.skipped is not None else found.seq
+        lost += max(0, used + 1 - kept_seq)
+        kept_seq, kept_prev = found.seq + 1, found.hash
+    elif (missing := missing_before(folder, mark)) is not None:
+        found.faults.append(missing)
+        told_seq = segments[0].first
+    return Mark(
+        is_shut=False, through=max(mark.through, found.seq + BLOCK), seq=mark.seq, hash=mark.hash, kept_seq=kept_seq,
+        kept_prev=kept_prev, told_seq=told_seq, lost=lost,
+        fault_seq=mark.fault_seq or (found.seq + 1 if found.faults else 0),
+    )  # fmt: skip
 
 
 def move_away(place: Place, found: Found) -> None:
@@ -106,27 +166,6 @@ def move_away(place: Place, found: Found) -> None:
     sync_folder(os.path.dirname(place.path))
     if moved is not None:
         found.recovered.append({"segment": place.name, "bytes": size, "after_seq": place.first - 1, "to": moved})
-
-
-def compare_with_anchor(folder: str, found: Found) -> None:
-    try:
-        anchored = read_anchor(folder)
-    except AnchorError as error:
-        found.faults.append(str(error))
-        return
-    if anchored is None:
-        if found.last is not None:
-            found.faults.append(f"the anchor in {folder} is gone: what was cut off the record's end cannot be known")
-        return
-    seq, own = anchored
-    if seq > found.seq:
-        found.faults.append(
-            f"records {found.seq + 1} to {seq} are missing from the end of the record in {folder}: it was cut, or its"
-            " disk lost what it had promised to keep; replies of that time name their hashes"
-        )
-        found.seq = seq  # no number is used twice: what is missing stays visible
-    elif seq == found.seq and own != found.hash:
-        found.faults.append(f"record {seq} is another one than the anchor in {folder} says")
 
 
 def facts_of_host() -> dict[str, Any]:

@@ -15,6 +15,7 @@ import msgspec
 
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.names import bare, is_like_a_name
+from hooklatch.record.chain import read_link
 from hooklatch.record.segments import Place, places
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Filters",
     "NoRecordError",
     "names",
+    "of_kind",
     "Tailer",
     "backwards",
     "forwards",
@@ -172,6 +174,22 @@ def lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[b
             rest = text[:end] if (end := text.find(b"\n")) >= 0 else text
     if rest:
         yield rest
+
+
+def of_kind(segments: Sequence[Place], kind: str, *, since: int) -> Iterator[dict[str, Any]]:
+    """Give the sound records of one kind with numbers above `since`, newest first; older segments are not read."""
+    needle = b'"kind":"%b"' % kind.encode()
+    for place in reversed(segments):
+        try:
+            with open(place.path, "rb") as file:
+                for line in lines_backwards(file, [needle]):
+                    link = read_link(line) if needle in line else None
+                    if link is not None and link.kind == kind and link.seq > since:
+                        yield DOCUMENTS.decode(line)
+        except FileNotFoundError:
+            continue
+        if place.first <= since:
+            return
 
 
 def newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:

@@ -5,7 +5,6 @@ The sync runs in a thread.  Those who write meanwhile share the next one.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
@@ -14,6 +13,7 @@ import trio
 from hooklatch.core.messages import Head
 from hooklatch.record.anchor import Anchor
 from hooklatch.record.book import Book
+from hooklatch.record.mark import MarkFile
 from hooklatch.record.opening import RecordError
 from hooklatch.record.segments import sync_folder
 
@@ -25,13 +25,14 @@ MAX_LOST = 1000
 class Syncs:
     """The syncs of one record."""
 
-    def __init__(self, book: Book, anchor: Anchor, fdatasync: Callable[[int], None]) -> None:
+    def __init__(self, book: Book, anchor: Anchor, mark: MarkFile, fdatasync: Callable[[int], None]) -> None:
         self.synced_seq = 0
         self.synced_at = time.monotonic()
         self.count = 0
-        self.anchor_fault: str | None = None
+        self.fault_beside: str | None = None  # of the anchor or the mark
         self._book = book
         self._anchor = anchor
+        self._mark = mark
         self._fdatasync = fdatasync
         self._lost: list[tuple[int, int]] = []  # ranges of records whose sync failed
         self._tried_seq = 0  # up to here every record is on the disk, or lost
@@ -103,16 +104,21 @@ class Syncs:
                 sync_folder(self._book.folder)
         except OSError as error:
             return f"the record in {self._book.folder} cannot be synced: {error.strerror or error}"
-        self.anchor_fault = self._sync_anchor(seq, own)
+        self.fault_beside = self._tell_beside(seq, own)
         return None
 
-    def _sync_anchor(self, seq: int, own: str) -> str | None:
-        try:
-            if not self._anchor.is_in_place():
-                self._anchor.reopen()
-                return f"the anchor in {self._book.folder} was removed or replaced while it was being written"
-            self._anchor.write(seq, own)
-            os.fdatasync(self._anchor.fd)
-        except OSError as error:
-            return f"the anchor in {self._book.folder} cannot be written: {error.strerror or error}"
-        return None
+    def _tell_beside(self, seq: int, own: str) -> str | None:
+        """Have the anchor and the mark say what is on the disk now; give what is wrong with them, if anything."""
+        fault = None
+        for one in (self._anchor, self._mark):
+            try:
+                if not one.slot.is_in_place():
+                    fault = f"{one.path} was removed or replaced while it was being written"
+                    one.slot.reopen()
+                if one is self._anchor:
+                    self._anchor.write(seq, own)
+                else:
+                    self._mark.advance(seq, own, self._book.seq)
+            except OSError as error:
+                fault = f"{one.path} cannot be written: {error.strerror or error}"
+        return fault

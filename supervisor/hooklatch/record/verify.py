@@ -1,9 +1,13 @@
-"""Checks a record against itself, its anchor and witnesses.  Knows chains and files; changes nothing.
+"""Checks a record against itself, its anchor, its mark and witnesses.  Knows chains and files; changes nothing.
 
 Each record is checked by its own hash, by the hash that the next one holds of it, and by its number.  What is told:
 
 altered      a record is not what its hash says, or not what the next one saw
-missing      numbers are left out, in the middle, at the beginning without a `retired` record, or after the end
+missing      numbers are left out: in the middle, where no segment says that they were skipped after a crash; at the
+             beginning, where no `retired` record says so; after the end, as the anchor or the mark say
+retired      two `retired` records do not say the same of the beginning
+fault        the record tells of a fault of its own, and nobody has acknowledged it
+anchor, mark cannot be read, or are gone
 duplicated   a number comes again; reordered: a record comes after one that follows it
 torn         bytes that are no record
 """
@@ -13,31 +17,37 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from hooklatch.record.anchor import AnchorError, read_anchor
+from hooklatch.record.anchor import read_anchor
 from hooklatch.record.chain import GENESIS, Link, head_of, read_link
+from hooklatch.record.mark import Mark, read_mark
 from hooklatch.record.reading import NoRecordError, segments_of
+from hooklatch.record.retention import Kept, kept_by, skipped_by
 from hooklatch.record.segments import Place
+from hooklatch.record.slots import SlotError
 
 __all__ = ["Finding", "Report", "Witness", "verify"]
 
-What = Literal["altered", "missing", "duplicated", "reordered", "torn", "anchor", "witness"]
-TOLD = frozenset({"recovered", "fault", "unrecorded"})  # what the record itself says went wrong
+What = Literal[
+    "altered", "missing", "duplicated", "reordered", "torn", "retired", "fault", "anchor", "mark", "witness"
+]  # fmt: skip
+TOLD = frozenset({"recovered", "fault", "unrecorded", "acknowledged"})  # what the record itself says went wrong
 PATIENCE = 0.3  # seconds that a line which is being written has to come to its end
 MAX_FINDINGS = 1000
+Told = TypeVar("Told")
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 PROVES = (
     "no record of this chain was changed, left out, moved or doubled after its hash was taken, unless all records after"
     " it were made anew too"
 )
 NOT_PROVED = (
-    "prevent anything: it is tamper-evident, not tamper-proof.  Who can write to this folder can make the whole chain"
-    " and the anchor anew.  A head that somebody else kept shows that (every reply carries one, as `record`):"
-    " --witness SEQ:HASH",
-    "show that records after the anchor were cut off, or that others were put there",
+    "prevent anything: it is tamper-evident, not tamper-proof.  Who can write to this folder, and to the mark"
+    " beside it, can make all of it anew.  A head that somebody else kept shows that (every reply carries one, as"
+    " `record`): --witness SEQ:HASH",
+    "show that records newer than the anchor and the mark were cut off, or that others were put there",
     "show that a record is true: it says what the daemon decided, no more",
 )
 
@@ -87,15 +97,14 @@ def verify(
     Raises:
         NoRecordError: there is none, or it cannot be read.
     """
-    try:
-        anchored = read_anchor(folder)
-        anchor_fault = None if anchored is not None else f"there is no anchor in {folder}"
-    except AnchorError as error:
-        anchored, anchor_fault = None, str(error)
-    check = Check(anchored, witnesses)
+    anchored, anchor_fault = held_by(read_anchor, folder, f"there is no anchor in {folder}")
+    marked, mark_fault = held_by(read_mark, folder, f"there is no mark beside {folder}")
+    check = Check(anchored, marked, witnesses)
     if anchor_fault is not None:
-        check.find("anchor", None, f"{anchor_fault}: what was cut off the end cannot be known")
-    segments = segments_of(folder)  # after the anchor, which must not be newer than what is read
+        check.find("anchor", None, anchor_fault)
+    if mark_fault is not None:
+        check.find("mark", None, mark_fault)
+    segments = segments_of(folder)  # after these two, which must not be newer than what is read
     total, done = sum(size_of(place) for place in segments), 0
     try:
         for place in segments:
@@ -105,7 +114,16 @@ def verify(
                 on_progress(done, total)
     except OSError as error:
         raise NoRecordError(f"{error.filename} cannot be read: {error.strerror}") from None
-    return check.end(len(segments))
+    is_still = held_by(read_mark, folder, "")[0] == marked
+    return check.end(len(segments), is_still=is_still)
+
+
+def held_by(reader: Callable[[str], Told | None], folder: str, otherwise: str) -> tuple[Told | None, str | None]:
+    try:
+        told = reader(folder)
+    except SlotError as error:
+        return None, str(error)
+    return told, otherwise if told is None else None
 
 
 def size_of(place: Place) -> int:
@@ -136,20 +154,26 @@ def lines_of(place: Place, *, is_last: bool) -> Iterator[bytes]:
 class Check:
     """What has been read so far, and what was wrong with it."""
 
-    def __init__(self, anchored: tuple[int, str] | None, witnesses: Sequence[Witness]) -> None:
+    def __init__(self, anchored: tuple[int, str] | None, marked: Mark | None, witnesses: Sequence[Witness]) -> None:
         self._report = Report()
         self._anchored = anchored
+        self._marked = marked
         self._witnesses = list(witnesses)
         self._wanted = {witness.seq for witness in witnesses}
         if anchored is not None:
             self._wanted.add(anchored[0])
+        if marked is not None:
+            self._wanted.add(marked.seq)
         self._hashes: dict[int, str] = {}  # of the records that are wanted
         self._first: Link | None = None
         self._last: Link | None = None
         self._unreadable = 0  # lines since the last record
         self._place: Place | None = None
         self._torn: Finding | None = None  # at the end of a segment: the next one may explain it
-        self._retired: list[dict[str, Any]] = []
+        self._skipped: tuple[int, int] | None = None  # by the segment that is read
+        self._first_skipped: tuple[int, int] | None = None  # by the first one
+        self._kept: Kept | None = None  # as the last `retired` record says
+        self._faults: dict[int, str] = {}  # by their records, those that nobody has acknowledged
 
     def find(self, what: What, seq: int | None, text: str) -> None:
         self._add(Finding(what, seq, self._place.name if self._place is not None else None, text))
@@ -186,6 +210,9 @@ class Check:
                 self._unreadable = 0
             else:
                 self._add(torn)
+        self._skipped = None
+        if link is not None and link.kind == "segment":
+            self._skipped = skipped_by(DOCUMENTS.decode(line))
         if link is not None and (link.seq != place.first or link.kind != "segment"):
             self.find("altered", link.seq, f"{place.name} begins with record {link.seq}, of the kind {link.kind!r}")
 
@@ -204,6 +231,7 @@ class Check:
         last, unreadable = self._last, self._unreadable
         if last is None:
             self._first = link
+            self._first_skipped = self._skipped
             self._report.ranges.append((link.seq, link.seq))
         elif link.seq <= last.seq:
             is_known = any(first <= link.seq <= end for first, end in self._report.ranges)
@@ -211,8 +239,13 @@ class Check:
             self.find(what, link.seq, f"record {link.seq} comes {'again ' if is_known else ''}after record {last.seq}")
             return
         elif link.seq > last.seq + 1 + unreadable:
-            first, end = last.seq + 1 + unreadable, link.seq - 1
-            self.find("missing", first, f"{spelled(first, end)} missing")
+            first, end = last.seq + 1 + unreadable, self._end_of_gap(link)
+            if end >= first:
+                self.find("missing", first, f"{spelled(first, end)} missing")
+            elif end + 1 < first:
+                self.find("altered", link.seq, f"record {link.seq} says that {end + 1} was skipped, and it was not")
+            elif not unreadable and link.prev != last.hash:
+                self.find("altered", last.seq, f"record {last.seq} is not the one that record {link.seq} saw before it")
             self._report.ranges.append((link.seq, link.seq))
         elif unreadable or link.seq != last.seq + 1:
             self._report.ranges.append((link.seq, link.seq))
@@ -223,15 +256,50 @@ class Check:
             self._report.ranges[-1] = (self._report.ranges[-1][0], link.seq)
         self._last, self._unreadable = link, 0
 
+    def _end_of_gap(self, link: Link) -> int:
+        """Give the last number before a record that somebody may miss."""
+        if self._skipped is None or link.kind != "segment":
+            return link.seq - 1
+        first, last = self._skipped
+        if first <= last:
+            self._report.notes.append(f"numbers {first} to {last} were never used: the daemon before had crashed")
+        return first - 1
+
     def _keep(self, link: Link, line: bytes) -> None:
         record = DOCUMENTS.decode(line)
         if link.kind == "retired":
-            self._retired.append(record)
-        else:
-            told = {key: value for key, value in record.items() if key not in ("prev", "hash")}
-            self._report.told = [*self._report.told, told][-MAX_FINDINGS:]
+            self._take_retired(link, kept_by(record))
+            return
+        if link.kind == "fault":
+            self._faults[link.seq] = str(record.get("text"))
+        elif link.kind == "acknowledged":
+            self._faults.clear()
+        told = {key: value for key, value in record.items() if key not in ("prev", "hash")}
+        self._report.told = [*self._report.told, told][-MAX_FINDINGS:]
 
-    def end(self, segments: int) -> Report:
+    def _take_retired(self, link: Link, kept: Kept | None) -> None:
+        before = self._kept
+        if kept is None:
+            self.find("retired", link.seq, f"record {link.seq} tells of a removal that was none")
+            return
+        self._kept = kept
+        if before is not None:
+            expected = before.kept_seq
+        elif self._first is not None and self._begins_a_chain(self._first):
+            expected = 1 if self._first_skipped is None else min(self._first.seq, kept.first_seq)
+        else:
+            return  # the one before was removed itself
+        if kept.first_seq != expected:
+            self.find(
+                "retired",
+                link.seq,
+                f"record {link.seq} tells of a removal from {kept.first_seq} on, but what was kept began at {expected}",
+            )
+
+    def _begins_a_chain(self, first: Link) -> bool:
+        return first.prev == GENESIS
+
+    def end(self, segments: int, *, is_still: bool) -> Report:
         """Give the report."""
         report, last = self._report, self._last
         report.segments = segments
@@ -243,44 +311,69 @@ class Check:
             self.find("missing", None, "there is no sound record at all")
         else:
             report.head = Witness(last.seq, head_of(last.seq, last.hash).hash)
-        self._check_anchor(last.seq if last is not None else 0)
+        self._check_end(last.seq if last is not None else 0)
+        if self._marked is not None and is_still:
+            self._check_mark(self._marked, last.seq if last is not None else 0)
+        for seq, text in self._faults.items():
+            self._add(
+                Finding("fault", seq, None, f"record {seq} tells of a fault that nobody has acknowledged: {text}")
+            )
         report.witnesses = [self._checked(witness) for witness in self._witnesses]
         report.ok = not report.findings
         return report
 
     def _check_beginning(self, first: Link) -> None:
-        if first.seq == 1:
-            if first.prev != GENESIS:
-                self.find("altered", 1, "record 1 is not the first of a chain")
-            return
-        before = first.seq - 1
-        for retired in self._retired:
-            begun, ended = retired.get("first_seq"), retired.get("last_seq")
-            if not isinstance(begun, int) or not isinstance(ended, int) or not begun <= before <= ended:
-                continue
-            if before < ended or retired.get("last_hash") == first.prev:
-                self._report.notes.append(
-                    f"records 1 to {before} were removed by retention, as record {retired['seq']} tells"
-                )
-                return
-        self.find(
-            "missing", 1, f"{spelled(1, before)} missing from the beginning, and no record tells of their removal"
-        )
+        kept = self._kept
+        begin, prev = (kept.kept_seq, kept.kept_prev) if kept is not None else (1, GENESIS)
+        if kept is not None and kept.lost:
+            self.find("missing", None, f"{kept.lost} records were gone already when retention came to them")
+        end = self._first_skipped[0] - 1 if self._first_skipped is not None else first.seq - 1
+        if first.seq < begin:
+            self._report.notes.append(f"record {kept.seq if kept else 0} says that what lies before {begin} is removed")
+        elif end >= begin:
+            self.find(
+                "missing", begin, f"{spelled(begin, end)} missing from the beginning, and no record tells of that"
+            )
+        elif first.prev != prev:
+            self.find("altered", first.seq, f"record {first.seq} is not the one that the record once began with")
+        elif kept is not None:
+            self._report.notes.append(f"records 1 to {begin - 1} were removed by retention, as record {kept.seq} tells")
 
-    def _check_anchor(self, last: int) -> None:
-        if self._anchored is None:
-            return
-        seq, own = self._anchored
-        if seq > last:
+    def _check_end(self, last: int) -> None:
+        """Compare with what the anchor and the mark say was on the disk."""
+        told = [("anchor", *self._anchored)] if self._anchored is not None else []
+        if self._marked is not None:
+            told.append(("mark", self._marked.seq, self._marked.hash))
+        through = max((seq for _, seq, _ in told), default=0)
+        if through > last:
+            names = " and ".join(name for name, seq, _ in told if seq > last)
             self.find(
                 "missing",
                 last + 1,
-                f"{spelled(last + 1, seq)} missing from the end: they were on the disk, says the anchor",
+                f"{spelled(last + 1, through)} missing from the end: they were on the disk, says the {names}",
             )
-        elif seq in self._hashes and self._hashes[seq] != own:
-            self.find("altered", seq, f"record {seq} is not the one that the anchor says was on the disk")
-        elif seq in self._hashes:
-            self._report.anchored_through = seq
+        for name, seq, own in told:
+            if seq in self._hashes and self._hashes[seq] != own:
+                self.find("altered", seq, f"record {seq} is not the one that the {name} says was on the disk")
+            elif seq in self._hashes and name == "anchor":
+                self._report.anchored_through = seq
+            elif self._is_cut_out(seq) and not self._report.findings:
+                self.find("missing", seq, f"record {seq} is missing: it was on the disk, says the {name}")
+
+    def _is_cut_out(self, seq: int) -> bool:
+        first, last = self._first, self._last
+        is_within = first is not None and last is not None and first.seq <= seq <= last.seq
+        return is_within and seq not in self._hashes
+
+    def _check_mark(self, mark: Mark, last: int) -> None:
+        if mark.is_shut and last > mark.seq:
+            self.find(
+                "altered", last, f"{spelled(mark.seq + 1, last)} newer than the end of the last daemon, says the mark"
+            )
+        elif last > mark.through:
+            self.find("altered", last, f"record {last} is beyond the numbers that the mark has reserved")
+        if mark.fault_seq and not self._faults:
+            self.find("fault", mark.fault_seq, "the mark tells of a fault that nobody has acknowledged")
 
     def _checked(self, witness: Witness) -> dict[str, Any]:
         first, last = self._first, self._last

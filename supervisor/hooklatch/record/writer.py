@@ -15,7 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import trio
@@ -25,11 +25,12 @@ from hooklatch.record.anchor import Anchor
 from hooklatch.record.book import Book
 from hooklatch.record.disk import Stage
 from hooklatch.record.entries import Fact, entry_of_abandoned, entry_of_decision, scrubbed
+from hooklatch.record.mark import MarkFile
 from hooklatch.record.opening import Found, RecordError, facts_of_host, lock, take_over
 from hooklatch.record.redaction import Redactor
-from hooklatch.record.retention import plan, remove, sizes
+from hooklatch.record.retention import Retirement, missing_before, plan, remove, sizes
 from hooklatch.record.room import Room
-from hooklatch.record.segments import NO_SPACE
+from hooklatch.record.segments import NO_SPACE, places
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.syncing import Syncs
 
@@ -42,6 +43,9 @@ LOOK = 1.0  # seconds between two looks at the disk
 RETENTION = 60.0  # seconds between two looks at what is too old
 MEND = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # seconds before the next segment, where each one fails
 MAX_FAULTS = 20
+UNTIL = (
+    "these faults of the record stay until somebody says that they are known: hooklatch log acknowledge --reason TEXT"
+)
 
 
 class Record:
@@ -66,7 +70,8 @@ class Record:
         self._clock = clock
         self._redactor = Redactor(settings)
         self._room = Room(folder, settings, self._put)
-        self._faults: list[str] = []  # of what is written already: they stay until the next start
+        self._faults: list[str] = []  # they stay, over restarts too, until somebody acknowledges them
+        self._holes: set[str] = set()  # what retention has told is missing
         self._broken: str | None = None  # why nothing can be written
         self._unsynced: str | None = None  # why nothing is known to reach the disk
         self._attempts = 0  # new segments in a row that did not help
@@ -84,23 +89,21 @@ class Record:
 
     def _open(self, reserve: int, fdatasync: Callable[[int], None]) -> None:
         found = take_over(self.folder)
-        self._anchor = Anchor(self.folder)
-        try:
-            self._anchor.write(found.seq, found.hash)
-            self._book = Book(self.folder, found, clock=self._clock, reserve=reserve)
-        except OSError:
-            self._anchor.close()
-            raise
-        self._syncs = Syncs(self._book, self._anchor, fdatasync)
-        try:
+        with ExitStack() as stack:
+            # First of all: no number is used before it is reserved, and no fault is told before it is sure to be kept.
+            self._mark = MarkFile(self.folder, found.mark)
+            stack.callback(self._mark.close)
+            self._anchor = Anchor(self.folder, *found.anchored)
+            stack.callback(self._anchor.close)
+            self._book = Book(self.folder, found, self._mark, clock=self._clock, reserve=reserve)
+            stack.callback(self._book.close)
+            self._syncs = Syncs(self._book, self._anchor, self._mark, fdatasync)
             self._introduce(found)
-        except RecordError:
-            self._book.close()
-            self._anchor.close()
-            raise
+            self._files = stack.pop_all()
 
     def _introduce(self, found: Found) -> None:
         self._room.look()
+        self._faults += found.unacknowledged[-MAX_FAULTS:]
         for recovered in found.recovered:
             logger.warning("recovered segment=%s bytes=%d", recovered["segment"], recovered["bytes"])
             self.append("recovered", **recovered)
@@ -126,7 +129,9 @@ class Record:
         current = [text for text in (self._broken, self._unsynced) if text is not None]
         if self._room.stage >= Stage.CRITICAL and (shortage := self._room.explain()) is not None:
             current.append(shortage)
-        return [*current, *self._faults]
+        if self._faults:
+            current += [*self._faults, UNTIL]
+        return current
 
     @property
     def head(self) -> Head | None:
@@ -184,6 +189,25 @@ class Record:
             RecordError: it is not in the file.
         """
         return self._write(kind, scrubbed(fields, self._redactor), from_reserve=self._room.stage is Stage.FULL)
+
+    async def acknowledge(self, reason: str) -> list[str]:
+        """Take that somebody knows of the faults so far, and give them; what is wrong still stays.
+
+        Raises:
+            RecordError: it could not be recorded, or not be kept.
+        """
+        faults = list(self._faults)
+        if not faults:
+            return []
+        head = self.append("acknowledged", reason=reason, faults=faults, fault_seq=self._mark.mark.fault_seq)
+        self._faults = []  # those that come from here on are others
+        try:
+            await self._syncs.wait_for(head)
+            self._mark.save(fault_seq=head.seq + 1 if self._faults else 0)
+        except (OSError, RecordError) as error:
+            self._faults = [*faults, *self._faults][-MAX_FAULTS:]
+            raise RecordError(f"it is not sure that this stays on record: {error}") from None
+        return faults
 
     async def durable(self, head: Head | None) -> None:
         """Wait until a record is as safe as the settings promise: with `written` it is already, and nothing waits.
@@ -258,12 +282,18 @@ class Record:
     def _note(self, fault: str) -> None:
         """Keep a fault of the record itself, in the record too."""
         self._remember(fault)
+        self._tell(fault)
+
+    def _tell(self, fault: str) -> None:
         with suppress(OSError):
             self._put("fault", scrubbed({"text": fault}, self._redactor), from_reserve=True)
 
     def _remember(self, fault: str) -> None:
         logger.error("%s", fault)
         self._faults = [*self._faults, fault][-MAX_FAULTS:]
+        if not self._mark.mark.fault_seq:
+            with suppress(OSError):
+                self._mark.save(fault_seq=self._book.seq + 1)
 
     # -- the background ----------------------------------------------------------------------------------------------
 
@@ -284,10 +314,10 @@ class Record:
     async def _bring_to_disk(self) -> None:
         self._dirty = trio.Event()
         self._rotate()
-        before = self._syncs.anchor_fault
+        before = self._syncs.fault_beside
         fault = await self._syncs.once()
-        if (anchor_fault := self._syncs.anchor_fault) is not None and anchor_fault != before:
-            self._note(anchor_fault)
+        if (fault_beside := self._syncs.fault_beside) is not None and fault_beside != before:
+            self._note(fault_beside)
         if fault is None:
             self._attempts, self._unsynced = 0, None
             return
@@ -306,6 +336,7 @@ class Record:
             logger.error("%s, and no segment can be begun: %s", fault, error.strerror)
             return False
         self._book.give_up_closing()
+        self._tell(fault)
         return True
 
     async def _wait_longer(self) -> None:
@@ -340,12 +371,47 @@ class Record:
     async def _retire(self) -> None:
         settings, current = self._settings, self._book.segment.place
         try:
-            retirement = await trio.to_thread.run_sync(plan, self.folder, current, settings, self._clock())
-            if retirement is not None:
-                self.append("retired", **retirement.record)
-                await trio.to_thread.run_sync(remove, self.folder, retirement.places)
+            self._look_at_beginning()
+            mark = self._mark.mark
+            retirement = await trio.to_thread.run_sync(plan, self.folder, current, settings, self._clock(), mark)
+            if retirement is not None and self._may_go(retirement):
+                if retirement.places:
+                    await self._tell_of(retirement)
+                await trio.to_thread.run_sync(remove, self.folder, [*retirement.leftover, *retirement.places])
         except (OSError, RecordError) as error:
             logger.warning("old segments in %s could not be removed: %s", self.folder, error)
+
+    def _look_at_beginning(self) -> None:
+        missing = missing_before(self.folder, self._mark.mark)
+        if missing is not None:
+            self._note(missing)
+            self._mark.save(told_seq=places(self.folder)[0].first)
+
+    def _may_go(self, retirement: Retirement) -> bool:
+        """Say whether nothing is removed that would show what is missing, before somebody knows of that."""
+        for hole in retirement.holes:
+            if hole not in self._holes:
+                self._holes.add(hole)
+                self._note(hole)
+        return retirement.lost == self._mark.mark.lost or not self._mark.mark.fault_seq
+
+    async def _tell_of(self, retirement: Retirement) -> None:
+        """Have it on the disk, in the record and in the mark, that segments go; only then may they.
+
+        Raises:
+            RecordError, OSError: it is not there.
+        """
+        kept_seq, kept_prev, lost = retirement.kept_seq, retirement.kept_prev, retirement.lost
+        self._mark.retire(self._book.seq + 1, kept_seq, kept_prev, lost)
+        try:
+            head = self.append("retired", **retirement.record)
+        except RecordError:
+            self._mark.keep()
+            raise
+        await self._syncs.wait_for(head)
+        await trio.to_thread.run_sync(self._mark.save)
+        if self._mark.mark.kept_seq != kept_seq:
+            raise RecordError(f"{self._mark.path} does not say where the record begins")
 
     # -- settings, status, end ---------------------------------------------------------------------------------------
 
@@ -400,6 +466,8 @@ class Record:
         fault = self._syncs.once_blocking()
         if fault is not None:
             logger.error("%s", fault)
-        self._book.close()
-        self._anchor.close()
+        else:
+            with suppress(OSError):  # then the next start takes it for a crash
+                self._mark.save(is_shut=True, seq=self._book.seq, hash=self._book.hash)
+        self._files.close()
         os.close(self._lock)

@@ -10,6 +10,7 @@ import msgspec
 
 from hooklatch.core.names import AmbiguousNameError
 from hooklatch.core.protocol import ErrorCode, RpcError, convert
+from hooklatch.record.writer import RecordError
 from hooklatch.service.hub import Hub
 
 __all__ = ["Administration", "stored"]
@@ -30,6 +31,10 @@ class ResumeParams(msgspec.Struct, frozen=True):
         if (self.id is None) is not self.all:
             raise RpcError(ErrorCode.INVALID_PARAMS, 'give the "id" of a hook or plugin, or "all": true')
         return self.id
+
+
+class AcknowledgeParams(msgspec.Struct, frozen=True):
+    reason: str
 
 
 class SuspendParams(ResumeParams, frozen=True, kw_only=True):
@@ -54,7 +59,11 @@ class Administration:
             "untrust": self._untrust,
             "suspend": self._suspend,
             "resume": self._resume,
+<<<<<<< HEAD
             "stop": self._stop,
+=======
+            "acknowledge": self._acknowledge,
+>>>>>>> record
         }
 
     async def _reload(self, raw: msgspec.Raw) -> object:
@@ -78,6 +87,7 @@ class Administration:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         return stored(self._hub, {"was_suspended": was_suspended, "suspended": list(self._hub.suspensions)})
 
+<<<<<<< HEAD
     async def _stop(self, raw: msgspec.Raw) -> object:
         """Begin to drain, unless that has begun; the connection ends with the daemon."""
         hub = self._hub
@@ -86,3 +96,13 @@ class Administration:
         if not hub.dispatcher.is_draining:
             hub.end()
         return {"pid": os.getpid()}
+=======
+    async def _acknowledge(self, raw: msgspec.Raw) -> object:
+        reason = convert(raw, AcknowledgeParams).reason.strip()
+        if not reason:
+            raise RpcError(ErrorCode.INVALID_PARAMS, 'give a "reason": it stays in the record')
+        try:
+            return {"acknowledged": await self._hub.record.acknowledge(reason)}
+        except RecordError as error:
+            raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
+>>>>>>> record
