@@ -179,7 +179,12 @@ class Reports:
         ]
         suspended = [{**to_builtins(one), "seconds_left": left_of(one)} for one in hub.suspensions]
         record = hub.record.status()
-        faults = [*hub.faults, *record["faults"], *([hub.state.unwritten] if hub.state.unwritten else [])]
+        faults = [
+            *hub.faults,
+            *hub.part_faults,
+            *record["faults"],
+            *([hub.state.unwritten] if hub.state.unwritten else []),
+        ]
         weak = shortfalls(hub.sources.pools_in_force)
         problems: list[object] = [*hub.files.diagnostics, *inactive, *weak]
         status: dict[str, Any] = {
@@ -236,6 +241,7 @@ class Reports:
             "sources": [pool.status() for pool in hub.sources.pools.values()],
             "files": digests(hub.files, hub.sources),
             "zygote": {"pid": hub.sources.zygote.pid, "restarts": hub.sources.zygote.restarts},
+            "tree": hub.tree,
             "path": os.environ.get("PATH", os.defpath),
             "places": hub.places,
         }

@@ -12,6 +12,7 @@ import trio
 from hooklatch.core.definitions import is_id
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, Snapshot
+from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.turnstile import Flow
 
 __all__ = ["Session", "Sessions"]
@@ -62,7 +63,7 @@ class Sessions:
     def __init__(self) -> None:
         self._by_id: dict[str, Session] = {}
         self.on_end: Callable[[Session], None] = lambda session: None
-        self._nursery: trio.Nursery | None = None
+        self.timers = Supervisor("session timers")
 
     def __iter__(self) -> Iterator[Session]:
         return iter(self._by_id.values())
@@ -75,13 +76,7 @@ class Sessions:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the timers that end sessions."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            task_status.started()
-            try:
-                await trio.sleep_forever()
-            finally:
-                self._nursery = None  # connections may still be ending
+        await self.timers.run(task_status)
 
     def open(self, session_id: str | None, resume_token: str | None, view: Snapshot) -> tuple[Session, bool]:
         """Give the session and whether it is new.
@@ -123,9 +118,9 @@ class Sessions:
     def left(self, session: Session, connection: int) -> None:
         """Take note that a connection has ended; the last one starts the timer."""
         session.connections.discard(connection)
-        if not session.connections and self._nursery is not None:
+        if not session.connections:
             session.left_count += 1
-            self._nursery.start_soon(self._end_later, session, session.left_count)
+            self.timers.spawn("end of a session", self._end_later, session, session.left_count)
 
     async def _end_later(self, session: Session, left_count: int) -> None:
         await trio.sleep(LINGER)
