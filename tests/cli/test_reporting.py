@@ -165,3 +165,14 @@ def test_a_full_disk_is_an_error(shared: Daemon) -> None:
 
     assert done.returncode == 74
     assert "No space left" in done.stderr
+
+
+def test_the_tree_shows_the_daemons_parts_and_who_restarts_them(shared: Daemon) -> None:
+    lines = shared.place.run("status", "--tree").stdout.splitlines()
+    data = shared.place.json("status", "--tree")
+
+    assert lines[0] == "├─ record: permanent, significant, running"
+    assert "├─ ticker: permanent, running" in lines
+    assert any(line.startswith("│  └─ ") and "guards.py (build 1): permanent, running" in line for line in lines)
+    assert lines[-1] == "   └─ signals: permanent, running"
+    assert {"zygote", "pools", "connections", "orders"} <= {node["name"] for node in data["tree"]}

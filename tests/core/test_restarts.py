@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from hooklatch.core.restarts import Breaker, BreakerState, TokenBucket
+from hooklatch.core.restarts import Breaker, BreakerState, Lifecycle, Restart, RestartPolicy, TokenBucket
 
 
 def breaker_after(deaths: Iterable[float]) -> Breaker:
@@ -158,3 +158,78 @@ def test_who_waits_as_long_as_a_bucket_says_gets_a_token(rate: float, now: float
     for _ in range(100):
         now += bucket.take(now)
         assert bucket.take(now) == 0.0
+
+
+# -- parts of the daemon -----------------------------------------------------------------------------------------
+
+POLICY = RestartPolicy(intensity=2, period=10.0, waits=(0.0, 1.0, 60.0))
+
+
+def life_of(restart: Restart = Restart.PERMANENT, *, is_significant: bool = False) -> Lifecycle:
+    life = Lifecycle(restart, POLICY, is_significant=is_significant)
+    life.started(0.0)
+    return life
+
+
+@pytest.mark.parametrize(
+    ("restart", "is_significant", "fault", "then", "state"),
+    [
+        (Restart.PERMANENT, False, "bad", "restart", "waiting"),
+        (Restart.PERMANENT, False, None, "restart", "waiting"),
+        (Restart.TRANSIENT, False, "bad", "restart", "waiting"),
+        (Restart.TRANSIENT, False, None, "end", "ended"),
+        (Restart.TEMPORARY, False, "bad", "end", "ended"),
+        (Restart.TEMPORARY, False, None, "end", "ended"),
+        (Restart.PERMANENT, True, "bad", "escalate", "down"),
+        (Restart.PERMANENT, True, None, "escalate", "down"),
+        (Restart.TRANSIENT, True, None, "end", "ended"),
+    ],
+)
+def test_what_an_end_calls_for(
+    restart: Restart, is_significant: bool, fault: str | None, then: str, state: str
+) -> None:
+    life = life_of(restart, is_significant=is_significant)
+
+    assert (life.ended(1.0, fault), life.state) == (then, state)
+
+
+def test_failures_within_the_period_have_growing_waits_and_too_many_the_longest() -> None:
+    life, waits = life_of(), []
+    for moment in (1.0, 2.0, 3.0, 4.0):
+        life.ended(moment, "bad")
+        waits.append(life.not_before - moment)
+        life.started(moment)
+
+    assert waits == [0.0, 1.0, 60.0, 60.0]
+
+
+def test_one_that_was_down_and_fails_again_soon_stays_down() -> None:
+    life = life_of()
+    for moment in (1.0, 2.0, 3.0):
+        life.ended(moment, "bad")
+    life.started(63.0)
+    life.ended(64.0, "bad")
+
+    assert (life.state, life.not_before) == ("down", 124.0)
+
+
+def test_one_that_ran_for_a_period_has_no_past() -> None:
+    life = life_of()
+    for moment in (1.0, 2.0, 3.0):
+        life.ended(moment, "bad")
+    life.started(63.0)
+    life.ended(73.0, "bad")
+
+    assert (life.state, life.not_before) == ("waiting", 73.0)
+
+
+def test_a_failure_is_told_until_it_has_run_for_a_period() -> None:
+    life = life_of()
+    assert life.explain(0.0) is None
+    life.ended(1.0, "bad")
+    life.ended(1.0, "bad")
+    assert life.explain(1.5) == "bad; it is started again in 0.5 s"
+    life.started(2.0)
+
+    assert life.explain(11.9) == "bad; it was started again"
+    assert life.explain(12.0) is None

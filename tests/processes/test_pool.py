@@ -357,8 +357,8 @@ async def test_a_call_to_a_pool_that_closes_ends_at_once(tmp_path: Path) -> None
         for _ in range(4):
             calls.start("call", timeout=600.0)
         await until(lambda: len(workers.began) == 2)
-        assert workers.pool._nursery is not None
-        workers.pool._nursery.cancel_scope.cancel()
+        assert workers.pool.workers._nursery is not None
+        workers.pool.workers._nursery.cancel_scope.cancel()
         await until(lambda: len(calls.replies) == 4)
         late = await workers.call("pid", timeout=600.0)
 

@@ -131,10 +131,14 @@ class Caller:
 
 
 def encoded(answer: object, *, is_native: bool) -> bytes:
-    if is_native and not (answer is None or isinstance(answer, verdicts.Verdict)):
+    if is_native and not is_ours(answer):
         verdicts.check_plain(answer, "the answer")
         return msgspec.json.encode(answer)
-    return verdicts.encode(cast("object", answer))
+    return verdicts.encode(answer)
+
+
+def is_ours(answer: object) -> bool:
+    return answer is None or isinstance(answer, verdicts.Verdict)
 
 
 def checked(answer: bytes) -> bytes:

@@ -47,12 +47,15 @@ def add_commands(commands: Commands) -> None:
         example="hooklatch sessions --json",
         exits=(Exit.UNAVAILABLE,),
     )
-    commands.add(
+    status_parser = commands.add(
         "status",
         status,
         help="say whether all is well, and what to do where it is not",
         example="hooklatch status",
         exits=(Exit.FINDINGS, Exit.UNAVAILABLE),
+    )
+    status_parser.add_argument(
+        "--tree", action="store_true", help="show the daemon's own parts: who restarts whom, and how often that was"
     )
 
 
@@ -177,7 +180,12 @@ def status(arguments: argparse.Namespace) -> int:
     loaded = result["places"]["config"]
     if arguments.config is not None and os.path.realpath(arguments.config) != os.path.realpath(loaded):
         terminal.complain(f"this daemon reads {loaded}, not {arguments.config}; name its folder with --runtime-dir")
-    if arguments.json:
+    if arguments.tree:
+        if arguments.json:
+            terminal.say_json({"health": result["health"], "tree": result["tree"]})
+        else:
+            show_tree(result["tree"])
+    elif arguments.json:
         terminal.say_json(result)
     else:
         show_status(result)
@@ -236,6 +244,26 @@ def show_status(result: dict[str, Any]) -> None:
 def failing_text(one: dict[str, Any]) -> str:
     place = f"; it is declared in {one['origin']}" if one["origin"] else ""
     return f"{one['hook']} failed in each of its last {one['count']} calls (cause {one['cause']}){place}"
+
+
+def show_tree(nodes: list[dict[str, Any]], indent: str = "") -> None:
+    """Show parts with what is below them: one_for_one, each restarted on its own."""
+    for number, node in enumerate(nodes, 1):
+        is_last = number == len(nodes)
+        terminal.say(terminal.plain(f"{indent}{'└─ ' if is_last else '├─ '}{node['name']}: {node_text(node)}"))
+        show_tree(node["children"], indent + ("   " if is_last else "│  "))
+
+
+def node_text(node: dict[str, Any]) -> str:
+    kind = f"{node['restart']}, significant" if node["is_significant"] else node["restart"]
+    words = [f"{kind}, {node['state']}"]
+    if node["restarts"]:
+        words.append(f"restarted {counted(node['restarts'], 'time')}")
+    if node["running"] or node["failed"]:
+        words.append(f"{counted(node['running'], 'temporary one')}, {node['failed']} failed")
+    if node["fault"]:
+        words.append(f"last fault: {node['fault']}")
+    return "; ".join(words)
 
 
 def suspension_text(one: dict[str, Any]) -> str:

@@ -1,31 +1,167 @@
-"""When to stop restarting.  Knows deaths, moments and probes; knows no process and has no clock.
+"""When to restart, and when to stop restarting.  Knows failures and moments; knows no process and has no clock.
 
-The words are OTP's: an *intensity* of deaths within a *period* is too much.  Where OTP would then end the supervisor,
-we quarantine the one hook, and let it prove itself again:
+The words are OTP's: a *child spec* says how a part is restarted (permanent: always; transient: unless it ended well;
+temporary: never), and an *intensity* of failures within a *period* is too much.  Where OTP would then end the
+supervisor, and with it everything, we go on without the one part:
 
-    state       | happening            | next
-    ------------+----------------------+----------------------------------------------------
-    closed      | died, <= intensity   | closed
-    closed      | died, > intensity    | open, until now + 1 s
-    open        | asked before `until` | refused
-    open        | asked after `until`  | probing (this one call goes through, others are refused)
-    probing     | answered             | closed, the past forgotten
-    probing     | died                 | open, for twice as long as before, at most 60 s
-    any         | reset                | closed
+    a part of the daemon | happening                               | next
+    ---------------------+-----------------------------------------+---------------------------------------------
+    running              | failed, <= intensity within the period  | waiting, for the next of its waits
+    running              | failed, > intensity within the period   | down, for the last of its waits
+    waiting, down        | its moment comes                        | running
+    running, was down    | ran for a period                        | running, the past forgotten
+    running              | returned, and it is permanent           | as failed
+    running              | returned, and it is not; or failed, and | ended
+                         | it is temporary                         |
+    running              | would be restarted, and is significant  | the supervisor ends: without it nothing is safe
+
+    a hook's breaker     | happening                               | next
+    ---------------------+-----------------------------------------+---------------------------------------------
+    closed               | died, <= intensity within the period    | closed
+    closed               | died, > intensity within the period     | open, until now + 1 s
+    open                 | asked before `until`                    | refused
+    open                 | asked after `until`                     | probing (this call goes through, others not)
+    probing              | answered                                | closed, the past forgotten
+    probing              | died                                    | open, for twice as long, at most 60 s
+    any                  | reset                                   | closed
 """
 
 from __future__ import annotations
 
 from collections import deque
 from enum import Enum
+from typing import Literal, TypeAlias
 
-__all__ = ["INTENSITY", "PERIOD", "Breaker", "BreakerState", "TokenBucket"]
+import msgspec
 
-INTENSITY = 5  # deaths; one more within the period quarantines
+__all__ = [
+    "INTENSITY",
+    "PERIOD",
+    "Breaker",
+    "BreakerState",
+    "Lifecycle",
+    "Next",
+    "Restart",
+    "RestartPolicy",
+    "Restarts",
+    "State",
+    "TokenBucket",
+]
+
+INTENSITY = 5  # failures; one more within the period is too much
 PERIOD = 30.0  # seconds
 FIRST_PROBE = 1.0  # seconds until a quarantined hook is probed
 LAST_PROBE = 60.0  # seconds; the longest wait between two probes
 NEARLY = 1e-6  # of a token; rounding may leave so little to wait for that the clock could not show it
+
+
+class Restart(Enum):
+    """Which ends of a part call for another start."""
+
+    PERMANENT = "permanent"
+    TRANSIENT = "transient"
+    TEMPORARY = "temporary"
+
+
+class RestartPolicy(msgspec.Struct, frozen=True):
+    """How often a part may fail, and how long each failure within the period has its restart wait."""
+
+    intensity: int = INTENSITY
+    period: float = PERIOD
+    waits: tuple[float, ...] = (0.0, 0.1, 0.5, 1.0, 2.0, 60.0)  # by failures; the last one repeats
+
+
+class Restarts:
+    """The failures of one part, and the moment before which it must not be started again."""
+
+    def __init__(self, policy: RestartPolicy) -> None:
+        self._policy = policy
+        self._failures: deque[float] = deque()
+        self.not_before = 0.0
+        self.is_down = False
+
+    def failed(self, now: float) -> None:
+        """Take note of a failure."""
+        policy = self._policy
+        self._failures.append(now)
+        prune(self._failures, now - policy.period)
+        self.is_down = self.is_down or len(self._failures) > policy.intensity
+        nth = len(policy.waits) if self.is_down else len(self._failures)
+        self.not_before = now + policy.waits[min(nth, len(policy.waits)) - 1]
+
+    def wait(self, now: float) -> float:
+        """Give the seconds that a start at this moment has to wait."""
+        return max(self.not_before - now, 0.0)
+
+    def reset(self) -> None:
+        """Forget the past: it works again."""
+        self._failures.clear()
+        self.is_down = False
+        self.not_before = 0.0
+
+
+State: TypeAlias = Literal["running", "waiting", "down", "ended"]
+Next: TypeAlias = Literal["restart", "end", "escalate"]
+
+
+class Lifecycle:
+    """What one supervised part is at the moment, and what comes next."""
+
+    def __init__(self, restart: Restart, policy: RestartPolicy, *, is_significant: bool) -> None:
+        self._restart = restart
+        self._period = policy.period
+        self._is_significant = is_significant
+        self._restarts = Restarts(policy)
+        self._since = 0.0
+        self.state: State = "running"
+        self.starts = 0
+        self.fault: str | None = None  # of its last failure
+
+    def started(self, now: float) -> None:
+        """Take note that it runs from now on."""
+        self._since = now
+        self.state = "running"
+        self.starts += 1
+
+    def ended(self, now: float, fault: str | None) -> Next:
+        """Take note of its end, with a fault or (None) by returning; say what to do."""
+        if fault is None and self._restart is Restart.PERMANENT:
+            fault = "it returned, and should not have"
+        if fault is not None:
+            self._failed(now, fault)
+        if fault is None or self._restart is Restart.TEMPORARY:
+            self.state = "ended"
+            return "end"
+        if self._is_significant:
+            self.state = "down"
+            return "escalate"
+        self.state = "down" if self._restarts.is_down else "waiting"
+        return "restart"
+
+    def _failed(self, now: float, fault: str) -> None:
+        if now - self._since >= self._period:
+            self._restarts.reset()
+        self._restarts.failed(now)
+        self.fault = fault
+
+    @property
+    def not_before(self) -> float:
+        """The moment of its next start."""
+        return self._restarts.not_before
+
+    def explain(self, now: float) -> str | None:
+        """Say what is wrong with it, or was within the period; None where all is well."""
+        if self.fault is None:
+            return None
+        match self.state:
+            case "waiting":
+                return f"{self.fault}; it is started again in {self._restarts.wait(now):.1f} s"
+            case "down":
+                return f"{self.fault}; it failed too often, and is tried again in {self._restarts.wait(now):.0f} s"
+            case "running" if now - self._since < self._period:
+                return f"{self.fault}; it was started again"
+            case _:
+                return None
 
 
 class BreakerState(Enum):
@@ -71,8 +207,7 @@ class Breaker:
             self._wait = min(self._wait * 2, LAST_PROBE)
             return self._open(now)
         self._deaths.append(now)
-        while self._deaths and self._deaths[0] <= now - self._period:
-            self._deaths.popleft()
+        prune(self._deaths, now - self._period)
         if self.state is BreakerState.CLOSED and len(self._deaths) > self._intensity:
             self._wait = FIRST_PROBE
             return self._open(now)
@@ -120,3 +255,9 @@ class TokenBucket:
             self._tokens = max(self._tokens - 1.0, 0.0)
             return 0.0
         return (1.0 - self._tokens) / self._rate
+
+
+def prune(moments: deque[float], until: float) -> None:
+    """Forget what was no later than a moment."""
+    while moments and moments[0] <= until:
+        moments.popleft()

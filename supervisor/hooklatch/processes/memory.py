@@ -66,8 +66,10 @@ def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
 
 
 async def check_total(pool: Pool, worker: Worker, below: list[int]) -> None:
-    total = await trio.to_thread.run_sync(shared_once, [worker.pid, *below])
-    worker.is_being_measured = False
+    try:
+        total = await trio.to_thread.run_sync(shared_once, [worker.pid, *below])
+    finally:
+        worker.is_being_measured = False
     limit = pool.limits.total_bytes
     if total > limit and not worker.is_doomed:
         end(pool, worker, over("resident with all below it", total, limit))

@@ -1,7 +1,7 @@
 """The workers of one source.  Knows workers, waiting calls and capacity; knows no registry and no verdict.
 
-A pool is an actor: `run()` owns a nursery in which each worker's watch lives (restart: permanent, spread by a token
-bucket), and calls come in by `call()`, in the caller's own task.
+A pool is an actor: `run()` supervises each worker's watch (permanent by replacement, spread by a token bucket), and
+calls come in by `call()`, in the caller's own task.  If `run()` fails, its supervisor runs it again, with new workers.
 
     call ─▶ idle worker? ─▶ take it ─▶ answer ─▶ back to idle
               │ no                └▶ died, or the deadline passed ─▶ killed, replaced from the spare
@@ -19,9 +19,10 @@ import msgspec
 import trio
 
 from hooklatch.core.messages import CallOutcome, Cause
-from hooklatch.core.restarts import TokenBucket
+from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes import scratch
 from hooklatch.processes.shares import Shares
+from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.worker import Invocation, LoadError, Reply, Worker
 from hooklatch.processes.zygote import ForkError, Zygote, ZygoteLostError
 from hooklatch_worker import wire
@@ -30,10 +31,9 @@ __all__ = ["LSP_SOURCE", "Invocation", "IsolationStatus", "Pool", "PoolLimits", 
 
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
-RETRY_WAIT = 1.0  # seconds after a worker could not be started
-LOST_IN_A_ROW = 5  # workers that died idle or loading, one after the other, before we wait between starts
+RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # of workers that could not be started, or died before any call
 ZYGOTES = 3  # that may die over one start before it counts as failed
-RECYCLED = "recycled"
+RECYCLED, CLOSES = "recycled", "the pool closes"
 LSP_SOURCE = wire.Source("module", "hooklatch_worker.lsp")  # our own; a user's code has no telemetry to hand over
 
 
@@ -92,7 +92,7 @@ class Pool:
         self.build = build
         self.limits = limits
         self._zygote = zygote
-        self._nursery: trio.Nursery | None = None
+        self.workers = Supervisor("workers")
         self._idle: list[Worker] = []
         self._running: dict[Worker, float] = {}  # the deadline of each call that is under way
         self._alarm = trio.CancelScope()
@@ -102,8 +102,8 @@ class Pool:
         self._starting = 0
         self._shares = Shares(limits.workers, limits.queue)
         self._forks = TokenBucket(rate=50.0, burst=20)
-        self._failures_in_a_row = 0
-        self._is_closed = False
+        self._restarts = Restarts(RESTARTS)
+        self._is_closed = True  # until it runs
         self._first: wire.Loaded | None = None  # what the worker said that proved this build
         self._counts = {"started": 0, "lost": 0, "recycled": 0}
 
@@ -114,18 +114,17 @@ class Pool:
             LoadError: the first worker could not import the source.
             ForkError: the first worker could not be forked.
         """
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
+        async with self.workers.open():
+            self._is_closed = False
             try:
                 worker, loaded = await self._fork()
-                nursery.start_soon(self._keep, worker)
+                self.workers.spawn("worker", self._keep, worker)
                 self._release(worker)
                 task_status.started(loaded)
                 await self._watch_deadlines()
             finally:
                 self._is_closed = True
                 self._shares.refuse_all(CallOutcome("overload", message="its source is being closed"))
-                nursery.cancel_scope.cancel()
 
     async def call(self, invocation: Invocation, deadline: float) -> Reply:
         """Run one callback; the outcome is there by `deadline` (trio's clock), whatever the callback does.
@@ -201,11 +200,9 @@ class Pool:
     def _abandon(self, worker: Worker, deadline: float) -> None:
         if worker not in self._busy:
             return
-        if self._is_closed or self._nursery is None:
-            worker.kill("the pool closes")
+        if not self.workers.spawn("abandoned call", self._drain, worker, deadline):
+            worker.kill(CLOSES)
             self._give_back(worker, is_fit=False)
-            return
-        self._nursery.start_soon(self._drain, worker, deadline)
 
     async def _drain(self, worker: Worker, deadline: float) -> None:
         is_fit = False
@@ -300,40 +297,40 @@ class Pool:
 
     def _fill(self) -> None:
         """Start what is missing: a spare, and one worker for each call that waits, up to the limit."""
-        if self._is_closed or self._nursery is None:
+        if self._is_closed:
             return
         missing = SPARES + len(self._shares) - len(self._idle) - self._starting
         room = self.limits.workers - len(self._idle) - len(self._busy) - self._starting
         for _ in range(min(missing, room)):
             self._starting += 1
-            self._nursery.start_soon(self._start_one)
+            self.workers.spawn("start of a worker", self._start_one)
 
     async def _start_one(self) -> None:
         try:
             while wait := self._forks.take(trio.current_time()):  # noqa: ASYNC110  (tokens come by time alone)
                 await trio.sleep(wait)
-            if self._failures_in_a_row >= LOST_IN_A_ROW:
-                await trio.sleep(RETRY_WAIT)
+            while wait := self._restarts.wait(trio.current_time()):  # noqa: ASYNC110  (it may fail again meanwhile)
+                await trio.sleep(wait)
             worker, _ = await self._fork()
-        except (ForkError, LoadError) as error:
+        except Exception as error:
             self._starting -= 1
-            await self._start_failed(error)
+            self._start_failed(error)
+            if not isinstance(error, ForkError | LoadError | OSError):
+                raise
             return
         except BaseException:
             self._starting -= 1
             raise
         self._starting -= 1
-        assert self._nursery is not None
-        self._nursery.start_soon(self._keep, worker)
+        self.workers.spawn("worker", self._keep, worker)
         self._release(worker)
 
-    async def _start_failed(self, error: ForkError | LoadError) -> None:
-        self._failures_in_a_row += 1
+    def _start_failed(self, error: Exception) -> None:
+        self._restarts.failed(trio.current_time())
         logger.warning("worker not started: %s", error, extra={"source": self.source.location})
         if not self._idle and not self._busy:
             cause: Cause = "load" if isinstance(error, LoadError) else "overload"
             self._shares.refuse_all(CallOutcome(cause, message=f"no worker could be started: {error}"))
-        await trio.sleep(RETRY_WAIT)
         self._fill()
 
     async def _fork(self) -> tuple[Worker, wire.Loaded]:
@@ -387,21 +384,29 @@ class Pool:
         """Watch one worker until it is dead, then make up for it."""
         try:
             await worker.watch()
-        except trio.Cancelled:
-            worker.kill("the pool closes")
+        except BaseException:
+            worker.kill(CLOSES if self._is_closed else "it could not be watched")
             raise
         finally:
-            worker.bury()
-            self._condemned.discard(worker)
-            if worker not in self._busy:  # else the call closes it, which may still be reading
-                if worker in self._idle:
-                    self._idle.remove(worker)
-                worker.close()
+            self._take_leave(worker)
             await self._clear(worker)
+
+    def _take_leave(self, worker: Worker) -> None:
+        worker.bury()
+        self._condemned.discard(worker)
+        if worker not in self._busy:  # else the call closes it, which may still be reading
+            if worker in self._idle:
+                self._idle.remove(worker)
+            worker.close()
+        if worker.kill_reason == CLOSES:
+            return
         if worker.kill_reason != RECYCLED:
             self._counts["lost"] += 1
         if not worker.process.is_orphaned:
-            self._failures_in_a_row = 0 if worker.calls else self._failures_in_a_row + 1
+            if worker.calls:
+                self._restarts.reset()
+            else:
+                self._restarts.failed(trio.current_time())
         what = {"pid": worker.pid, "source": self.source.location, "reason": worker.kill_reason}
         logger.info("worker ended", extra=what)
         self._fill()

@@ -1,6 +1,6 @@
 """The daemon's handle on its zygote.  Knows two processes and a control socket; knows no hook and no verdict.
 
-run() ── starts the zygote, hears it, and when it dies starts another (rest for one: its workers died with it)
+run() ── starts a zygote, hears it, and fails when it dies: its supervisor then runs another
 fork() ─ asks for a worker, waits for a new zygote if there is none, kills a silent one after 2 s
 """
 
@@ -17,7 +17,9 @@ from contextlib import asynccontextmanager, suppress
 
 import trio
 
+from hooklatch.core.restarts import RestartPolicy
 from hooklatch.processes.environment import allowed, only
+from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch_worker import guardian, linux, wire
 
 __all__ = ["ForkError", "WorkerProcess", "Zygote", "ZygoteLostError", "open_zygote"]
@@ -26,8 +28,7 @@ logger = logging.getLogger("hooklatch.zygote")
 BOOT_TIMEOUT = 20.0  # seconds; a cold import on a busy machine, not a promise
 SILENCE = 2.0  # seconds without an answer to a fork, after which the zygote is stuck
 STOP_TIMEOUT = 5.0  # seconds that it may take to kill all that is below it
-RESTART_WAITS = (0.0, 0.0, 0.1, 0.5, 1.0, 2.0)  # seconds, by deaths in a row; the last one repeats
-STABLE = 60.0  # seconds of life after which an earlier death is forgotten
+RESTARTS = RestartPolicy(intensity=5, period=5.0, waits=(0.0, 0.1, 0.5, 1.0, 2.0))  # without it nothing can be called
 SWEEP_TIMEOUT = 5.0  # seconds for killing what a dead zygote left; what still lives then cannot be killed
 SWEEP_INTERVAL = 0.002  # seconds between two looks for what is left
 
@@ -187,8 +188,17 @@ class Zygote:
         self._ready = trio.Event()
         self._generation = 0
         self._owns_process = owns_process
-        self._deaths_in_a_row = 0
-        self.restarts = 0
+        self._lives = 0
+
+    @property
+    def spec(self) -> ChildSpec:
+        """How it is supervised."""
+        return ChildSpec("zygote", self.run, policy=RESTARTS, reports_start=True)
+
+    @property
+    def restarts(self) -> int:
+        """How often there was another one, or should have been."""
+        return max(self._lives - 1, 0)
 
     @property
     def pid(self) -> int | None:
@@ -261,37 +271,25 @@ class Zygote:
             self._ready = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Keep a zygote alive until cancelled.
+        """Live through one zygote, from its start to its death.
 
         Raises:
-            ForkError: the very first one did not start.
+            ForkError: it did not start, or has died.
         """
-        await self._live(task_status)
-        while True:
-            self.restarts += 1
-            await trio.sleep(RESTART_WAITS[min(self._deaths_in_a_row, len(RESTART_WAITS) - 1)])
-            try:
-                await self._live()
-            except ForkError as error:
-                self._deaths_in_a_row += 1
-                logger.error("no zygote: %s", error)
-
-    async def _live(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        self._lives += 1
         try:
             life = self._latest = Life()
         except OSError as error:
             raise ForkError(f"the zygote could not be started: {error.strerror}") from None
-        started = trio.current_time()
         try:
             await life.greet()
             self._life = life
             self._ready.set()
             task_status.started()
             await self._hear(life)
-            logger.error("zygote died", extra={"pid": life.pid})
         except wire.FrameError as error:
-            logger.error("zygote talks nonsense, killing it: %s", error, extra={"pid": life.pid})
             life.kill()
+            raise ZygoteLostError(f"the zygote talks nonsense and was killed, pid {life.pid}: {error}") from None
         finally:
             self._lose(life)
             for order in life.orders.values():
@@ -299,8 +297,7 @@ class Zygote:
             await life.aclose()
             await self._sweep()
             self._latest = None
-        is_early = trio.current_time() - started < STABLE
-        self._deaths_in_a_row = self._deaths_in_a_row + 1 if is_early else 0
+        raise ZygoteLostError(f"the zygote died, pid {life.pid}")
 
     async def _hear(self, life: Life) -> None:
         while (received := await life.receive()) is not None:
@@ -363,8 +360,7 @@ def resource_tracker_pids() -> frozenset[int]:
 @asynccontextmanager
 async def open_zygote(*, owns_process: bool = False) -> AsyncGenerator[Zygote]:
     """Run a zygote for as long as the block lasts."""
-    async with trio.open_nursery() as nursery:
+    async with Supervisor("zygote").open() as supervisor:
         zygote = Zygote(owns_process=owns_process)
-        await nursery.start(zygote.run)
+        await supervisor.start(zygote.spec)
         yield zygote
-        nursery.cancel_scope.cancel()

@@ -59,11 +59,8 @@ class Administration:
             "untrust": self._untrust,
             "suspend": self._suspend,
             "resume": self._resume,
-<<<<<<< HEAD
             "stop": self._stop,
-=======
             "acknowledge": self._acknowledge,
->>>>>>> record
         }
 
     async def _reload(self, raw: msgspec.Raw) -> object:
@@ -87,7 +84,6 @@ class Administration:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         return stored(self._hub, {"was_suspended": was_suspended, "suspended": list(self._hub.suspensions)})
 
-<<<<<<< HEAD
     async def _stop(self, raw: msgspec.Raw) -> object:
         """Begin to drain, unless that has begun; the connection ends with the daemon."""
         hub = self._hub
@@ -96,7 +92,7 @@ class Administration:
         if not hub.dispatcher.is_draining:
             hub.end()
         return {"pid": os.getpid()}
-=======
+
     async def _acknowledge(self, raw: msgspec.Raw) -> object:
         reason = convert(raw, AcknowledgeParams).reason.strip()
         if not reason:
@@ -105,4 +101,3 @@ class Administration:
             return {"acknowledged": await self._hub.record.acknowledge(reason)}
         except RecordError as error:
             raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
->>>>>>> record

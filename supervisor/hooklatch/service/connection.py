@@ -128,9 +128,6 @@ class Connection:
             async with trio.open_nursery() as nursery:
                 self._nursery = nursery
                 await self._read(self._reader)
-        except* Exception:
-            # The boundary that must catch all: one connection's bug does not end the daemon.
-            logger.exception("connection failed", extra=self._ids)
         finally:
             self._is_closing = True
             self._ticker.release(self)

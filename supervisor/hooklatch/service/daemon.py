@@ -1,16 +1,21 @@
-"""The composition root: makes the parts, says who owns whom, starts and ends them.  Decides nothing about hooks.
+"""The composition root: makes the parts, says how each is supervised, starts and ends them.  Decides nothing of hooks.
 
-daemon nursery (one for all: if one of these ends, the daemon ends)
-├─ zygote.run        restarts its process: permanent, with growing waits
-├─ sources.run       owns each pool; a pool restarts its workers: permanent, spread by a token bucket
-├─ dispatcher.run    owns fires that nobody waits for: temporary
-├─ sessions.run      owns the timers that end sessions: temporary
-├─ suspensions.run   notes the end of each
-├─ shared_state.run  brings what hooks remember to the disk, where it is kept
-├─ files.watch, give_hints, watch_memory, ticker.run, turnstile.run
-├─ metrics.run       the page or the file of metrics, where one is wanted
-└─ accept_connections (agent, admin)   own each connection: temporary
-Above it, from before its start to after its end: orders.obey (signals), notifier.keep_alive (the manager's watchdog).
+The tree is what `foundations` and `doors` list (one_for_one; `hooklatch status --tree` shows it as it is):
+
+    daemon
+    ├─ record              significant: the daemon ends with it, and clients deny
+    ├─ zygote              permanent: each run is the life of one process
+    ├─ pools               a permanent pool for each build of a source; below it its workers
+    ├─ background fires    temporary ones
+    ├─ session timers      temporary ones
+    ├─ suspensions, metrics, turnstile, ticker, memory's watch, files' watch, hints     permanent
+    ├─ connections         temporary ones
+    └─ agents' listener, administrators' listener     significant
+    process (from before the daemon's start to after its end)
+    ├─ orders              permanent: signals
+    └─ watchdog's feeder   transient: it returns where no manager watches
+
+The registries have no task: an exception there is the caller's, who gets an error, and clients deny.
 """
 
 from __future__ import annotations
@@ -23,18 +28,21 @@ import shlex
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import msgspec
 import trio
 
 from hooklatch import paths
 from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.restarts import Restart
 from hooklatch.core.words import counted
 from hooklatch.dialects.find import load_entry_points
 from hooklatch.processes import scratch
 from hooklatch.processes.memory import watch_memory
 from hooklatch.processes.pool import Pool, PoolLimits
-from hooklatch.processes.zygote import open_zygote
+from hooklatch.processes.supervisor import ChildSpec, Supervisor
+from hooklatch.processes.zygote import ForkError, Zygote
 from hooklatch.record.writer import Record, RecordError
 from hooklatch.service.activation import ActivationError, Inherited, take_sockets
 from hooklatch.service.connection import Connection
@@ -137,13 +145,15 @@ async def main(
     options: Options, on_ready: Callable[[Ready], None], inherited: Inherited | None, notifier: Notifier
 ) -> None:
     orders, failure = Orders(notifier), None
-    async with trio.open_nursery() as nursery:
-        await nursery.start(orders.obey)
+    async with Supervisor("process").open() as process:
+        await process.start(orders.spec)
         try:
             with orders.starting:
                 async with serve(options, inherited) as (hub, ready):
                     orders.begin(hub)
-                    nursery.start_soon(notifier.keep_alive, lambda: is_vital_well(hub))
+                    hub.supervisors.append(process)
+                    feed = partial(notifier.keep_alive, lambda: is_vital_well(hub))
+                    await process.start(ChildSpec("watchdog's feeder", feed, Restart.TRANSIENT))
                     on_ready(ready)
                     await notifier.ready(
                         f"revision {ready.revision}, {counted(len(hub.registries.view.hooks), 'hook')}"
@@ -151,7 +161,6 @@ async def main(
                     await orders.ended.wait()
         except StartError as error:  # outside of the nursery it would come in a group
             failure = error
-        nursery.cancel_scope.cancel()
     if failure is not None:
         raise failure
 
@@ -173,7 +182,7 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
         agent, admin = inherited.agent_path, inherited.admin_path
         options = msgspec.structs.replace(options, runtime_dir=os.path.dirname(agent))
         locks = await take_over(options)
-    doors: list[tuple[socket.socket, Callable[[socket.socket], Connection]]] = []
+    listeners: tuple[socket.socket, ...] = ()
     record: Record | None = None
     shared_state: SharedState | None = None
     try:
@@ -182,56 +191,28 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
         state = StateFile(options.state_dir)
         fault = state.read()
         record = open_record(options, state)
-        async with open_zygote(owns_process=options.owns_process) as zygote, trio.open_nursery() as nursery:
-            bus, sessions, statistics = Bus(), Sessions(), Statistics()
+        async with Supervisor("daemon").open() as daemon:
+            zygote = Zygote(owns_process=options.owns_process)
+            sessions = Sessions()
             shared_state = SharedState(options.state_dir, sessions)
-            registries = Registries(Catalogue.standard(), sessions, bus.publish)
-            pools: dict[tuple[str, int], Pool] = {}
-            dispatcher = Dispatcher(registries, pools, statistics, bus.decided)
-            sources = Sources(zygote, PoolLimits(), dispatcher.quiesced, pools)
-            projects = Projects(state, sessions)
-            files = Files(options.config, sources, registries, state, projects)
-            hub = Hub(
-                bus=bus, sessions=sessions, registries=registries, sources=sources, files=files, projects=projects,
-                dispatcher=dispatcher, statistics=statistics, state=state, shared_state=shared_state, record=record,
-                places={"agent": agent, "admin": admin, "config": files.config_path, "state": state.path},
-            )  # fmt: skip
-            for part in (record, sources, dispatcher, sessions, hub.suspensions, shared_state):
-                await nursery.start(part.run)
-            metrics = Metrics(hub)
-            files.on_settings.append(metrics.take)
-            nursery.start_soon(metrics.run)
+            hub = assemble(options, zygote, state, record, sessions, shared_state, {"agent": agent, "admin": admin})
+            hub.supervisors.append(daemon)
+            await start_all(daemon, foundations(hub, zygote))
             await load_everything(hub, fault)
             hub.native.installed, unusable = load_entry_points()
             hub.faults += unusable
-            ticker, turnstile = Ticker(), Turnstile()
-            nursery.start_soon(turnstile.run)
-            nursery.start_soon(ticker.run)
-            nursery.start_soon(watch_memory, lambda: list(pools.values()))
-            nursery.start_soon(files.watch)
-            nursery.start_soon(give_hints, files)
             listeners = (inherited.agent, inherited.admin) if inherited else (listen(agent), listen(admin))
-            doors = [
-                open_door(hub, ticker, turnstile, one, is_admin=is_admin)
-                for one, is_admin in zip(listeners, (False, True), strict=True)
-            ]
-            scopes = [trio.CancelScope() for _ in doors]
-            if inherited is not None:
-                hub.stop_accepting = lambda: [scope.cancel() for scope in scopes]  # the next daemon finds them waiting
-            peers = Peers(zygote.roots, statistics.dropped)
-            for (listener, make), scope in zip(doors, scopes, strict=True):
-                nursery.start_soon(accept_connections, listener, make, bus.connections, peers, scope)
+            await start_all(daemon, doors(hub, zygote, listeners, is_inherited=inherited is not None))
             try:
-                yield hub, Ready(agent, admin, os.getpid(), registries.view.revision)
+                yield hub, Ready(agent, admin, os.getpid(), hub.registries.view.revision)
             finally:
                 for path in (agent, admin) if inherited is None else ():
                     with suppress(FileNotFoundError):
                         os.unlink(path)
                 hub.dispatcher.is_draining = True  # nothing that begins now could be waited for
                 hub.dispatcher.stop()
-                nursery.cancel_scope.cancel()
     finally:
-        for listener, _ in doors:
+        for listener in listeners:
             listener.close()
         if shared_state is not None:
             shared_state.close()
@@ -249,6 +230,93 @@ def check_config(path: str) -> None:
         raise ConfigMissingError(f"{what}, or write a first one: hooklatch init --config {shlex.quote(path)}")
     if isinstance(seen, Fault):
         raise ConfigMissingError(f"the file of hooks that was named: {seen.reason}")
+
+
+def assemble(
+    options: Options,
+    zygote: Zygote,
+    state: StateFile,
+    record: Record,
+    sessions: Sessions,
+    shared_state: SharedState,
+    places: dict[str, str],
+) -> Hub:
+    """Make the parts, and let them know each other."""
+    bus, statistics = Bus(), Statistics()
+    registries = Registries(Catalogue.standard(), sessions, bus.publish)
+    pools: dict[tuple[str, int], Pool] = {}
+    dispatcher = Dispatcher(registries, pools, statistics, bus.decided)
+    sources = Sources(zygote, PoolLimits(), dispatcher.quiesced, pools)
+    projects = Projects(state, sessions)
+    files = Files(options.config, sources, registries, state, projects)
+    return Hub(
+        bus=bus, sessions=sessions, registries=registries, sources=sources, files=files, projects=projects,
+        dispatcher=dispatcher, statistics=statistics, state=state, shared_state=shared_state, record=record,
+        places={**places, "config": files.config_path, "state": state.path},
+    )  # fmt: skip
+
+
+def foundations(hub: Hub, zygote: Zygote) -> list[ChildSpec]:
+    """List what hooks are loaded with, and fires run on."""
+    pools, fires, timers = hub.sources.supervisor, hub.dispatcher.background, hub.sessions.timers
+    metrics = Metrics(hub)
+    hub.files.on_settings.append(metrics.take)
+    return [
+        ChildSpec("record", hub.record.run, is_significant=True, reports_start=True),
+        zygote.spec,
+        ChildSpec("pools", pools.run, reports_start=True, below=pools),
+        ChildSpec("background fires", fires.run, reports_start=True, below=fires),
+        ChildSpec("session timers", timers.run, reports_start=True, below=timers),
+        ChildSpec("suspensions", hub.suspensions.run, reports_start=True),
+        ChildSpec("shared state", hub.shared_state.run, reports_start=True),
+        ChildSpec("metrics", metrics.run),
+    ]
+
+
+def doors(hub: Hub, zygote: Zygote, listeners: tuple[socket.socket, ...], *, is_inherited: bool) -> list[ChildSpec]:
+    """List what serves clients once every hook is in place, the listeners last."""
+    ticker, turnstile, connections, peers = (
+        Ticker(),
+        Turnstile(),
+        Supervisor("connections"),
+        Peers(zygote.roots, hub.statistics.dropped),
+    )
+    scopes = [trio.CancelScope() for _ in listeners]
+    if is_inherited:
+        hub.stop_accepting = lambda: [scope.cancel() for scope in scopes]  # the next daemon finds them waiting
+    return [
+        ChildSpec("turnstile", turnstile.run),
+        ChildSpec("ticker", ticker.run),
+        ChildSpec("memory's watch", partial(watch_memory, lambda: list(hub.sources.pools.values()))),
+        ChildSpec("files' watch", hub.files.watch),
+        ChildSpec("hints", partial(give_hints, hub.files)),
+        ChildSpec("connections", connections.run, reports_start=True, below=connections),
+        *(
+            ChildSpec(
+                "administrators' listener" if is_admin else "agents' listener",
+                partial(
+                    accept_connections, listener, connections_of(hub, ticker, turnstile, is_admin=is_admin),
+                    hub.bus.connections, peers, scope, connections,
+                ),
+                Restart.TRANSIENT,
+                is_significant=True,
+            )
+            for listener, scope, is_admin in zip(listeners, scopes, (False, True), strict=True)
+        ),
+    ]  # fmt: skip
+
+
+async def start_all(supervisor: Supervisor, specs: list[ChildSpec]) -> None:
+    """Start children in their order.
+
+    Raises:
+        StartError: one of them cannot be started.
+    """
+    for spec in specs:
+        try:
+            await supervisor.start(spec)
+        except (ForkError, OSError) as error:
+            raise StartError(f"the {spec.name} did not start: {error}") from None
 
 
 def open_record(options: Options, state: StateFile) -> Record:
@@ -319,9 +387,9 @@ async def load_everything(hub: Hub, fault: str | None) -> None:
     await hub.files.reload()
 
 
-def open_door(
-    hub: Hub, ticker: Ticker, turnstile: Turnstile, listener: socket.socket, *, is_admin: bool
-) -> tuple[socket.socket, Callable[[socket.socket], Connection]]:
+def connections_of(
+    hub: Hub, ticker: Ticker, turnstile: Turnstile, *, is_admin: bool
+) -> Callable[[socket.socket], Connection]:
     methods = Methods(hub)
 
     def make(stream: socket.socket) -> Connection:
@@ -330,7 +398,7 @@ def open_door(
         hub.dispatcher.targets.servers[connection.number] = connection
         return connection
 
-    return listener, make
+    return make
 
 
 NUMBERS = itertools.count(1)

@@ -25,6 +25,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, Snapshot, budget, has, select
 from hooklatch.core.suspension import Suspension, note, parted
 from hooklatch.processes.pool import Pool
+from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.worker import Reply
 from hooklatch.service.calls import Calls, Targets
 from hooklatch.service.fires import EnvelopeParams, FireParams, Plan, Settled
@@ -81,17 +82,14 @@ class Dispatcher:
         self._boot = secrets.token_hex(4)
         self._count = 0
         self._generations = [Generation()]
-        self._background: trio.Nursery | None = None
+        self.background = Supervisor("background fires")
         self._background_count = 0
         self._background_alone = 0  # of them those without a session
         self._shields: set[trio.CancelScope] = set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the fires that nobody waits for."""
-        async with trio.open_nursery() as nursery:
-            self._background = nursery
-            task_status.started()
-            await trio.sleep_forever()
+        await self.background.run(task_status)
 
     async def quiesced(self) -> None:
         """Wait until every fire that has started by now has ended."""
@@ -127,12 +125,16 @@ class Dispatcher:
         own = session.background if session is not None else self._background_alone
         # A half of what is free: however many one session has under way, another one finds room.
         has_room = own < MAX_BACKGROUND - self._background_count
-        if self._background is None or not has_room or self.is_draining:
+        is_accepted = (
+            has_room
+            and not self.is_draining
+            and self.background.spawn(params.event, self._fire_in_background, params, session, decision_id)
+        )
+        if is_accepted:
+            self._count_background(session, 1)
+        else:
             self._statistics.dropped["background"] += 1
-            return {"accepted": False, "decision_id": decision_id}
-        self._count_background(session, 1)
-        self._background.start_soon(self._fire_in_background, params, session, decision_id)
-        return {"accepted": True, "decision_id": decision_id}
+        return {"accepted": is_accepted, "decision_id": decision_id}
 
     async def _fire_in_background(self, params: FireParams, session: Session | None, decision_id: str) -> None:
         try:

@@ -23,6 +23,7 @@ def health(hub: Hub) -> dict[str, Any]:
 def reasons(hub: Hub) -> list[str]:
     """Give a word for each thing that is wrong; `status` has the text."""
     checks = {
+        "parts": bool(hub.part_faults),
         "zygote": not hub.sources.zygote.is_alive,
         "record": bool(hub.record.faults),
         "isolation": bool(shortfalls(hub.sources.pools_in_force)),

@@ -14,6 +14,7 @@ from hooklatch.core.messages import Decision
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import EVERY_GATE, Hook, Layer, PythonTarget
 from hooklatch.core.suspension import Suspension, SuspensionError
+from hooklatch.processes.supervisor import Node, Supervisor
 from hooklatch.record.writer import Record, RecordError
 from hooklatch.service.assembly import hook_of, stand_in, with_way_out
 from hooklatch.service.configuration import place_of
@@ -126,6 +127,7 @@ class Hub:
         self.record = record
         dispatcher.recording = Recording(record)
         self.places = places
+        self.supervisors: list[Supervisor] = []  # of the daemon's own parts
         self.faults: list[str] = []
         self.end: Callable[[], None] | None = None  # where this process is the daemon's own
         self.stop_accepting: Callable[[], object] = lambda: None  # where the sockets outlive this daemon
@@ -148,6 +150,16 @@ class Hub:
         self.dispatcher.targets.breakers.forget(session.id)
         self.statistics.failures.forget(session.id)
         self.shared_state.end_session(session.id, lambda: [hook for one in self.sessions for hook in one.inherited])
+
+    @property
+    def part_faults(self) -> list[str]:
+        """What is down of the daemon's own parts, or was within its period."""
+        return [fault for supervisor in self.supervisors for fault in supervisor.faults()]
+
+    @property
+    def tree(self) -> list[Node]:
+        """The daemon's own parts, and what is below them."""
+        return [node for supervisor in self.supervisors for node in supervisor.tree()]
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         """Record something that is no decision; what cannot be recorded is logged."""

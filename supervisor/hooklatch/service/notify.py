@@ -61,7 +61,7 @@ class Notifier:
                 logger.warning("the service manager was not told: %s", error, extra={"words": " ".join(words)})
 
     async def keep_alive(self, is_well: Callable[[], bool]) -> None:
-        """Feed the watchdog at half of its patience, for as long as what is vital is well."""
+        """Feed the watchdog at half of its patience, for as long as what is vital is well; return if nobody watches."""
         if self.watchdog is None or self._address is None:
             return
         pause = self.watchdog / 2

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import logging
 import signal
+from collections.abc import AsyncIterator
+from functools import partial
 
 import trio
 
 from hooklatch.processes.reaping import reap_strangers
+from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.service.hub import Hub
 from hooklatch.service.notify import Notifier
 
@@ -33,6 +36,7 @@ class Orders:
         self.ended = trio.Event()
         self._notifier = notifier
         self._hub: Hub | None = None
+        self._supervisor = Supervisor("orders")
         self._reload = trio.Lock()
 
     def begin(self, hub: Hub) -> None:
@@ -40,20 +44,30 @@ class Orders:
         self._hub = hub
         hub.end = lambda: signal.raise_signal(signal.SIGTERM)
 
+    @property
+    def spec(self) -> ChildSpec:
+        """How it is supervised."""
+        return ChildSpec("orders", self.obey, reports_start=True, below=self._supervisor)
+
     async def obey(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD) as signals:
-            async with trio.open_nursery() as nursery:
+            # Apart from this task: without the receiver, the next signal would end the daemon as the system does it.
+            async with self._supervisor.open() as supervisor:
+                await supervisor.start(ChildSpec("signals", partial(self._hear, signals)))
                 task_status.started()
-                async for number in signals:
-                    self._take(number, nursery)
+                await trio.sleep_forever()
 
-    def _take(self, number: int, nursery: trio.Nursery) -> None:
+    async def _hear(self, signals: AsyncIterator[int]) -> None:
+        async for number in signals:
+            self._take(number)
+
+    def _take(self, number: int) -> None:
         hub = self._hub
         if number == signal.SIGCHLD:
-            reap_strangers()
+            self._reap()
         elif number == signal.SIGHUP:
             if hub is not None:  # else the start reads everything anyway
-                nursery.start_soon(self._take_changes, hub)
+                self._supervisor.spawn("reload", self._take_changes, hub)
         elif hub is None:
             logger.info("stopping before it was ready", extra={"signal": number})
             self.ended.set()
@@ -65,7 +79,13 @@ class Orders:
             logger.info("draining", extra={"signal": number})
             hub.dispatcher.is_draining = True
             hub.stop_accepting()
-            nursery.start_soon(self._drain, hub)
+            self._supervisor.spawn("drain", self._drain, hub)
+
+    def _reap(self) -> None:
+        try:
+            reap_strangers()
+        except OSError as error:  # no descriptor is left to look with; the next signal finds them too
+            logger.warning("dead children are not reaped yet: %s", error)
 
     async def _take_changes(self, hub: Hub) -> None:
         async with self._reload:
@@ -75,13 +95,15 @@ class Orders:
                 await self._notifier.ready(f"revision {hub.registries.view.revision}")
 
     async def _drain(self, hub: Hub) -> None:
-        await self._notifier.stopping("draining: fires under way are answered, new gates denied")
-        with trio.move_on_after(DRAIN_TIMEOUT):
-            await hub.dispatcher.quiesced()
-            with trio.move_on_after(FLUSH_TIMEOUT):
-                while not all(connection.is_quiet for connection in hub.bus.connections.values()):  # noqa: ASYNC110
-                    await trio.sleep(FLUSH_INTERVAL)  # a client takes its answer when it likes
-        self._end(hub)
+        try:
+            await self._notifier.stopping("draining: fires under way are answered, new gates denied")
+            with trio.move_on_after(DRAIN_TIMEOUT):
+                await hub.dispatcher.quiesced()
+                with trio.move_on_after(FLUSH_TIMEOUT):
+                    while not all(connection.is_quiet for connection in hub.bus.connections.values()):  # noqa: ASYNC110
+                        await trio.sleep(FLUSH_INTERVAL)  # a client takes its answer when it likes
+        finally:
+            self._end(hub)  # whatever happens: it was asked to leave
 
     def _end(self, hub: Hub) -> None:
         hub.dispatcher.stop()

@@ -206,7 +206,7 @@ class Reports:
         suspended = [{**to_builtins(one), "seconds_left": left_of(one)} for one in hub.suspensions]
         record = hub.record.status()
         unwritten = [hub.state.unwritten] if hub.state.unwritten else []
-        faults = [*hub.faults, *record["faults"], *unwritten, *hub.shared_state.faults]
+        faults = [*hub.faults, *hub.part_faults, *record["faults"], *unwritten, *hub.shared_state.faults]
         weak = shortfalls(hub.sources.pools_in_force)
         problems: list[object] = [*hub.files.diagnostics, *inactive, *weak]
         status: dict[str, Any] = {
@@ -276,6 +276,7 @@ class Reports:
             "sources": [pool.status() for pool in hub.sources.pools.values()],
             "files": digests(hub.files, hub.sources),
             "zygote": {"pid": hub.sources.zygote.pid, "restarts": hub.sources.zygote.restarts},
+            "tree": hub.tree,
             "path": os.environ.get("PATH", os.defpath),
             "places": hub.places,
         }

@@ -7,10 +7,12 @@ import os
 import socket
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 
 import trio
 
 from hooklatch.core.protocol import ErrorCode, RpcError, encode_error
+from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.connection import Connection
 from hooklatch.service.peers import PeerGoneError, Peers
 from hooklatch.service.safety import UnsafeFileError, check_folders
@@ -101,54 +103,56 @@ async def accept_connections(
     connections: dict[int, Connection],
     peers: Peers,
     door: trio.CancelScope,
+    serving: Supervisor,
 ) -> None:
-    """Serve every client that comes, until cancelled; when `door` is, those that are here are served on."""
-    async with trio.open_nursery() as nursery:
-        with door:
-            while not door.cancel_called:
-                try:
-                    stream, _ = listener.accept()
-                except BlockingIOError:
-                    await trio.lowlevel.wait_readable(listener)
-                    continue
-                except OSError as error:
-                    logger.error("accept failed: %s", error)
-                    await trio.sleep(ACCEPT_PAUSE)
-                    continue
-                admit(stream, make, connections, peers, nursery)
+    """Have every client served that comes, until `door` is cancelled; those that are here are served on."""
+    with door:
+        while not door.cancel_called:
+            try:
+                stream, _ = listener.accept()
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(listener)
+                continue
+            except OSError as error:
+                logger.error("accept failed: %s", error)
+                await trio.sleep(ACCEPT_PAUSE)
+                continue
+            try:
+                if serving.counts[0] >= MAX_CONNECTIONS:
+                    refuse(stream, RpcError(ErrorCode.OVERLOAD, f"{MAX_CONNECTIONS} connections are open already"))
+                elif not serving.spawn("connection", serve_one, stream, make, connections, peers):
+                    stream.close()
+            except BaseException:
+                stream.close()
+                raise
 
 
-def admit(
+async def serve_one(
     stream: socket.socket,
     make: Callable[[socket.socket], Connection],
     connections: dict[int, Connection],
     peers: Peers,
-    nursery: trio.Nursery,
 ) -> None:
-    if len(connections) >= MAX_CONNECTIONS:
-        refuse(stream, RpcError(ErrorCode.OVERLOAD, f"{MAX_CONNECTIONS} connections are open already"))
-        return
-    try:
-        peers.check(stream)
-    except RpcError as error:
-        logger.warning("connection refused: %s", error)
-        refuse(stream, error)
-        return
-    except PeerGoneError:
-        if not peers.hears(trio.current_time()):
-            stream.close()
+    """Serve one client, if it may connect."""
+    with stream:
+        is_gone = False
+        try:
+            peers.check(stream)
+        except RpcError as error:
+            logger.warning("connection refused: %s", error)
+            refuse(stream, error)
             return
+        except PeerGoneError:
+            is_gone = True
+            if not peers.hears(trio.current_time()):
+                return
         connection = make(stream)
-        connection.hear_out()
-    else:
-        connection = make(stream)
-    connections[connection.number] = connection
-    nursery.start_soon(connection.run)
+        if is_gone:
+            connection.hear_out()
+        connections[connection.number] = connection
+        await connection.run()
 
 
 def refuse(stream: socket.socket, error: RpcError) -> None:
-    with stream:
-        try:
-            stream.send(encode_error(None, error))
-        except OSError:
-            return
+    with stream, suppress(OSError):
+        stream.send(encode_error(None, error))

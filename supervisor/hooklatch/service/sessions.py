@@ -15,6 +15,7 @@ import trio
 from hooklatch.core.definitions import is_id
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, Snapshot
+from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.places import Place, find_place
 from hooklatch.service.statistics import EventCount, HookTimings
 from hooklatch.service.turnstile import Flow
@@ -116,7 +117,7 @@ class Sessions:
     def __init__(self) -> None:
         self._by_id: dict[str, Session] = {}
         self.on_end: Callable[[Session], None] = lambda session: None
-        self._nursery: trio.Nursery | None = None
+        self.timers = Supervisor("session timers")
 
     def __iter__(self) -> Iterator[Session]:
         return iter(self._by_id.values())
@@ -129,13 +130,7 @@ class Sessions:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the timers that end sessions."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            task_status.started()
-            try:
-                await trio.sleep_forever()
-            finally:
-                self._nursery = None  # connections may still be ending
+        await self.timers.run(task_status)
 
     def check(self, session_id: str | None, resume_token: str | None) -> Session | None:
         """Give the live session that this id and token join; None where they open a new one.
@@ -218,9 +213,9 @@ class Sessions:
     def left(self, session: Session, connection: int) -> None:
         """Take note that a connection has ended; the last one starts the timer."""
         session.connections.discard(connection)
-        if not session.connections and not session.has_ended and self._nursery is not None:
+        if not session.connections and not session.has_ended:
             session.left_count += 1
-            self._nursery.start_soon(self._end_later, session, session.left_count)
+            self.timers.spawn("end of a session", self._end_later, session, session.left_count)
 
     async def _end_later(self, session: Session, left_count: int) -> None:
         await trio.sleep(LINGER)

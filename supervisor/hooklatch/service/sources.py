@@ -17,6 +17,7 @@ import msgspec
 import trio
 
 from hooklatch.processes.pool import Pool, PoolLimits
+from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.worker import LoadError
 from hooklatch.processes.zygote import ForkError, Zygote
 from hooklatch.service.looking import Stamp, is_passing, stamp
@@ -55,7 +56,6 @@ class Unit:
         self.digests = {path: self._digest(path) if seen[0] <= began_ns else None for path, seen in stamps.items()}
         if source.digest:
             self.digests[source.location] = source.digest
-        self.scope = trio.CancelScope()
         self.asked_for = -math.inf  # when a client last named it
 
     @property
@@ -103,7 +103,7 @@ class Sources:
         self._quiesced = quiesced
         self.on_adopted: Callable[[Unit], None] = lambda unit: None
         self._builds = 0
-        self._nursery: trio.Nursery | None = None
+        self.supervisor = Supervisor("pools")
 
     @property
     def pools_in_force(self) -> dict[str, Pool]:
@@ -112,10 +112,7 @@ class Sources:
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the pools until cancelled."""
-        async with trio.open_nursery() as nursery:
-            self._nursery = nursery
-            task_status.started()
-            await trio.sleep_forever()
+        await self.supervisor.run(task_status)
 
     def limits_of(self, source: Source, workers: int | None) -> PoolLimits:
         """Give a source's limits: those of all, with what is its own."""
@@ -135,33 +132,22 @@ class Sources:
         Raises:
             UnitError: it is missing, unsafe, or its code fails; or no worker could be forked.
         """
-        assert self._nursery is not None
         began_ns = time.time_ns()
         before = {source.location: stamp(source.location)} if source.kind == "file" else {}
         source, code = self._read(source)
         self._builds += 1
         pool = Pool(source, self._builds, self.zygote, self.limits_of(source, workers), code)
-        scope = trio.CancelScope()
+        spec = ChildSpec(name_of(source, pool.build), pool.run, reports_start=True, below=pool.workers)
         try:
-            loaded = await self._nursery.start(self._run_pool, pool, scope)
+            loaded = await self.supervisor.start(spec)
         except LoadError as error:
             raise UnitError(error.message, error.file or source.location, error.line) from None
-        except ForkError as error:
+        except (ForkError, OSError) as error:
             raise UnitError(f"no worker could be started: {error}", source.location, is_passing=True) from None
         stamps = before | {path: stamp(path) for path in loaded.files if path not in before}
         unit = Unit(source, pool.build, pool, loaded, stamps, began_ns)
-        unit.scope = scope
         self.pools[source.location, unit.build] = pool
         return unit
-
-    async def _run_pool(
-        self, pool: Pool, scope: trio.CancelScope, task_status: trio.TaskStatus[Loaded] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        with scope:
-            try:
-                await pool.run(task_status)
-            except* (LoadError, ForkError) as group:
-                raise first_of(group) from None
 
     def _read(self, source: Source) -> tuple[Source, bytes]:
         if source.kind != "file":
@@ -198,8 +184,7 @@ class Sources:
                 self._retire(self.units.pop(location))
 
     def _retire(self, unit: Unit) -> None:
-        assert self._nursery is not None
-        self._nursery.start_soon(self._retire_when_quiet, unit)
+        self.supervisor.spawn("retirement", self._retire_when_quiet, unit)
 
     async def _retire_when_quiet(self, unit: Unit) -> None:
         await self._quiesced()
@@ -209,11 +194,8 @@ class Sources:
         logger.info("pool ended", extra={"source": unit.source.location, "build": unit.build})
         if self.pools.pop((unit.source.location, unit.build), None) is not None:
             self.ended.update(unit.pool.counts)
-        unit.scope.cancel()
+        self.supervisor.end(name_of(unit.source, unit.build))
 
 
-def first_of(group: BaseExceptionGroup[Exception]) -> BaseException:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def name_of(source: Source, build: int) -> str:
+    return f"{source.location} (build {build})"

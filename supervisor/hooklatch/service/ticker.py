@@ -43,8 +43,11 @@ class Ticker:
             await self._wake.wait()
             while self._kept:
                 await trio.sleep(TICK)
-                self._ticks += 1
-                for connection in [one for one, since in self._kept.items() if self._ticks - since > 1]:
-                    del self._kept[connection]
-                    connection.read_on()
+                self._tick()
             self._wake = trio.Event()
+
+    def _tick(self) -> None:
+        self._ticks += 1
+        for connection in [one for one, since in self._kept.items() if self._ticks - since > 1]:
+            del self._kept[connection]
+            connection.read_on()

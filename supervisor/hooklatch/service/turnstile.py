@@ -54,7 +54,13 @@ class Turnstile:
     async def run(self) -> None:
         while True:
             await self._wake.wait()
-            while (passed := self._waiting.take()) is not None:
-                passed.set()
+            while self._let_one_in():
                 await trio.lowlevel.checkpoint()
             self._wake = trio.Event()
+
+    def _let_one_in(self) -> bool:
+        passed = self._waiting.take()
+        if passed is None:
+            return False
+        passed.set()
+        return True
