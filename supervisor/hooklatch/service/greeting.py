@@ -161,7 +161,7 @@ class Greeting:
         return None
 
     def _change(self, params: SettingsParams, here: Place | None, began: Place | None = None) -> Change:
-        chosen = None
+        chosen: tuple[str | None, frozenset[str] | None] | None = None
         if params.personality is None:
             chosen = (None, None)
         elif isinstance(params.personality, str):

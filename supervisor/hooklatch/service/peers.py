@@ -30,7 +30,8 @@ __all__ = ["PeerGoneError", "Peers"]
 
 SO_PEERPIDFD = 77  # asm-generic/socket.h, Linux 6.5; Python 3.11 has no name for it
 CREDENTIALS = struct.Struct("3i")
-LAST_WORDS = {"rate": 10.0, "burst": 200}  # events of clients that are gone: a shell's one-liners are fewer
+LAST_WORDS = 200  # events of clients that are gone, at once; a shell's one-liners are fewer
+LAST_WORDS_RATE = 10.0  # and then a second
 MOST_PARENTS = 1000  # a longer chain is no chain
 PARENT, STARTED = 1, 19  # of the words after the name in /proc/PID/stat (proc(5): fields 4 and 22)
 
@@ -45,7 +46,7 @@ class Peers:
     def __init__(self, roots: Callable[[], frozenset[int]], dropped: Counter[str] | None = None) -> None:
         self._roots = roots
         self._dropped = Counter[str]() if dropped is None else dropped
-        self._last_words = TokenBucket(**LAST_WORDS)
+        self._last_words = TokenBucket(rate=LAST_WORDS_RATE, burst=LAST_WORDS)
         self._born = read_stat(os.getpid())[1]
 
     def check(self, stream: socket.socket) -> None:

@@ -55,10 +55,10 @@ def nearest(places: Iterable[Place], folders: Collection[str]) -> set[str]:
 
 def first_above(path: str, folders: Collection[str]) -> str | None:
     while path not in folders:
-        above = os.path.dirname(path)
-        if above == path:
+        above, _, name = path.rpartition("/")
+        if not name:
             return None
-        path = above
+        path = above or "/"
     return path
 
 
