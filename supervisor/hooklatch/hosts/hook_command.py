@@ -101,8 +101,13 @@ def run(argv: list[str]) -> int:
 def _answer_event(options: Options) -> int:
     try:
         native = claude_code.read(_read_input())
+    except claude_code.UnreadableError as error:
+        return _leave_unread(options.event or error.name, str(error))
     except (OSError, ValueError) as error:
         return _leave_unread(options.event, str(error))
+    if options.event is not None and options.event != native.name and native.name not in claude_code.GATES:
+        # What it says it is cannot be refused; what it is installed for may be.
+        return _leave_unread(options.event, _mismatch(options.event, native.name))
     if not native.event:
         return 0
     is_gate = native.name in claude_code.GATES
@@ -117,9 +122,12 @@ def _answer_event(options: Options) -> int:
 
 def _decision(native: claude_code.Native, options: Options) -> dict[str, object]:
     if options.event is not None and options.event != native.name:
-        reason = f"the hook for {options.event} was called for {native.name}; install the settings anew"
-        return claude_code.failure(native.name, "protocol", reason)
+        return claude_code.failure(native.name, "protocol", _mismatch(options.event, native.name))
     return decide(native, runtime_dirs(options.runtime_dir, _environment()))
+
+
+def _mismatch(installed: str, name: str) -> str:
+    return f"the hook for {installed} was called for {name[:100]!a}; install the settings anew"
 
 
 def decide(native: claude_code.Native, directories: list[str]) -> dict[str, object]:

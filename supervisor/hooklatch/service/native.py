@@ -28,6 +28,7 @@ from hooklatch.service.calls import Server, question
 from hooklatch.service.dispatcher import Dispatcher
 from hooklatch.service.fires import Envelope, FireParams, Plan
 from hooklatch.service.sessions import Session
+from hooklatch_worker.ambiguity import ambiguity
 from hooklatch_worker.verdicts import GarbageError
 
 __all__ = ["Native", "NativeHook", "call_native_hook", "read_native_hooks"]
@@ -84,14 +85,20 @@ class Native:
             return CallOutcome("load", message=f"its dialect {target.dialect!r} is gone")
         return await call_native_hook(server, dialect, call, target.native, envelope, deadline)
 
-    async def fire(self, dialect: Dialect, params: FireParams, session: Session) -> dict[str, Any]:
+    async def fire(
+        self, dialect: Dialect, params: FireParams, session: Session, fault: str | None = None
+    ) -> dict[str, Any]:
         """Fire every canonical event that a native one feeds; give the first decision, with the others beside it.
+
+        With a `fault` of what came in, no hook is asked.
 
         Raises:
             RpcError: the dialect has no such event, or the payload is no object.
         """
         payload = payload_of(params)
         feeds = self._feeds(dialect, params.event, payload)
+        if fault is not None:
+            feeds = PayloadError(fault)
         if isinstance(feeds, PayloadError):
             made = [wire(await self._refused(dialect, params, session, str(feeds)))]
         elif not params.wait:
@@ -194,6 +201,10 @@ async def call_native_hook(
     outcome = await server.call_hook(asked, envelope, deadline)
     if outcome.cause != "policy":
         return outcome
+    fault = ambiguity(outcome.answer or b"null")
+    if fault is not None:
+        text = f"the answer is not readable: {fault}"
+        return msgspec.structs.replace(outcome, cause="protocol", message=text, answer=b"")
     try:
         answer = read_answer(dialect, native, msgspec.json.decode(outcome.answer or b"null"), shown=shown)
         encoded = msgspec.json.encode(answer)
