@@ -87,7 +87,8 @@ current: Ledger | None = None  # in a worker alone; elsewhere a mark changes its
 def note(function: FunctionType, markers: tuple[Marker, ...]) -> None:
     """Take a mark that the caller's caller made."""
     if current is not None:
-        current.note(function, markers, sys._getframe(2))
+        frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # as logging and namedtuple find theirs
+        current.note(function, markers, frame)
 
 
 def home_of(frame: FrameType) -> tuple[dict[str, Any] | None, str, int]:
@@ -130,18 +131,19 @@ def why_lost(mark: Mark, namespace: Mapping[str, Any]) -> str:
         return (
             f"{told}no name of the module is bound to it; keep it at module level (NAME = ...), not in a list or a dict"
         )
-    found = namespace[name]
+    found: object = namespace[name]
     if isinstance(found, FunctionType) and are_twins(found, function):
         where = f"{os.path.basename(found.__code__.co_filename)}:{found.__code__.co_firstlineno}"
         return f"{told}a second function of that name ({where}) took its place; give each a name of its own"
-    if isinstance(found, staticmethod | classmethod):
-        return f"{told}it was made a {type(found).__name__}; leave that away, it is a function of the module"
+    kind = type(found).__name__
+    if kind in ("staticmethod", "classmethod"):
+        return f"{told}it was made a {kind}; leave that away, it is a function of the module"
     if callable(found):
         return (
             f"{told}its name is bound to something else that does not carry the mark; a decorator above @hook must use"
             " functools.wraps, or stand below it"
         )
-    return f"{told}its name is bound to {'None' if found is None else f'a {type(found).__name__!r}'} by now"
+    return f"{told}its name is bound to {'None' if found is None else f'a {kind!r}'} by now"
 
 
 def are_twins(found: FunctionType, lost: FunctionType) -> bool:

@@ -9,7 +9,7 @@ import sys
 import types
 from collections.abc import Callable
 from importlib import machinery
-from typing import Any
+from typing import Any, cast
 
 from hooklatch_worker import ledger
 from hooklatch_worker.failures import Author, text_of
@@ -187,7 +187,9 @@ def markers_of(function: Callable[..., Any]) -> tuple[Marker, ...]:
         found = getattr(function, "__hooklatch_markers__", ())
     except Exception:  # what stands for another object may raise what it likes; its marks are missed in the accounts
         return ()
-    return tuple(one for one in found if isinstance(one, Marker)) if isinstance(found, tuple) else ()
+    if not isinstance(found, tuple):
+        return ()
+    return tuple(one for one in cast("tuple[object, ...]", found) if isinstance(one, Marker))
 
 
 def told(mark: Mark) -> Elsewhere:

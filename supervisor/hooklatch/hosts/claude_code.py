@@ -137,8 +137,8 @@ def read(raw: bytes) -> Native:
     except RepeatedKeyError as error:
         found = error.value.get("hook_event_name") if is_object(error.value) else None
         # Only to refuse in the form of a gate: what this reader finds, another need not.
-        name = found if isinstance(found, str) and found in GATES else None
-        raise UnreadableError(f"the event could be read in two ways: {error}", name) from None
+        gate = found if isinstance(found, str) and found in GATES else None
+        raise UnreadableError(f"the event could be read in two ways: {error}", gate) from None
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"the event is not JSON: {error}") from None
     if not is_object(document):
