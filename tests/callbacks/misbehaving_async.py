@@ -3,9 +3,23 @@
 import asyncio
 import sys
 
-from misbehaving import EVENTS, how, well
+from hooklatch_worker import amend, claim, deny, hook, inject
 
-from hooklatch_worker import hook
+EVENTS = ["pre_tool_use", "notification", "post_model", "message_claim"]
+WELL = {
+    "pre_tool_use": deny("well"),
+    "notification": inject({"role": "user", "content": "well"}),
+    "post_model": amend(response="well"),
+    "message_claim": claim("well"),
+}
+
+
+def how(event):
+    return event.payload["how"]
+
+
+def well(event):
+    return WELL[event.event]
 
 
 @hook(EVENTS, match="trio")

@@ -64,6 +64,44 @@ def test_a_called_event_that_is_not_the_installed_one_is_refused() -> None:
     assert "install the settings anew" in done.stdout.decode()
 
 
+@pytest.mark.parametrize("installed", ["PreToolUse", "PermissionRequest", "UserPromptSubmit"])
+@pytest.mark.parametrize("name", ["PreToolUseAgain", "PostToolUse", ""])
+def test_an_event_that_is_not_the_gate_it_is_installed_for_is_refused(installed: str, name: str) -> None:
+    document = {**json.loads(recorded("PostToolUse")), "hook_event_name": name}
+
+    assert is_blocked(installed, hook(json.dumps(document).encode(), "--event", installed))
+
+
+def test_an_unknown_event_that_is_installed_for_none_is_left_alone() -> None:
+    document = {**json.loads(recorded("PostToolUse")), "hook_event_name": "OfTomorrow"}
+
+    assert_silent(hook(json.dumps(document).encode()))
+    assert_silent(hook(json.dumps(document).encode(), "--event", "PostToolUse"))
+
+
+@pytest.mark.parametrize("name", ["PreToolUse", "PermissionRequest", "UserPromptSubmit"])
+@pytest.mark.parametrize("words", [(), ("--event",)])
+@pytest.mark.parametrize(
+    "at", [b'{"tool_input":{"command":"ls","comm\\u0061nd":"rm"},', b'{"cwd":"/one","cwd":"/two",']
+)
+def test_a_key_that_stands_twice_is_refused_without_asking(
+    start: Start, folder: str, name: str, words: tuple[str, ...], at: bytes
+) -> None:
+    daemon = start(answer("pre_tool_use", "pass"))
+    rest = {key: value for key, value in json.loads(recorded(name)).items() if key not in ("tool_input", "cwd")}
+    options = (*words, name) if words else ()
+
+    done = hook(at + json.dumps(rest).encode()[1:], "--runtime-dir", folder, *options)
+
+    assert is_blocked(name, done)
+    assert b"stands twice in one object" in done.stdout + done.stderr
+    assert daemon.lines == []
+
+
+def test_an_event_that_says_twice_what_it_is_blocks() -> None:
+    assert hook(b'{"hook_event_name":"PreToolUse","hook_event_name":"Stop"}').returncode == 2
+
+
 def shell(line: str, stdin: bytes) -> subprocess.CompletedProcess[bytes]:
     command = shlex.join([*PYTHON, str(SHIM), "claude-code", "--runtime-dir", "/none"])
     return subprocess.run(["sh", "-c", f"{command} {line}"], input=stdin, capture_output=True, check=False)

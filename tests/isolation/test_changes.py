@@ -213,7 +213,7 @@ async def test_temporary_folders_of_a_dead_daemon_go_when_the_next_one_starts(tm
 
 
 FORGING = """
-import os, sys
+import os, sys, time
 from hooklatch import hook
 from hooklatch_worker import wire
 
@@ -227,6 +227,7 @@ if os.path.exists({mark!r}):
         frame = frame.f_back
     generation = frame.f_locals["request"].generation
     os.write(3, wire.frame(wire.Loaded(generation, [], ["die"], [], "standard", ["refusing writes"])))
+    time.sleep(3600)
 """
 
 

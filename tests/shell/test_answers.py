@@ -192,6 +192,9 @@ def test_an_event_without_a_name_at_claude_code_goes_by_its_own() -> None:
     assert read("pre_model", specific("pre_model", permissionDecision="deny")) == {"verdict": "deny"}
 
 
+TWICE = '{"decision":"block","decision":"approve"}'
+
+
 def say(document: object, ending: str = "") -> str:
     return f"cat <<'END'\n{json.dumps(document)}\nEND\n{ending}"
 
@@ -209,6 +212,10 @@ def say(document: object, ending: str = "") -> str:
         pytest.param(
             say(denying("allow"), "exit 1"), {"output": "json", "exit_codes": "advisory"}, "warning",
             id="no-allow-at-exit-1",
+        ),
+        pytest.param(f"echo '{TWICE}'", {"output": "json"}, "protocol", id="a-key-twice"),
+        pytest.param(
+            f"echo '{TWICE}'; exit 1", {"output": "json", "exit_codes": "advisory"}, "protocol", id="twice-at-exit-1",
         ),
         pytest.param("echo hm; exit 1", {"output": "json", "exit_codes": "advisory"}, "warning", id="text-at-exit-1"),
         pytest.param("echo all good", {"output": "json"}, "protocol", id="text"),

@@ -184,7 +184,8 @@ def describe(generation: int, unit: Unit, held: isolation.Held) -> bytes:
         for runtime in unit.runtimes:
             importlib.import_module(runtime)
         functions = sorted(unit.functions)
-        return wire.frame(wire.Loaded(generation, unit.hooks, functions, unit.files, held.level, held.missing))
+        loaded = wire.Loaded(generation, unit.hooks, functions, unit.files, held.level, held.missing, unit.elsewhere)
+        return wire.frame(loaded)
     except (ImportError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
         raise SourceError(f"what its markers say cannot be told: {error}", unit.path, 0) from None
 

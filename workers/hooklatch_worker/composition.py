@@ -9,7 +9,6 @@ An exception anywhere is an exception of the whole, so a guard made of guards fa
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeGuard
 
@@ -41,7 +40,7 @@ def chain(*functions: Function) -> Function:
                 event = amended(event, answer.patch)
         return said
 
-    return placed(chained)
+    return chained
 
 
 def composite(*functions: Function) -> Function:
@@ -53,7 +52,7 @@ def composite(*functions: Function) -> Function:
             said = together(said, checked(function, event))
         return said
 
-    return placed(composed)
+    return composed
 
 
 def when(condition: Callable[[Any], bool], function: Function) -> Function:
@@ -62,14 +61,7 @@ def when(condition: Callable[[Any], bool], function: Function) -> Function:
     def conditional(event: Event) -> Answer:
         return checked(function, event) if condition(event) else None
 
-    return placed(conditional)
-
-
-def placed(function: Function) -> Function:
-    """Have it belong to the module that composes it, where a marker on it is then found."""
-    caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # as logging and namedtuple find theirs
-    function.__module__ = caller.f_globals.get("__name__", function.__module__)
-    return function
+    return conditional
 
 
 def checked(function: Function, event: Event) -> Answer:

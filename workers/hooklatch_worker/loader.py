@@ -9,12 +9,14 @@ import sys
 import types
 from collections.abc import Callable
 from importlib import machinery
-from typing import Any
+from typing import Any, cast
 
+from hooklatch_worker import ledger
 from hooklatch_worker.failures import Author, text_of
+from hooklatch_worker.ledger import Ledger, Mark
 from hooklatch_worker.markers import Marker
 from hooklatch_worker.safety import check_file, read_safely
-from hooklatch_worker.wire import Declared, Source
+from hooklatch_worker.wire import Declared, Elsewhere, Source
 
 __all__ = ["SourceError", "Unit", "load"]
 
@@ -32,21 +34,58 @@ class SourceError(Exception):
 
 
 class Unit:
-    """An imported source: its functions by name, those marked as hooks, and the files it stands on."""
+    """An imported source: its functions by name, those marked as hooks, and the files it stands on.
 
-    def __init__(self, module: types.ModuleType, folder: str, before: frozenset[str]) -> None:
+    Raises:
+        SourceError: a function was marked and is no hook.
+    """
+
+    def __init__(self, module: types.ModuleType, folder: str, before: frozenset[str], marks: Ledger) -> None:
         self.path = module.__file__ or module.__name__
         self._module = module.__name__
+        self._marks = marks
+        self._author = Author(self.path)
         self.functions: dict[str, Callable[..., Any]] = {
             name: value for name, value in vars(module).items() if callable(value) and not isinstance(value, type)
         }
+        found = [(name, marker) for name, function in self.functions.items() for marker in markers_of(function)]
+        self._account(module, found)
         self.hooks = [
-            Declared(name, line_of(function, module), marker)
-            for name, function in self.functions.items()
-            for marker in markers_of(function, module.__name__)
+            Declared(name, self._line_of(name, marker, module), marker)
+            for name, marker in found
+            if self._is_own(marker, module)
         ]
         self.hooks.sort(key=lambda declared: declared.line)
+        self.elsewhere = self._elsewhere(module, found)
         self.files = sorted(files_below(folder, before))
+        marks.close(self._author)
+
+    def _account(self, module: types.ModuleType, found: list[tuple[str, Marker]]) -> None:
+        """Refuse a source of which a mark is lost: its author believes that it guards."""
+        kept = {id(marker) for _, marker in found}
+        lost = [
+            mark for mark in self._marks.of(vars(module), self._author) if not kept.issuperset(map(id, mark.markers))
+        ]
+        if lost:
+            first, others = ledger.first_and_others(lost)
+            raise SourceError(ledger.why_lost(first, vars(module)) + others, first.file, first.line)
+
+    def _is_own(self, marker: Marker, module: types.ModuleType) -> bool:
+        mark = self._marks.mark_of(marker)
+        return mark is None or ledger.is_of(mark, vars(module), self._author)
+
+    def _line_of(self, name: str, marker: Marker, module: types.ModuleType) -> int:
+        """Give the line where a hook is written, or where it is made of functions from elsewhere."""
+        mark = self._marks.mark_of(marker)
+        return line_of(self.functions[name], module) or (mark.line if mark is not None else 0)
+
+    def _elsewhere(self, module: types.ModuleType, found: list[tuple[str, Marker]]) -> list[Elsewhere]:
+        marks = [mark for mark in self._marks.marks if self._author.wrote(mark.file)]
+        if not self.hooks:  # then what it imports by name is all that can be meant
+            bound = {id(marker) for _, marker in found}
+            marks += [mark for mark in self._marks.marks if any(id(one) in bound for one in mark.markers)]
+        foreign = [mark for mark in marks if not ledger.is_of(mark, vars(module), self._author)]
+        return [told(mark) for mark in dict.fromkeys(foreign)]
 
     @property
     def runtimes(self) -> set[str]:
@@ -64,6 +103,7 @@ def load(source: Source, code: bytes) -> Unit:
         SourceError: it is missing, or its code failed.
     """
     before = frozenset(sys.modules)
+    marks = ledger.current = Ledger()
     try:
         if source.kind == "module":
             module = importlib.import_module(source.location)
@@ -71,7 +111,7 @@ def load(source: Source, code: bytes) -> Unit:
         else:
             module = import_file(source.location, code)
             folder = os.path.dirname(source.location)
-        return Unit(module, folder, before)
+        return Unit(module, folder, before, marks)
     except SourceError:
         raise
     except BaseException as error:  # SystemExit and KeyboardInterrupt in a module's body are its failure too
@@ -142,12 +182,18 @@ def module_name(path: str) -> str:
     return f"hooks_{stem}" if is_taken else stem
 
 
-def markers_of(function: Callable[..., Any], module: str) -> tuple[Marker, ...]:
-    # A marked function that was only imported here belongs to its own source.
-    if getattr(function, "__module__", None) != module:
+def markers_of(function: Callable[..., Any]) -> tuple[Marker, ...]:
+    try:
+        found = getattr(function, "__hooklatch_markers__", ())
+    except Exception:  # what stands for another object may raise what it likes; its marks are missed in the accounts
         return ()
-    found = getattr(function, "__hooklatch_markers__", ())
-    return tuple(marker for marker in found if isinstance(marker, Marker))
+    if not isinstance(found, tuple):
+        return ()
+    return tuple(one for one in cast("tuple[object, ...]", found) if isinstance(one, Marker))
+
+
+def told(mark: Mark) -> Elsewhere:
+    return Elsewhere(mark.function.__name__, mark.module, mark.file, mark.line)
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hooklatch_worker import ledger
 from hooklatch_worker.verdicts import GarbageError, check_plain
 
 if TYPE_CHECKING:
@@ -257,9 +258,11 @@ def hook(
             raise TypeError(f"@hook marks a def or an async def, not a {type(function).__name__!r}")
         if function.__code__.co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR):
             raise TypeError(f"{function.__name__} yields, so it cannot return a verdict")
+        own = tuple(replace(marker) for marker in markers)  # each use of one @hook(...) is a mark of its own
+        ledger.note(function, own)
         # Decorators run from the bottom up; the markers shall read from the top down.
         earlier = getattr(function, "__hooklatch_markers__", ())
-        function.__dict__["__hooklatch_markers__"] = (*markers, *earlier)
+        function.__dict__["__hooklatch_markers__"] = (*own, *earlier)
         return function
 
     return mark

@@ -204,6 +204,8 @@ def refusal_of(hook: ShellHook, event: str, result: Result) -> Verdict[Any] | No
         return None
     try:
         answer = read_output(hook, event, result)
+    except shell_answers.AmbiguousError:
+        raise  # it may be a refusal
     except GarbageError:
         return None
     return answer if answer is not None and answer.verdict in ("deny", "ask", "halt") else None

@@ -12,10 +12,11 @@ from typing import Any, Literal, TypeAlias, cast
 import msgspec
 
 from hooklatch_worker import verdicts
+from hooklatch_worker.ambiguity import ambiguity
 from hooklatch_worker.shell_forms import CLAUDE_NAMES
 from hooklatch_worker.verdicts import GarbageError, Verdict
 
-__all__ = ["TEXT_IS_CONTEXT", "read_answer", "read_text"]
+__all__ = ["TEXT_IS_CONTEXT", "AmbiguousError", "read_answer", "read_text"]
 
 Table: TypeAlias = dict[str, Any]
 Word: TypeAlias = Literal["allow", "ask", "deny", "halt"]
@@ -47,6 +48,10 @@ DECISIONS: dict[object, Word] = {
     "defer": "ask",  # "let someone else decide later": here that is the person at the host
 }
 STRICTNESS: list[Word] = ["allow", "ask", "deny", "halt"]
+
+
+class AmbiguousError(GarbageError):
+    """One reader of the answer would find a refusal in it where another finds none."""
 
 
 def read_answer(data: bytes, *, event: str, fails_closed: bool, allows: Collection[str]) -> Verdict[Any] | None:
@@ -91,6 +96,9 @@ def read_object(text: bytes) -> Table:
         document: object = msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise GarbageError(f"the answer on standard output is not JSON: {error}") from None
+    fault = ambiguity(text)
+    if fault is not None:
+        raise AmbiguousError(f"the answer on standard output could be read in two ways: {fault}")
     return table_of(document, "the answer")
 
 

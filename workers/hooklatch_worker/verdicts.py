@@ -12,6 +12,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
+from hooklatch_worker.ambiguity import ambiguity
 from hooklatch_worker.failures import clipped
 
 __all__ = [
@@ -189,7 +190,6 @@ class _Written(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _sent: msgspec.json.Decoder[_Sent | None] = msgspec.json.Decoder(_Sent | None)
-_anything: msgspec.json.Decoder[object] = msgspec.json.Decoder(object)
 _encoder = msgspec.json.Encoder()
 
 
@@ -234,17 +234,16 @@ def decode(data: bytes) -> Answer:
         sent = _sent.decode(data)
         if sent is None:
             return Answer()
-        # Raw looks neither at UTF-8 nor at the size of a number: a full decode does.
-        for part in (sent.patch or {}).values():
-            _anything.decode(part)
-        if sent.value:
-            _anything.decode(sent.value)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise GarbageError(f"the answer is not readable: {error}") from None
     except RecursionError:
         raise GarbageError("the answer is not readable: nested too deep") from None
     except MemoryError:
         raise GarbageError("the answer is not readable: too big for memory") from None
+    # Raw looks neither at UTF-8 nor at the size of a number, and nothing before this at keys that stand twice.
+    fault = ambiguity(data)
+    if fault is not None:
+        raise GarbageError(f"the answer is not readable: {fault}")
     return Answer(
         verdict=sent.verdict,
         reason=sent.reason or "",

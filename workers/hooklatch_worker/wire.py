@@ -26,6 +26,7 @@ __all__ = [
     "Call",
     "Code",
     "Declared",
+    "Elsewhere",
     "Emitted",
     "Exited",
     "Failed",
@@ -163,9 +164,20 @@ class Declared(msgspec.Struct, frozen=True):
     marker: Marker
 
 
+class Elsewhere(msgspec.Struct, frozen=True):
+    """A function marked with @hook in another file than the source's: no hook, unless that file is a source too."""
+
+    function: str
+    module: str
+    file: str
+    line: int
+
+
 class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
     """Worker to daemon: the source is imported.  `files` are the modules of its folder that it imported.
 
+    `elsewhere` are the marks that it met and that are not its own: those in modules of its folder, and where it has
+    none of its own those of what it imported by name.
     `isolation` is the level that is wholly in force, and `missing` what the configured one has beyond what is.
     """
 
@@ -175,6 +187,7 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
     files: list[str]
     isolation: str = "standard"
     missing: list[str] = []
+    elsewhere: list[Elsewhere] = []
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed"):

@@ -4,7 +4,7 @@ Pure: knows no socket and no file. Says only what Claude Code honours (2.1.330 w
 be told becomes the nearest stricter answer, with a warning. Silence is the answer to a plain pass alone.
 """
 
-from hooklatch.hosts.light_json import dumps, is_list, is_object, loads
+from hooklatch.hosts.light_json import RepeatedKeyError, dumps, is_list, is_object, loads
 from hooklatch.hosts.wording import as_text, explanation, model_text, problem_of, text_at
 
 __all__ = [
@@ -89,7 +89,11 @@ _RESUMED_BY_EXIT_CODE = frozenset({"TaskCompleted", "TeammateIdle"})
 
 
 class UnreadableError(ValueError):
-    """What came in is no event document of Claude Code."""
+    """What came in is no event document of Claude Code; `name` is the gate that it may be, if it says one."""
+
+    def __init__(self, message: str, name: "str | None" = None) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class Native:
@@ -134,6 +138,11 @@ def read(raw: bytes) -> Native:
     text = raw.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n")
     try:
         document = loads(text.decode())
+    except RepeatedKeyError as error:
+        found = error.value.get("hook_event_name") if is_object(error.value) else None
+        # Only to refuse in the form of a gate: what this reader finds, another need not.
+        gate = found if isinstance(found, str) and found in GATES else None
+        raise UnreadableError(f"the event could be read in two ways: {error}", gate) from None
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"the event is not JSON: {error}") from None
     if not is_object(document):

@@ -102,8 +102,13 @@ def run(argv: list[str]) -> int:
 def _answer_event(options: Options) -> int:
     try:
         native = claude_code.read(_read_input())
+    except claude_code.UnreadableError as error:
+        return _leave_unread(options.event or error.name, str(error))
     except (OSError, ValueError) as error:
         return _leave_unread(options.event, str(error))
+    if options.event is not None and options.event != native.name and native.name not in claude_code.GATES:
+        # What it says it is cannot be refused; what it is installed for may be.
+        return _leave_unread(options.event, _mismatch(options.event, native.name))
     if not native.event:
         return 0
     is_gate = native.name in claude_code.GATES
@@ -118,11 +123,14 @@ def _answer_event(options: Options) -> int:
 
 def _decision(native: claude_code.Native, options: Options) -> dict[str, object]:
     if options.event is not None and options.event != native.name:
-        reason = f"the hook for {options.event} was called for {native.name}; install the settings anew"
-        return claude_code.failure(native.name, "protocol", reason)
+        return claude_code.failure(native.name, "protocol", _mismatch(options.event, native.name))
     environment = _environment()
     native.project = environment.get(_PROJECT, "").encode(errors="surrogateescape").decode(errors="replace")
     return decide(native, runtime_dirs(options.runtime_dir, environment))
+
+
+def _mismatch(installed: str, name: str) -> str:
+    return f"the hook for {installed} was called for {name[:100]!a}; install the settings anew"
 
 
 def decide(native: claude_code.Native, directories: list[str]) -> dict[str, object]:

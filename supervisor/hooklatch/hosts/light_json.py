@@ -1,7 +1,7 @@
 """JSON without the `json` package, whose regular expressions double the start time of a hook command.
 
 Uses the C accelerators that `json` itself is made of, and `json` where an interpreter lacks them. Strict:
-what this accepts is one finite JSON document and nothing around it.
+what this accepts is one finite JSON document and nothing around it, which everybody reads alike.
 """
 
 TYPE_CHECKING = False
@@ -17,9 +17,17 @@ except ImportError:  # not CPython
 
     make_scanner = None  # type: ignore[assignment,misc]
 
-__all__ = ["dumps", "is_list", "is_object", "loads", "quote"]
+__all__ = ["RepeatedKeyError", "dumps", "is_list", "is_object", "loads", "quote"]
 
 _WHITESPACE = " \t\n\r"  # RFC 8259, section 2; str.strip() alone would take more
+
+
+class RepeatedKeyError(ValueError):
+    """A key stands twice in one object; `value` is the document as who takes the last one reads it."""
+
+    def __init__(self, key: str, value: object) -> None:
+        super().__init__(f"the key {key[:100]!a} stands twice in one object")
+        self.value = value
 
 
 def is_object(value: object) -> "TypeGuard[dict[str, object]]":
@@ -35,9 +43,11 @@ def loads(text: str) -> object:
 
     Raises:
         ValueError: it is no JSON, or something follows it, or a number is NaN or infinite.
+        RepeatedKeyError: a key stands twice in one object, so that readers differ on what it says.
         RecursionError: it is nested too deep.
     """
     text = text.strip(_WHITESPACE)
+    _repeated.clear()
     try:
         value, end = _scan(text, 0)
     except StopIteration:
@@ -47,6 +57,8 @@ def loads(text: str) -> object:
         raise ValueError("malformed") from None
     if end != len(text):
         raise ValueError(f"something follows the JSON value at character {end}")
+    if _repeated:
+        raise RepeatedKeyError(_repeated[0], value)
     return value
 
 
@@ -87,12 +99,26 @@ def _refuse_constant(name: str) -> "NoReturn":
     raise ValueError(f"{name} is no JSON value")
 
 
+_repeated: "list[str]" = []  # keys, in the document that is read just now
+
+
+def _read_object(pairs: "list[tuple[str, object]]") -> "dict[str, object]":
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                _repeated.append(key)
+            seen.add(key)
+    return found
+
+
 class _Scanning:
     """What the C scanner reads its settings from: the attributes of a json.JSONDecoder."""
 
     strict = True
     object_hook = None
-    object_pairs_hook = None
+    object_pairs_hook = staticmethod(_read_object)
     array_hook = None  # read by Python 3.15 and later
     parse_float = staticmethod(_parse_float)
     parse_int = int
@@ -104,7 +130,9 @@ def _scanner() -> "Callable[[str, int], tuple[Any, int]]":
         return make_scanner(_Scanning())  # type: ignore[arg-type] # pyright: ignore[reportArgumentType]
     from json import JSONDecoder
 
-    return JSONDecoder(parse_float=_parse_float, parse_constant=_refuse_constant).raw_decode
+    return JSONDecoder(
+        parse_float=_parse_float, parse_constant=_refuse_constant, object_pairs_hook=_read_object
+    ).raw_decode
 
 
 _scan = _scanner()

@@ -19,7 +19,7 @@ from hooklatch.service.registries import Registries
 from hooklatch.service.sources import Sources, Unit, UnitError
 from hooklatch.service.state import StateFile
 from hooklatch.service.vocabulary import unknown_event
-from hooklatch_worker.wire import Source
+from hooklatch_worker.wire import Elsewhere, Source
 
 __all__ = ["Building", "aimed_at", "aimed_at_nothing"]
 
@@ -52,6 +52,7 @@ class Building:
                 if source.location not in wanted or workers is not None:
                     wanted[source.location] = source, workers
         self.wanted = set(wanted)
+        asked = Asked(configs, extra)
         for target in self.targets():
             wanted.setdefault(target.source.location, (target.source, None))
         faults: dict[str, Diagnostic] = {}
@@ -65,10 +66,12 @@ class Building:
             isolation = limits.worker.isolation
             if unit is not None and unit.is_current and held == isolation:
                 unit.pool.limits = limits
+                diagnostics += [*asked.strays(unit), *asked.unused(unit)]
                 continue
             try:
                 unit_of_now = await self._prove(source, workers, unit, configs, is_explicit=is_explicit)
-                fresh[location] = self._known_events_only(unit_of_now, catalogue)
+                fresh[location] = self._without_strays(self._known_events_only(unit_of_now, catalogue), asked)
+                diagnostics += asked.unused(unit_of_now)
             except UnitError as error:
                 if held is not None and isolation.is_required and not as_strong_as(held, isolation):
                     self.too_weak.add(location)
@@ -91,6 +94,12 @@ class Building:
                 self._sources.discard(unit)
                 text = f"{declared.function}: {unknown_event(catalogue, event)}"
                 raise UnitError(text, unit.source.location, declared.line)
+        return unit
+
+    def _without_strays(self, unit: Unit, asked: Asked) -> Unit:
+        for stray in asked.strays(unit):
+            self._sources.discard(unit)
+            raise UnitError(stray.message, stray.file, stray.line)
         return unit
 
     async def _prove(
@@ -131,6 +140,59 @@ class Building:
 
     def used(self) -> set[str]:
         return {target.source.location for target in self.targets()}
+
+
+class Asked:
+    """Which marks of which files are hooks in force, by what the files of hooks declare."""
+
+    def __init__(self, configs: Iterable[FileConfig], extra: Iterable[Source]) -> None:
+        self._sources = {source.location for source in extra}
+        self._functions: set[tuple[str, str]] = set()
+        for config in configs:
+            self._sources.update(entry.location for entry in config.sources)
+            for hook in config.hooks:
+                source, function = place_of(hook, os.path.dirname(config.path))
+                self._functions.add((source.location, function))
+        self._files = {real_path(location) for location in self._sources if os.path.isabs(location)}
+        self._named = {location for location, _ in self._functions}
+
+    def strays(self, unit: Unit) -> list[Diagnostic]:
+        """Find marks that a source met in other files, and that nobody asks there."""
+        return [
+            Diagnostic(
+                mark.file, mark.line,
+                f"{mark.function!r} is marked with @hook, but this file is no source, so it would never be asked"
+                f" ({unit.source.location} imports it); add it as a [[source]], or take the mark away",
+            )
+            for mark in unit.loaded.elsewhere
+            if not self._is_asked(mark)
+        ]  # fmt: skip
+
+    def unused(self, unit: Unit) -> list[Diagnostic]:
+        """Find marks in a file of which hooks name functions, and which is no source itself."""
+        location = unit.source.location
+        if location in self._sources or location not in self._named:
+            return []
+        return [
+            Diagnostic(
+                location, declared.line,
+                f"{declared.function!r} is marked with @hook, but this file is only named by run, so it is never asked;"
+                " add it as a [[source]], or take the mark away",
+            )
+            for declared in unit.loaded.hooks
+            if (location, declared.function) not in self._functions
+        ]  # fmt: skip
+
+    def _is_asked(self, mark: Elsewhere) -> bool:
+        is_source = mark.module in self._sources or real_path(mark.file) in self._files
+        return is_source or any((place, mark.function) in self._functions for place in (mark.file, mark.module))
+
+
+def real_path(path: str) -> str:
+    try:
+        return os.path.realpath(path)
+    except ValueError:  # a name with a null byte
+        return path
 
 
 def sources_in(config: FileConfig) -> list[tuple[Source, int | None]]:

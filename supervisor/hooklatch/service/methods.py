@@ -28,6 +28,7 @@ from hooklatch.service.registration import HookTables, Registrant, Registrar
 from hooklatch.service.reports import Reports
 from hooklatch.service.sessions import Session
 from hooklatch.version import VERSION
+from hooklatch_worker.ambiguity import ambiguity
 
 __all__ = ["Methods"]
 
@@ -129,9 +130,15 @@ class Methods:
     async def _fire(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FireParams)
         session = connection.session
+        # Here, for from here on the context and a native payload are read, and what was read says no more how it came.
+        fault = ambiguity(bytes(raw))
         dialect = params.dialect or (session.dialect if session is not None else None)
         if dialect is not None:
-            return await self._hub.native.fire(self._hub.native.find(dialect), params, session)
+            return await self._hub.native.fire(self._hub.native.find(dialect), params, session, fault)
+        if fault is not None:
+            spec = self._hub.dispatcher.spec(params.event)
+            refused = await self._hub.dispatcher.refuse(spec, "payload", fault, params, session)
+            return refused if params.wait else {"accepted": False, "decision_id": refused.decision_id}
         if not params.wait:
             return self._hub.dispatcher.fire_later(params, connection.session)
         return await self._hub.dispatcher.fire(params, connection.session)

@@ -28,6 +28,7 @@ from hooklatch.service.calls import Server, question
 from hooklatch.service.dispatcher import Dispatcher
 from hooklatch.service.fires import Envelope, FireParams, Plan
 from hooklatch.service.sessions import Session
+from hooklatch_worker.ambiguity import ambiguity
 from hooklatch_worker.verdicts import GarbageError
 
 __all__ = ["Native", "NativeHook", "call_native_hook", "read_native_hooks"]
@@ -93,17 +94,21 @@ class Native:
             return CallOutcome("load", message=f"its dialect {target.dialect!r} is gone")
         return read_native(dialect, target.native, shown_to(dialect, target.native, call, envelope), outcome)
 
-    async def fire(self, dialect: Dialect, params: FireParams, session: Session | None) -> dict[str, Any]:
+    async def fire(
+        self, dialect: Dialect, params: FireParams, session: Session | None, fault: str | None = None
+    ) -> dict[str, Any]:
         """Fire every canonical event that a native one feeds; give the first decision, with the others beside it.
+
+        With a `fault` of what came in, no hook is asked.
 
         Raises:
             RpcError: the dialect has no such event, or the payload is no object.
         """
         payload = payload_of(params)
         feeds = self._feeds(dialect, params.event, payload)
-        if not isinstance(feeds, PayloadError) and not params.wait:
+        if fault is None and not isinstance(feeds, PayloadError) and not params.wait:
             return self._fire_later(feeds, params, session)
-        made = [wire(decision) for decision in await self.decide(dialect, params, session)]
+        made = [wire(decision) for decision in await self.decide(dialect, params, session, fault)]
         rendered = render(dialect, params.event, made[0], made[1:], payload)
         warnings = [*made[0].get("warnings", []), *rendered.warnings]
         answer = {**made[0], "rendered": rendered.value}
@@ -113,15 +118,19 @@ class Native:
             answer["followed_by"] = made[1:]
         return answer
 
-    async def decide(self, dialect: Dialect, params: FireParams, session: Session | None) -> list[Decision]:
+    async def decide(
+        self, dialect: Dialect, params: FireParams, session: Session | None, fault: str | None = None
+    ) -> list[Decision]:
         """Fire every canonical event that a native one feeds; return their decisions, the one that counts first.
+
+        With a `fault` of what came in, no hook is asked.
 
         Raises:
             RpcError: the dialect has no such event, or the payload is no object.
         """
         feeds = self._feeds(dialect, params.event, payload_of(params))
-        if isinstance(feeds, PayloadError):
-            return [await self._refused(dialect, params, session, str(feeds))]
+        if fault is not None or isinstance(feeds, PayloadError):
+            return [await self._refused(dialect, params, session, fault or str(feeds))]
         return await self._fire_feeds(dialect, feeds, params, session)
 
     def _feeds(self, dialect: Dialect, event: str, payload: dict[str, Any]) -> list[Fed] | PayloadError:
@@ -220,6 +229,10 @@ def read_native(dialect: Dialect, native: str, shown: dict[str, Any], outcome: C
     """Read an answer in a dialect's words into ours; one that nobody understands is garbage."""
     if outcome.cause != "policy":
         return outcome
+    fault = ambiguity(outcome.answer or b"null")
+    if fault is not None:
+        text = f"the answer is not readable: {fault}"
+        return msgspec.structs.replace(outcome, cause="protocol", message=text, answer=b"")
     try:
         answer = read_answer(dialect, native, msgspec.json.decode(outcome.answer or b"null"), shown=shown)
         encoded = msgspec.json.encode(answer)
