@@ -80,7 +80,7 @@ while True:
     with opened(folder) as record:
         assert record.status()["faults"] == [], (steps, record.status()["faults"])
     shutil.rmtree(folder.parent)
-    if code == 0:
+    if code == 0 or (how == "fresh" and steps == 40):  # what comes then is as with `made`
         break
     assert code == -signal.SIGKILL, code
 print(steps)
@@ -98,4 +98,4 @@ def test_a_kill_before_any_step_of_writing_is_no_fault_for_the_next_start(how: s
         )  # fmt: skip
 
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 30
+    assert int(done.stdout) >= 40

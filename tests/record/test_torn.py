@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.record.reading import backwards
+from hooklatch.record.segments import allocate
 from hooklatch.record.verify import verify
 from record.records import Beside, decision, fact, found_beyond_faults, kinds, lines, opened, records, segments
 
@@ -60,6 +61,22 @@ def test_a_last_line_torn_at_any_byte_is_moved_aside(quick_folder: Path) -> None
         assert (quick_folder / recovered["to"]).read_bytes() == last[:length]
         assert (started["kind"], started["after"]) == ("started", "crash")
     assert verify(str(quick_folder)).ok
+
+
+def test_what_a_killed_daemon_had_allocated_is_given_back(tmp_path: Path) -> None:
+    path = crashed(tmp_path)
+    fd = os.open(path, os.O_RDWR)
+    try:
+        allocate(fd, path.stat().st_size, 2**20)
+    except OSError:
+        pytest.skip("this filesystem cannot allocate beyond a file's end")
+    finally:
+        os.close(fd)
+
+    with opened(tmp_path):
+        pass
+
+    assert path.stat().st_blocks * 512 < 2**20
 
 
 @pytest.mark.slow

@@ -197,8 +197,8 @@ class Segment:
         return None
 
     def free(self) -> None:
-        """Give back what is allocated beyond the end."""
-        if self._allocated and self.is_whole:
+        """Give back what is allocated beyond the end, by us or by a daemon that was killed."""
+        if self.is_whole:
             os.ftruncate(self.fd, self.end)
             self._allocated = 0
 

@@ -28,9 +28,10 @@ from hooklatch.record.entries import Fact, entry_of_abandoned, entry_of_decision
 from hooklatch.record.mark import MarkFile
 from hooklatch.record.opening import Found, RecordError, facts_of_host, lock, take_over
 from hooklatch.record.redaction import Redactor
-from hooklatch.record.retention import Retirement, missing_before, plan, remove, sizes
+from hooklatch.record.retention import sizes
+from hooklatch.record.retiring import Retiring
 from hooklatch.record.room import Room
-from hooklatch.record.segments import NO_SPACE, places
+from hooklatch.record.segments import NO_SPACE
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.syncing import Syncs
 
@@ -71,7 +72,6 @@ class Record:
         self._redactor = Redactor(settings)
         self._room = Room(folder, settings, self._put)
         self._faults: list[str] = []  # they stay, over restarts too, until somebody acknowledges them
-        self._holes: set[str] = set()  # what retention has told is missing
         self._broken: str | None = None  # why nothing can be written
         self._unsynced: str | None = None  # why nothing is known to reach the disk
         self._attempts = 0  # new segments in a row that did not help
@@ -98,6 +98,7 @@ class Record:
             self._book = Book(self.folder, found, self._mark, clock=self._clock, reserve=reserve)
             stack.callback(self._book.close)
             self._syncs = Syncs(self._book, self._anchor, self._mark, fdatasync)
+            self._retiring = Retiring(self._book, self._mark, self._syncs, append=self.append, note=self._note)
             self._introduce(found)
             self._files = stack.pop_all()
 
@@ -369,49 +370,10 @@ class Record:
             await trio.sleep(LOOK)
 
     async def _retire(self) -> None:
-        settings, current = self._settings, self._book.segment.place
         try:
-            self._look_at_beginning()
-            mark = self._mark.mark
-            retirement = await trio.to_thread.run_sync(plan, self.folder, current, settings, self._clock(), mark)
-            if retirement is not None and self._may_go(retirement):
-                if retirement.places:
-                    await self._tell_of(retirement)
-                await trio.to_thread.run_sync(remove, self.folder, [*retirement.leftover, *retirement.places])
+            await self._retiring.look(self._settings, self._clock())
         except (OSError, RecordError) as error:
             logger.warning("old segments in %s could not be removed: %s", self.folder, error)
-
-    def _look_at_beginning(self) -> None:
-        missing = missing_before(self.folder, self._mark.mark)
-        if missing is not None:
-            self._note(missing)
-            self._mark.save(told_seq=places(self.folder)[0].first)
-
-    def _may_go(self, retirement: Retirement) -> bool:
-        """Say whether nothing is removed that would show what is missing, before somebody knows of that."""
-        for hole in retirement.holes:
-            if hole not in self._holes:
-                self._holes.add(hole)
-                self._note(hole)
-        return retirement.lost == self._mark.mark.lost or not self._mark.mark.fault_seq
-
-    async def _tell_of(self, retirement: Retirement) -> None:
-        """Have it on the disk, in the record and in the mark, that segments go; only then may they.
-
-        Raises:
-            RecordError, OSError: it is not there.
-        """
-        kept_seq, kept_prev, lost = retirement.kept_seq, retirement.kept_prev, retirement.lost
-        self._mark.retire(self._book.seq + 1, kept_seq, kept_prev, lost)
-        try:
-            head = self.append("retired", **retirement.record)
-        except RecordError:
-            self._mark.keep()
-            raise
-        await self._syncs.wait_for(head)
-        await trio.to_thread.run_sync(self._mark.save)
-        if self._mark.mark.kept_seq != kept_seq:
-            raise RecordError(f"{self._mark.path} does not say where the record begins")
 
     # -- settings, status, end ---------------------------------------------------------------------------------------
 
