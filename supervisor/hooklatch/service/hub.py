@@ -26,6 +26,7 @@ from hooklatch.service.projects import Projects
 from hooklatch.service.recording import Recording
 from hooklatch.service.registries import Announcement, Registries
 from hooklatch.service.safety import UnsafeFileError
+from hooklatch.service.server import Door
 from hooklatch.service.sessions import Session, Sessions
 from hooklatch.service.settling import Settling
 from hooklatch.service.sources import Sources, Unit, UnitError
@@ -121,6 +122,7 @@ class Hub:
         dispatcher.recording = Recording(record)
         self.places = places
         self.supervisors: list[Supervisor] = []  # of the daemon's own parts
+        self.doors: list[Door] = []
         self.faults: list[str] = []
         self.stop_accepting: Callable[[], object] = lambda: None  # where the sockets outlive this daemon
         self.suspensions = Suspensions(state, files.store, self.note)
@@ -139,7 +141,8 @@ class Hub:
     @property
     def part_faults(self) -> list[str]:
         """What is down of the daemon's own parts, or was within its period."""
-        return [fault for supervisor in self.supervisors for fault in supervisor.faults()]
+        shut = [door.fault for door in self.doors if door.fault is not None]
+        return [*shut, *(fault for supervisor in self.supervisors for fault in supervisor.faults())]
 
     @property
     def tree(self) -> list[Node]:
