@@ -131,7 +131,7 @@ PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "guards.py": (Pool, "_next_deadline", Place.end_of_a_deadline),
     "background fires": (Dispatcher, "_settled", Place.fire_and_forget),
     "session timers": (Sessions, "discard", Place.session_that_ends),
-    "connections": (Methods, "closed", Place.connection_that_ends),
+    "agents' connections": (Methods, "closed", Place.connection_that_ends),
 }
 
 

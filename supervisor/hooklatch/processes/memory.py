@@ -30,6 +30,7 @@ IDLE_ROUNDS = 5  # such intervals between two looks at an idle one that has no c
 
 async def watch_memory(pools: Callable[[], Iterable[Pool]]) -> None:
     """Kill what is over a limit of its pool: in a call it is a crash, between calls a recycling."""
+    unmeasured: str | None = None
     async with trio.open_nursery() as nursery:
         for round_number in itertools.count():
             await trio.sleep(INTERVAL)
@@ -37,11 +38,26 @@ async def watch_memory(pools: Callable[[], Iterable[Pool]]) -> None:
             for pool in pools():
                 for worker in [*pool.live_workers(), *pool.loading_workers()]:
                     if not worker.is_doomed and (is_full_round or is_due(pool, worker)):
-                        check(pool, worker, nursery)
+                        unmeasured = look(pool, worker, nursery, unmeasured)
+
+
+class UnmeasuredError(Exception):
+    """What a process takes cannot be read just now: nothing is known of it, which is not that it takes nothing."""
 
 
 def is_due(pool: Pool, worker: Worker) -> bool:
     return worker.has_children or worker.calls != worker.measured_calls or not pool.is_idle(worker)
+
+
+def look(pool: Pool, worker: Worker, nursery: trio.Nursery, before: str | None) -> str | None:
+    """Check one worker; give why it could not be measured, which is logged where it was not so `before`."""
+    try:
+        check(pool, worker, nursery)
+    except UnmeasuredError as error:
+        if before is None:
+            logger.error("a worker's limits are not enforced for the moment: %s", error, extra={"pid": worker.pid})
+        return str(error)
+    return None
 
 
 def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
@@ -51,7 +67,10 @@ def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
     if own > limits.resident_bytes:
         end(pool, worker, over("resident", own, limits.resident_bytes))
         return
-    below = list(itertools.islice(linux.descendants(worker.pid), limits.processes + 1))
+    try:
+        below = list(itertools.islice(linux.descendants(worker.pid), limits.processes + 1))
+    except OSError as error:
+        raise UnmeasuredError(f"the processes below it cannot be listed: {error}") from None
     worker.has_children = bool(below)
     if len(below) > limits.processes:
         stop(below)
@@ -68,6 +87,9 @@ def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
 async def check_total(pool: Pool, worker: Worker, below: list[int]) -> None:
     try:
         total = await trio.to_thread.run_sync(shared_once, [worker.pid, *below])
+    except UnmeasuredError as error:
+        logger.error("a worker's limits are not enforced for the moment: %s", error, extra={"pid": worker.pid})
+        return
     finally:
         worker.is_being_measured = False
     limit = pool.limits.total_bytes
@@ -95,11 +117,17 @@ def shared_once(pids: list[int]) -> int:
 
 
 def resident(pid: int) -> int:
-    """Give what a process holds in memory, pages that it shares with others counted whole; 0 when it is gone."""
+    """Give what a process holds in memory, pages that it shares with others counted whole; 0 when it is gone.
+
+    Raises:
+        UnmeasuredError: that cannot be read.
+    """
     try:
         return psutil.Process(pid).memory_info().rss
-    except psutil.Error:
+    except psutil.NoSuchProcess:  # ZombieProcess is one too
         return 0
+    except (psutil.Error, OSError) as error:
+        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {error}") from None
 
 
 def proportional(pid: int) -> int:
@@ -108,8 +136,10 @@ def proportional(pid: int) -> int:
         return psutil.Process(pid).memory_full_info().pss
     except psutil.AccessDenied:
         return resident(pid)
-    except psutil.Error:
+    except psutil.NoSuchProcess:
         return 0
+    except (psutil.Error, OSError) as error:
+        raise UnmeasuredError(f"the memory of process {pid} cannot be read: {error}") from None
 
 
 def over(what: str, size: int, limit: int) -> str:

@@ -21,7 +21,6 @@ are, until all that it asked is answered.
 from __future__ import annotations
 
 import logging
-import select
 import socket
 from collections.abc import Callable
 from contextlib import suppress
@@ -46,6 +45,7 @@ from hooklatch.core.protocol import (
     read_message,
 )
 from hooklatch.service.fires import Envelope, Question
+from hooklatch.service.hangups import Hangups
 from hooklatch.service.sessions import Session
 from hooklatch.service.ticker import Ticker
 from hooklatch.service.turnstile import MAX_OF_SESSION, UNHINDERED, Flow, Turnstile
@@ -86,6 +86,7 @@ class Connection:
         handler: Handler,
         ticker: Ticker,
         turnstile: Turnstile,
+        hangups: Hangups,
         *,
         is_admin: bool,
     ) -> None:
@@ -100,6 +101,7 @@ class Connection:
         self._handler = handler
         self._ticker = ticker
         self._turnstile = turnstile
+        self._hangups = hangups
         self._own_flow = Flow()  # a stranger's own turn
         self._lines = LineBuffer()
         self._outgoing = bytearray()
@@ -243,20 +245,12 @@ class Connection:
         return self.session.flow if self.session is not None else self._turnstile.strangers
 
     async def _end_of_input(self) -> None:
-        """Wait until all is answered, or the client is gone (EPOLLHUP is reported without being asked for)."""
+        """Wait until all is answered, or the client is gone."""
         self._is_ended = True
         if self._in_flight or self._outgoing:
-            with select.epoll() as hangup:
-                hangup.register(self._socket, 0)
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(self._close_when_readable, hangup.fileno())
-                    while self._in_flight or self._outgoing:
-                        await self._drained.wait()
-                    nursery.cancel_scope.cancel()
-        self.close()
-
-    async def _close_when_readable(self, fd: int) -> None:
-        await trio.lowlevel.wait_readable(fd)
+            with self._hangups.watching(self._socket.fileno(), self.close):
+                while self._in_flight or self._outgoing:
+                    await self._drained.wait()
         self.close()
 
     # -- requests --------------------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ The tree is what `foundations` and `doors` list (one_for_one; `hooklatch status 
     ├─ pools               a permanent pool for each build of a source; below it its workers
     ├─ background fires    temporary ones
     ├─ session timers      temporary ones
-    ├─ suspensions, metrics, turnstile, ticker, memory's watch, files' watch, hints     permanent
-    ├─ connections         temporary ones
+    ├─ suspensions, metrics, turnstile, ticker, memory's watch, files' watch, hints, hangups     permanent
+    ├─ agents' connections, administrators' connections     temporary ones
     └─ agents' listener, administrators' listener     significant
     process (from before the daemon's start to after its end)
     ├─ orders              permanent: signals
@@ -35,6 +35,7 @@ import trio
 
 from hooklatch import paths
 from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.limits import places
 from hooklatch.core.restarts import Restart
 from hooklatch.core.words import counted
 from hooklatch.dialects.find import load_entry_points
@@ -48,6 +49,7 @@ from hooklatch.service.activation import ActivationError, Inherited, take_socket
 from hooklatch.service.connection import Connection
 from hooklatch.service.dispatcher import Dispatcher
 from hooklatch.service.files import Files
+from hooklatch.service.hangups import Hangups
 from hooklatch.service.health import is_vital_well
 from hooklatch.service.hints import give_hints
 from hooklatch.service.hub import Bus, Hub
@@ -61,8 +63,8 @@ from hooklatch.service.projects import Projects
 from hooklatch.service.registries import Registries
 from hooklatch.service.safety import UnsafeFileError, make_private
 from hooklatch.service.server import (
+    Door,
     RuntimeDirError,
-    accept_connections,
     check_nobody_listens,
     listen,
     make_runtime_dir,
@@ -275,35 +277,30 @@ def foundations(hub: Hub, zygote: Zygote) -> list[ChildSpec]:
 
 def doors(hub: Hub, zygote: Zygote, listeners: tuple[socket.socket, ...], *, is_inherited: bool) -> list[ChildSpec]:
     """List what serves clients once every hook is in place, the listeners last."""
-    ticker, turnstile, connections, peers = (
-        Ticker(),
-        Turnstile(),
-        Supervisor("connections"),
-        Peers(zygote.roots, hub.statistics.dropped),
-    )
-    scopes = [trio.CancelScope() for _ in listeners]
+    ticker, turnstile, hangups, peers = Ticker(), Turnstile(), Hangups(), Peers(zygote.roots, hub.statistics.dropped)
+    room = places(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+    hub.doors = [
+        Door(name, listener, connections_of(hub, ticker, turnstile, hangups, is_admin=is_admin), hub.bus.connections,
+             peers, most)
+        for listener, (name, is_admin, most) in zip(
+            listeners, (("agents", False, room.agents), ("administrators", True, room.administrators)), strict=True
+        )
+    ]  # fmt: skip
     if is_inherited:
-        hub.stop_accepting = lambda: [scope.cancel() for scope in scopes]  # the next daemon finds them waiting
+        hub.stop_accepting = lambda: [door.close() for door in hub.doors]  # the next daemon finds them waiting
     return [
         ChildSpec("turnstile", turnstile.run),
         ChildSpec("ticker", ticker.run),
         ChildSpec("memory's watch", partial(watch_memory, lambda: list(hub.sources.pools.values()))),
         ChildSpec("files' watch", hub.files.watch),
         ChildSpec("hints", partial(give_hints, hub.files)),
-        ChildSpec("connections", connections.run, reports_start=True, below=connections),
+        ChildSpec("hangups", hangups.run, reports_start=True),
         *(
-            ChildSpec(
-                "administrators' listener" if is_admin else "agents' listener",
-                partial(
-                    accept_connections, listener, connections_of(hub, ticker, turnstile, is_admin=is_admin),
-                    hub.bus.connections, peers, scope, connections,
-                ),
-                Restart.TRANSIENT,
-                is_significant=True,
-            )
-            for listener, scope, is_admin in zip(listeners, scopes, (False, True), strict=True)
+            ChildSpec(f"{door.name}' connections", door.serving.run, reports_start=True, below=door.serving)
+            for door in hub.doors
         ),
-    ]  # fmt: skip
+        *(ChildSpec(f"{door.name}' listener", door.run, Restart.TRANSIENT, is_significant=True) for door in hub.doors),
+    ]
 
 
 async def start_all(supervisor: Supervisor, specs: list[ChildSpec]) -> None:
@@ -388,12 +385,12 @@ async def load_everything(hub: Hub, fault: str | None) -> None:
 
 
 def connections_of(
-    hub: Hub, ticker: Ticker, turnstile: Turnstile, *, is_admin: bool
+    hub: Hub, ticker: Ticker, turnstile: Turnstile, hangups: Hangups, *, is_admin: bool
 ) -> Callable[[socket.socket], Connection]:
     methods = Methods(hub)
 
     def make(stream: socket.socket) -> Connection:
-        connection = Connection(next(NUMBERS), stream, methods, ticker, turnstile, is_admin=is_admin)
+        connection = Connection(next(NUMBERS), stream, methods, ticker, turnstile, hangups, is_admin=is_admin)
         connection.resync = lambda: hub.registries.view_of(connection.session).revision
         hub.dispatcher.targets.servers[connection.number] = connection
         return connection

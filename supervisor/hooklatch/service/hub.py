@@ -26,6 +26,7 @@ from hooklatch.service.projects import Projects
 from hooklatch.service.recording import Recording
 from hooklatch.service.registries import Announcement, Registries, found
 from hooklatch.service.safety import UnsafeFileError
+from hooklatch.service.server import Door
 from hooklatch.service.sessions import Session, Sessions
 from hooklatch.service.settling import Settling
 from hooklatch.service.shared_state import SharedState
@@ -128,6 +129,7 @@ class Hub:
         dispatcher.recording = Recording(record)
         self.places = places
         self.supervisors: list[Supervisor] = []  # of the daemon's own parts
+        self.doors: list[Door] = []
         self.faults: list[str] = []
         self.end: Callable[[], None] | None = None  # where this process is the daemon's own
         self.stop_accepting: Callable[[], object] = lambda: None  # where the sockets outlive this daemon
@@ -154,7 +156,8 @@ class Hub:
     @property
     def part_faults(self) -> list[str]:
         """What is down of the daemon's own parts, or was within its period."""
-        return [fault for supervisor in self.supervisors for fault in supervisor.faults()]
+        shut = [door.fault for door in self.doors if door.fault is not None]
+        return [*shut, *(fault for supervisor in self.supervisors for fault in supervisor.faults())]
 
     @property
     def tree(self) -> list[Node]:

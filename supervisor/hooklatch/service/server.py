@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import socket
@@ -17,13 +18,12 @@ from hooklatch.service.connection import Connection
 from hooklatch.service.peers import PeerGoneError, Peers
 from hooklatch.service.safety import UnsafeFileError, check_folders
 
-__all__ = ["RuntimeDirError", "accept_connections", "check_nobody_listens", "listen", "make_runtime_dir"]
+__all__ = ["Door", "RuntimeDirError", "check_nobody_listens", "listen", "make_runtime_dir"]
 
 logger = logging.getLogger("hooklatch.server")
 BACKLOG = 1024
 MAX_PATH = 107  # bytes of a Unix socket's path (unix(7))
-MAX_CONNECTIONS = 8192
-ACCEPT_PAUSE = 0.1  # seconds to wait when the system has no descriptor left
+ACCEPT_PAUSE = 0.1  # seconds to wait when the system has no descriptor or memory left
 
 
 class RuntimeDirError(Exception):
@@ -97,60 +97,116 @@ def is_listened_to(path: str) -> bool:
     return True
 
 
-async def accept_connections(
-    listener: socket.socket,
-    make: Callable[[socket.socket], Connection],
-    connections: dict[int, Connection],
-    peers: Peers,
-    door: trio.CancelScope,
-    serving: Supervisor,
-) -> None:
-    """Have every client served that comes, until `door` is cancelled; those that are here are served on."""
-    with door:
-        while not door.cancel_called:
-            try:
-                stream, _ = listener.accept()
-            except BlockingIOError:
-                await trio.lowlevel.wait_readable(listener)
-                continue
-            except OSError as error:
-                logger.error("accept failed: %s", error)
-                await trio.sleep(ACCEPT_PAUSE)
-                continue
-            try:
-                if serving.counts[0] >= MAX_CONNECTIONS:
-                    refuse(stream, RpcError(ErrorCode.OVERLOAD, f"{MAX_CONNECTIONS} connections are open already"))
-                elif not serving.spawn("connection", serve_one, stream, make, connections, peers):
-                    stream.close()
-            except BaseException:
-                stream.close()
-                raise
+class Door:
+    """Accepts the clients of one socket, at most so many at once; its `fault` says why none can be at the moment."""
 
+    def __init__(
+        self,
+        name: str,
+        listener: socket.socket,
+        make: Callable[[socket.socket], Connection],
+        connections: dict[int, Connection],
+        peers: Peers,
+        most: int,
+    ) -> None:
+        self.name = name
+        self.serving = Supervisor(f"{name}' connections")
+        self.fault: str | None = None
+        self._listener = listener
+        self._make = make
+        self._connections = connections
+        self._peers = peers
+        self._most = most
+        self._scope = trio.CancelScope()
 
-async def serve_one(
-    stream: socket.socket,
-    make: Callable[[socket.socket], Connection],
-    connections: dict[int, Connection],
-    peers: Peers,
-) -> None:
-    """Serve one client, if it may connect."""
-    with stream:
-        is_gone = False
+    def close(self) -> None:
+        """Accept nobody any more; those who are here are served on."""
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        """Have every client served that comes, until it is closed."""
+        with self._scope, Spare() as spare:
+            while not self._scope.cancel_called:
+                try:
+                    stream, _ = self._listener.accept()
+                except BlockingIOError:
+                    self._set(None)
+                    await trio.lowlevel.wait_readable(self._listener)
+                except OSError as error:
+                    self._set(f"clients of {self.name} cannot be accepted: {error.strerror}")
+                    if error.errno in (errno.EMFILE, errno.ENFILE):
+                        spare.refuse_one(self._listener, RpcError(ErrorCode.OVERLOAD, "no descriptor is left"))
+                    await trio.sleep(ACCEPT_PAUSE)
+                else:
+                    self._set(None)
+                    self._take(stream)
+
+    def _set(self, fault: str | None) -> None:
+        if fault is not None and fault != self.fault:
+            logger.error("%s", fault)
+        self.fault = fault
+
+    def _take(self, stream: socket.socket) -> None:
         try:
-            peers.check(stream)
-        except RpcError as error:
-            logger.warning("connection refused: %s", error)
-            refuse(stream, error)
-            return
-        except PeerGoneError:
-            is_gone = True
-            if not peers.hears(trio.current_time()):
+            if self.serving.counts[0] >= self._most:
+                text = f"{self._most} connections of {self.name} are open already, and more are not allowed"
+                refuse(stream, RpcError(ErrorCode.OVERLOAD, text))
+            elif not self.serving.spawn("connection", self._serve, stream):
+                stream.close()
+        except BaseException:
+            stream.close()
+            raise
+
+    async def _serve(self, stream: socket.socket) -> None:
+        """Serve one client, if it may connect."""
+        with stream:
+            is_gone = False
+            try:
+                self._peers.check(stream)
+            except RpcError as error:
+                logger.warning("connection refused: %s", error)
+                refuse(stream, error)
                 return
-        connection = make(stream)
-        if is_gone:
-            connection.hear_out()
-        connections[connection.number] = connection
-        await connection.run()
+            except PeerGoneError:
+                is_gone = True
+                if not self._peers.hears(trio.current_time()):
+                    return
+            connection = self._make(stream)
+            if is_gone:
+                connection.hear_out()
+            self._connections[connection.number] = connection
+            await connection.run()
+
+
+class Spare:
+    """A descriptor that is kept for the moment when there is no other: with it a client can be told so."""
+
+    def __init__(self) -> None:
+        self._fd: int | None = None
+
+    def __enter__(self) -> Spare:
+        self._take()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._let_go()
+
+    def _take(self) -> None:
+        with suppress(OSError):  # then it is tried again later
+            self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _let_go(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def refuse_one(self, listener: socket.socket, error: RpcError) -> None:
+        """Accept a client only to tell it why it is not served."""
+        self._let_go()
+        with suppress(OSError):
+            stream, _ = listener.accept()
+            refuse(stream, error)
+        self._take()
 
 
 def refuse(stream: socket.socket, error: RpcError) -> None:
