@@ -16,6 +16,7 @@ from hooklatch.core.definitions import read_definition
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, Request, RpcError, convert
 from hooklatch.core.registry import budget
+from hooklatch.core.words import did_you_mean
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.record.reading import Filters, NoRecordError, query
 from hooklatch.service.administration import Administration, stored
@@ -386,7 +387,8 @@ class Methods:
             raise RpcError(ErrorCode.NOT_ADMIN, "another session's view needs the admin socket")
         session = self._hub.sessions.get(session_id)
         if session is None:
-            raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}")
+            near = did_you_mean(session_id, (session.id for session in self._hub.sessions))
+            raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}{near}")
         return session
 
     def _own_session(self, connection: Connection) -> Session:
