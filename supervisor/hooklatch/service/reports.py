@@ -191,7 +191,7 @@ class Reports:
             "suspended": suspended,
             "problems": problems,
             "faults": faults,
-            "warnings": [*self._missing(), *record["warnings"], *(hub.projects.all_warnings() if is_admin else own)],
+            "warnings": [*record["warnings"], *(hub.projects.all_warnings() if is_admin else own), *self._missing()],
             "quarantined": quarantined,
             "failing": hub.statistics.failures.failing(self._blamable(session, is_admin=is_admin)),
             "revision": view.revision,
