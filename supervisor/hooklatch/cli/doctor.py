@@ -98,6 +98,10 @@ def of_status(status: dict[str, Any]) -> Iterator[Finding]:
     for name in status["quarantined"]:
         enable = f"hooklatch hooks enable {quoted(name)}"
         yield Finding(f"{name} is quarantined: its worker died too often", f"mend it, then: {enable}")
+    config = status["places"]["config"]
+    if not os.path.lexists(config) and not os.path.lexists(os.path.join(os.path.dirname(config), "hooks.d")):
+        mend = f"hooklatch init --config {shlex.quote(config)}, or start the daemon with another --config"
+        yield Finding(f"there is no {config}, and no hooks.d beside it: nothing is guarded by you", mend)
     for one in status["failing"]:
         yield Finding(failing_text(one), f"see why, and mend it: hooklatch hooks show {one['hook']}")
     if status["draining"]:

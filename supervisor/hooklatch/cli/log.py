@@ -205,7 +205,10 @@ def check_names(folder: str, filters: Filters) -> None:
     standard = set(Catalogue.standard())
     for field, label, code in NAMES:
         name: str | None = getattr(filters, field)
-        if name is None or next(newest(folder, Filters(**{field: name})), None) is not None:
+        if name is None:
+            continue
+        only_that: dict[str, Any] = {field: name}
+        if next(newest(folder, Filters(**only_that)), None) is not None:
             continue
         known = names(folder, field, LOOKED_AT)
         if field == "event":

@@ -20,6 +20,7 @@ from hooklatch.cli.requests import directories
 __all__ = ["add_commands"]
 
 logger = logging.getLogger("hooklatch.serve")
+HOOKS_D = "hooks.d"
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -85,6 +86,10 @@ def serve(arguments: argparse.Namespace) -> int:
         admin_dir=os.path.abspath(arguments.admin_dir) if arguments.admin_dir else None,
         is_config_named=bool(arguments.config or os.environ.get("HOOKLATCH_CONFIG")),
     )
+    if not os.path.lexists(place.config) and not os.path.lexists(os.path.join(os.path.dirname(place.config), HOOKS_D)):
+        terminal.complain(
+            f"there is no {place.config}, so no guard of yours is in force; make one with: hooklatch init"
+        )
     if arguments.detach:
         return serve_detached(arguments, place)
     return run(arguments, place, lambda ready: announce(arguments, ready))

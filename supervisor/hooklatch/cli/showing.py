@@ -64,7 +64,8 @@ def lines_of(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "priority", hook["priority"]
     yield "timeout", f"{hook['timeout']:g} s" if hook["timeout"] is not None else "that of its event"
     yield "calls", calls_text(timings)
-    for digest, path in ((digest, path) for path, digest in (hook["digests"] or {}).items()):
+    digests: dict[str, str] = hook["digests"] or {}
+    for path, digest in digests.items():
         yield "file", f"{path}, sha256 {digest}"
 
 

@@ -26,7 +26,7 @@ import os
 import resource
 import shlex
 import socket
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -287,7 +287,7 @@ def doors(hub: Hub, zygote: Zygote, listeners: tuple[socket.socket, ...], *, is_
         )
     ]  # fmt: skip
     if is_inherited:
-        hub.stop_accepting = lambda: [door.close() for door in hub.doors]  # the next daemon finds them waiting
+        hub.stop_accepting = partial(close_all, hub.doors)  # the next daemon finds the clients waiting
     return [
         ChildSpec("turnstile", turnstile.run),
         ChildSpec("ticker", ticker.run),
@@ -301,6 +301,11 @@ def doors(hub: Hub, zygote: Zygote, listeners: tuple[socket.socket, ...], *, is_
         ),
         *(ChildSpec(f"{door.name}' listener", door.run, Restart.TRANSIENT, is_significant=True) for door in hub.doors),
     ]
+
+
+def close_all(doors: Iterable[Door]) -> None:
+    for door in doors:
+        door.close()
 
 
 async def start_all(supervisor: Supervisor, specs: list[ChildSpec]) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any
 
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, PythonTarget
+from hooklatch.core.words import did_you_mean
 from hooklatch.service.hub import Hub
 from hooklatch.service.reports import Reports
 from hooklatch.service.sessions import Session
@@ -33,9 +33,8 @@ class Inquiry:
         seen = registries.every_hook() if viewer is None else [*registries.view_of(viewer).hooks]
         hooks = [hook for hook in dict.fromkeys(seen) if name in (hook.id, hook.name)]
         if not hooks:
-            near = get_close_matches(name, {known for hook in seen for known in (hook.id, hook.name)}, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise RpcError(ErrorCode.NOT_FOUND, f"there is no hook {name!r}{hint} (see: hooklatch hooks)")
+            near = did_you_mean(name, {known for hook in seen for known in (hook.id, hook.name)})
+            raise RpcError(ErrorCode.NOT_FOUND, f"there is no hook {name!r}{near} (see: hooklatch hooks)")
         return {
             "revision": registries.view_of(viewer).revision,
             "hooks": [

@@ -16,6 +16,7 @@ from hooklatch.core.definitions import read_definition
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, Request, RpcError, convert
 from hooklatch.core.registry import Hook, budget
+from hooklatch.core.words import did_you_mean
 from hooklatch.record.reading import Filters, NoRecordError, query
 from hooklatch.service.administration import Administration, stored
 from hooklatch.service.connection import Connection
@@ -304,7 +305,8 @@ class Methods:
         if not connection.is_admin and (own is None or session is None or not own.has_below(session)):
             raise RpcError(ErrorCode.NOT_ADMIN, "a session that this one did not start needs the admin socket")
         if session is None:
-            raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}")
+            near = did_you_mean(session_id, (session.id for session in self._hub.sessions))
+            raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}{near}")
         return session
 
     def _own_session(self, connection: Connection) -> Session:

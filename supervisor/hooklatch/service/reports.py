@@ -222,6 +222,7 @@ class Reports:
                 *hub.state.dropped,
                 *hub.shared_state.warnings(hub.files.settings),
                 *(hub.projects.all_warnings() if is_admin else own),
+                *self._missing(),
             ],
             "quarantined": quarantined,
             "failing": hub.statistics.failures.failing(self._blamable(session, is_admin=is_admin)),
@@ -235,6 +236,15 @@ class Reports:
         if is_admin:
             status |= self._inside()
         return status
+
+    def _missing(self) -> list[str]:
+        """Say so where there is no configuration at all: a path that was mistyped guards nothing."""
+        config = self._hub.files.config_path
+        if os.path.lexists(config) or os.path.lexists(self._hub.files.folder):
+            return []
+        return [
+            f"{config} is not there, nor a hooks.d beside it: no guard is in force but what clients and plugins bring"
+        ]
 
     def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
         """Give the hooks whose failures a viewer is told of: how others' do is not a session's affair."""
