@@ -277,9 +277,7 @@ class Methods:
     async def _log(self, connection: Connection, raw: msgspec.Raw) -> object:
         filters = convert(raw, Filters)
         if not connection.is_admin:
-            session = self._own_session(connection)
-            named = self._hub.sessions.get(filters.session or session.id)
-            session = named if named is not None and session.has_below(named) else session
+            session = self._viewed(connection, filters.session) or self._own_session(connection)
             filters = msgspec.structs.replace(filters, session=session.id, run=session.run)
         try:
             return await trio.to_thread.run_sync(query, self._hub.record.folder, filters)
