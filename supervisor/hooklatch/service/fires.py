@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.catalogue import EventSpec
+from hooklatch.core.limits import CallId, Name, Names, Path
 from hooklatch.core.registry import Hook
 
 __all__ = ["Envelope", "EnvelopeParams", "FireParams", "Plan", "Question"]
@@ -16,27 +17,27 @@ __all__ = ["Envelope", "EnvelopeParams", "FireParams", "Plan", "Question"]
 class EnvelopeParams(msgspec.Struct, frozen=True):
     """What a host says about the moment, beside the payload."""
 
-    session_id: str | None = None
-    cwd: str | None = None
-    agent_id: str | None = None
-    agent_type: str | None = None
-    parent_session_id: str | None = None
-    host: str | None = None
-    turn: int | str | None = None
+    session_id: Name | None = None
+    cwd: Path | None = None
+    agent_id: Name | None = None
+    agent_type: Name | None = None
+    parent_session_id: Name | None = None
+    host: Name | None = None
+    turn: CallId | None = None
     metadata: dict[str, Any] | None = None
 
 
 class FireParams(msgspec.Struct, frozen=True):
     """The params of `fire`."""
 
-    event: str
+    event: Name
     payload: msgspec.Raw = msgspec.Raw(b"{}")
     context: dict[str, Any] | None = None
-    call_id: str | int | None = None
+    call_id: CallId | None = None
     timeout: float | None = None
     wait: bool = True
     truncated: bool = False
-    plugins: list[str] | None = None
+    plugins: Names | None = None
     envelope: EnvelopeParams = EnvelopeParams()
 
 

@@ -13,6 +13,7 @@ import trio
 
 from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.definitions import read_definition
+from hooklatch.core.limits import Name, Names, Path, Tables
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, Request, RpcError, convert
 from hooklatch.core.registry import budget
@@ -32,44 +33,43 @@ __all__ = ["Methods"]
 
 TOPICS = frozenset({"registry", "decisions", "telemetry"})
 WITHOUT_HELLO = frozenset({"hello", "fire", "ping", "health"})
-MAX_HOOKS = 1000  # that one session may register
 
 
 class SessionParams(msgspec.Struct, frozen=True):
-    id: str | None = None
-    resume_token: str | None = None
-    parent_session_id: str | None = None
-    cwd: str | None = None
-    host: str | None = None
-    personality: str | msgspec.UnsetType | None = msgspec.UNSET
-    plugins: list[str] | msgspec.UnsetType | None = msgspec.UNSET
-    require_handlers: list[str] = []
-    hooks: list[dict[str, Any]] = []
+    id: Name | None = None
+    resume_token: Name | None = None
+    parent_session_id: Name | None = None
+    cwd: Path | None = None
+    host: Name | None = None
+    personality: Name | msgspec.UnsetType | None = msgspec.UNSET
+    plugins: Names | msgspec.UnsetType | None = msgspec.UNSET
+    require_handlers: Names = []
+    hooks: Tables = []
 
 
 class ClientParams(msgspec.Struct, frozen=True):
-    name: str = ""
-    version: str = ""
+    name: Name = ""
+    version: Name = ""
 
 
 class HelloParams(msgspec.Struct, frozen=True):
     protocol: int
     client: ClientParams = ClientParams()
     session: SessionParams | None = None
-    dialect: str | None = None
-    emits: list[str] = []
+    dialect: Name | None = None
+    emits: Names = []
 
 
 class UpdateParams(msgspec.Struct, frozen=True):
     """What is absent stays; null lets every plugin fire again."""
 
-    cwd: str | None = None
-    personality: str | msgspec.UnsetType | None = msgspec.UNSET
-    plugins: list[str] | msgspec.UnsetType | None = msgspec.UNSET
+    cwd: Path | None = None
+    personality: Name | msgspec.UnsetType | None = msgspec.UNSET
+    plugins: Names | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class RegisterParams(msgspec.Struct, frozen=True):
-    hooks: list[dict[str, Any]]
+    hooks: Tables
     scope: str = "session"
 
 
@@ -90,7 +90,7 @@ class ExplainParams(msgspec.Struct, frozen=True):
 
 
 class TopicsParams(msgspec.Struct, frozen=True):
-    topics: list[str]
+    topics: Names
 
 
 class Methods:

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_definition
+from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, Layer, PythonTarget, ServedTarget
 from hooklatch.service.assembly import hook_of
@@ -19,10 +20,9 @@ from hooklatch.service.hub import Hub
 from hooklatch.service.native import NativeHook, read_native_hooks
 from hooklatch.service.sessions import Session
 from hooklatch.service.sources import UnitError
+from hooklatch_worker.failures import clipped
 
 __all__ = ["Registrar"]
-
-MAX_HOOKS = 1000  # that one session may register
 
 
 class Registrar:
@@ -39,13 +39,15 @@ class Registrar:
         Raises:
             RpcError: one of them cannot be accepted, and so none is.
         """
+        sizes: dict[str, int] = {}
+        definitions: list[tuple[HookDefinition, str]] = []
         try:
-            definitions = [
-                (definition, native.event)
-                for table in tables
-                for native in self._read(table, session)
-                for definition in read_definition(native.table)
-            ]
+            for table in tables:
+                size = size_of(table)
+                for native in self._read(table, session):
+                    found = read_definition(native.table)
+                    definitions += [(definition, native.event) for definition in found]
+                    sizes |= dict.fromkeys((definition.id for definition in found), size)
         except InvalidHookError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         ids = [definition.id for definition, _ in definitions]
@@ -54,6 +56,8 @@ class Registrar:
                 raise RpcError(ErrorCode.INVALID_PARAMS, f"the id {hook_id!r} stands twice in one call")
         if session is not None and len(session.own.keys() | set(ids)) > MAX_HOOKS:
             raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
+        if session is not None:
+            take_sizes(session, sizes)
         for definition, _ in definitions:
             await self._load(definition, session)
         # No checkpoint from here on: a reload meanwhile has put other builds in force than those that were loaded.
@@ -109,3 +113,31 @@ class Registrar:
                 ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {source.location} has no function {function!r}"
             )
         return PythonTarget(unit.source, unit.build, function)
+
+
+def size_of(table: dict[str, Any]) -> int:
+    """Give how many bytes a definition takes, as JSON.
+
+    Raises:
+        RpcError: too many.
+    """
+    size = len(msgspec.json.encode(table))
+    if size > MAX_HOOK_BYTES:
+        name = clipped(str(table.get("id")))
+        text = f"the definition of hook {name!r} takes {size} bytes; {MAX_HOOK_BYTES} are allowed"
+        raise RpcError(ErrorCode.INVALID_PARAMS, text)
+    return size
+
+
+def take_sizes(session: Session, sizes: dict[str, int]) -> None:
+    """Take note of what a session's hooks take with these.
+
+    Raises:
+        RpcError: too much.
+    """
+    kept = {hook_id: size for hook_id, size in session.hook_bytes.items() if hook_id in session.own} | sizes
+    total = sum(kept.values())
+    if total > MAX_SESSION_HOOK_BYTES:
+        text = f"with these, the session's hooks take {total} bytes; {MAX_SESSION_HOOK_BYTES} are allowed"
+        raise RpcError(ErrorCode.OVERLOAD, text)
+    session.hook_bytes = kept

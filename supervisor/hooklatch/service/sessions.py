@@ -41,6 +41,7 @@ class Session:
         self.emits: frozenset[str] = frozenset()
         self.connections: set[int] = set()
         self.flow = Flow()
+        self.hook_bytes: dict[str, int] = {}  # what the definition of each of its own hooks takes
         self.background = 0  # its fires that nobody waits for
         # Which plugins' hooks it sees (None: all): by its host's list, its personality's, and, of gates, the parent's.
         self.personality: str | None = None
