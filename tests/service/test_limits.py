@@ -35,7 +35,6 @@ def hear(event): ...
 FILES = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARD}
 
 OF_A_SESSION: list[tuple[dict[str, Any], str]] = [
-    ({"id": LONG}, "$.session.id"),
     ({"resume_token": LONG}, "$.session.resume_token"),
     ({"parent_session_id": LONG}, "$.session.parent_session_id"),
     ({"cwd": "/" + "x" * 4096}, "$.session.cwd"),

@@ -249,7 +249,7 @@ def doors(hub: Hub, zygote: Zygote, listeners: tuple[socket.socket, ...], *, is_
         make = connections_of(hub, ticker, turnstile, hangups, patience, is_admin=is_admin)
         hub.doors.append(Door(name, listener, make, hub.bus.connections, peers, most))
     if is_inherited:
-        hub.stop_accepting = lambda: [door.close() for door in hub.doors]  # the next daemon finds them waiting
+        hub.stop_accepting = hub.close_doors  # the next daemon finds them waiting
     return [
         ChildSpec("turnstile", turnstile.run),
         ChildSpec("ticker", ticker.run),

@@ -36,7 +36,7 @@ WITHOUT_HELLO = frozenset({"hello", "fire", "ping", "health"})
 
 
 class SessionParams(msgspec.Struct, frozen=True):
-    id: Name | None = None
+    id: str | None = None  # Sessions.open checks it, with words of its own
     resume_token: Name | None = None
     parent_session_id: Name | None = None
     cwd: Path | None = None
