@@ -40,14 +40,36 @@ async def test_half_a_frame_and_silence_disturbs_nobody_and_leaves_nothing(daemo
 
 
 @pytest.mark.slow
-async def test_a_line_that_does_not_go_on_is_told_and_closed(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_line_that_is_not_ended_in_time_is_told_and_closed_however_it_drips(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Slow: it waits for the daemon's patience to end, shortened to 0.5 s."""
     monkeypatch.setattr("hooklatch.service.connection.FRAME_TIMEOUT", 0.5)
-    async with daemon.session() as client:
-        answer = await answer_to(client, b'{"jsonrpc":"2.0","id":1,"meth')
+    async with daemon.session() as client, daemon.session() as other:
+        answer: dict[str, Any] | None = None
+        await client.send_raw(b'{"jsonrpc":"2.0","id":1,"meth')
+        with trio.fail_after(20):
+            while answer is None:
+                with trio.move_on_after(0.05):
+                    answer = await client.read()
+                if answer is None:
+                    await client.send_raw(b" ")  # each piece is progress, and the line ends never
 
         assert "begun and not ended" in answer["error"]["message"]
         assert await client.hears_the_end()
+        assert (await other.fire_tool("Bash"))["reason"] == "no"
+
+
+async def test_a_line_in_two_pieces_leaves_no_deadline_behind(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hooklatch.service.connection.FRAME_TIMEOUT", 0.2)
+    async with daemon.session() as client:
+        await client.send_raw(b'{"jsonrpc":"2.0","id":1,')
+        await trio.sleep(0.02)
+        await client.send_raw(b'"method":"ping"}\n')
+        assert (await client.read() or {})["result"] == {}
+        await trio.sleep(0.4)
+
+        assert (await client.fire_tool("Bash"))["reason"] == "no"
 
 
 async def test_requests_end_in_any_order_and_a_slow_one_keeps_no_other_waiting(daemon: Daemon) -> None:

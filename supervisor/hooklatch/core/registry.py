@@ -125,6 +125,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     plugin: str | None = None
     owner: str = ""
     project: str = ""
+    size: int = 0  # bytes of a client's definition, as JSON
 
     @property
     def name(self) -> str:

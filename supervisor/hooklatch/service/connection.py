@@ -29,6 +29,7 @@ from typing import Protocol
 import msgspec
 import trio
 
+from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT
 from hooklatch.core.messages import CallOutcome
 from hooklatch.core.protocol import (
     MAX_IN_FLIGHT,
@@ -46,6 +47,7 @@ from hooklatch.core.protocol import (
 )
 from hooklatch.service.fires import Envelope, Question
 from hooklatch.service.hangups import Hangups
+from hooklatch.service.patience import Patience
 from hooklatch.service.sessions import Session
 from hooklatch.service.ticker import Ticker
 from hooklatch.service.turnstile import MAX_OF_SESSION, UNHINDERED, Flow, Turnstile
@@ -54,7 +56,7 @@ __all__ = ["Connection", "Handler"]
 
 logger = logging.getLogger("hooklatch.connection")
 HELLO_TIMEOUT = 2.0  # seconds until a hello or a one-shot must be there
-FRAME_TIMEOUT = 10.0  # seconds in which a line that has begun must go on
+FRAME_TIMEOUT = 10.0  # seconds in which a line that has begun must be ended
 WRITE_TIMEOUT = 30.0  # seconds in which a client must take something of what waits for it
 MAX_BUFFERED = 2**20  # bytes that wait for a client before its next request is read
 MAX_ANNOUNCED = 2**18  # bytes that wait before announcements turn into one resync
@@ -87,6 +89,7 @@ class Connection:
         ticker: Ticker,
         turnstile: Turnstile,
         hangups: Hangups,
+        patience: Patience,
         *,
         is_admin: bool,
     ) -> None:
@@ -102,6 +105,7 @@ class Connection:
         self._ticker = ticker
         self._turnstile = turnstile
         self._hangups = hangups
+        self._patience = patience
         self._own_flow = Flow()  # a stranger's own turn
         self._lines = LineBuffer()
         self._outgoing = bytearray()
@@ -109,6 +113,8 @@ class Connection:
         self._nursery: trio.Nursery | None = None
         self._reader = 0
         self._in_flight = 0
+        self._bytes_in_flight = 0
+        self._is_line_begun = False
         self._rubbish = 0
         self._unbroken = 0
         self._has_more = False
@@ -133,6 +139,7 @@ class Connection:
         finally:
             self._is_closing = True
             self._ticker.release(self)
+            self._patience.end(self)
             for call in self._calls.values():
                 call.end(CallOutcome("crash", message="the client that served it is gone"))
             trio.lowlevel.notify_closing(self._socket)
@@ -181,12 +188,15 @@ class Connection:
                     await self._end_of_input()
                     return
                 if len(self._outgoing) > MAX_BUFFERED:
+                    self._end_line()  # it is not read, so it may take its time
                     await self._drained.wait()
                     continue
                 if (self._has_more or self.flow.in_flight >= UNHINDERED) and self._lines.has_line:
                     await self._turnstile.turn(self.session.flow if self.session is not None else self._own_flow)
                 line = self._lines.take()
                 if line is not None:
+                    if self._is_line_begun:
+                        self._end_line()
                     self._has_more = self._lines.has_line
                     await self._take_line(line)
                 elif not await self._receive_more():
@@ -201,25 +211,25 @@ class Connection:
             await self._flush_and_close()
 
     async def _receive_more(self) -> bool:
-        if self.has_greeted and self._lines.is_empty:
-            return await self._receive()  # no deadline: an idle client may be silent for ever
-        is_in_time, data = False, False
-        with trio.move_on_at(self._receive_deadline()):
-            data = await self._receive()
-            is_in_time = True
-        if is_in_time:
-            return data
-        if self._lines.is_empty or not self.has_greeted:
-            error = RpcError(ErrorCode.HELLO_REQUIRED, f"no hello within {HELLO_TIMEOUT:.0f} s")
-        else:
-            error = RpcError(ErrorCode.PARSE_ERROR, f"a line was begun and not ended in {FRAME_TIMEOUT:.0f} s")
-        self._send_error(None, error)
+        if self.has_greeted:
+            if not self._lines.is_empty and not self._is_line_begun:
+                self._is_line_begun = True
+                self._patience.begin(self, trio.current_time() + FRAME_TIMEOUT)
+            return await self._receive()  # no other deadline: an idle client may be silent for ever
+        with trio.move_on_at(self._hello_deadline):
+            return await self._receive()
+        self._send_error(None, RpcError(ErrorCode.HELLO_REQUIRED, f"no hello within {HELLO_TIMEOUT:.0f} s"))
         raise CloseConnection
 
-    def _receive_deadline(self) -> float:
-        if not self.has_greeted:
-            return self._hello_deadline
-        return trio.current_time() + FRAME_TIMEOUT
+    def _end_line(self) -> None:
+        self._is_line_begun = False
+        self._patience.end(self)
+
+    def out_of_time(self) -> None:
+        """End it: its line was begun long ago, however it drips."""
+        text = f"a line was begun and not ended in {FRAME_TIMEOUT:.0f} s"
+        self._send_error(None, RpcError(ErrorCode.PARSE_ERROR, text))
+        self.close()
 
     async def _receive(self) -> bool:
         self._unbroken += 1
@@ -270,9 +280,9 @@ class Connection:
         if isinstance(message, Response):
             self._take_response(message)
         else:
-            await self._take_request(message)
+            await self._take_request(message, len(line))
 
-    async def _take_request(self, request: Request) -> None:
+    async def _take_request(self, request: Request, size: int) -> None:
         if self._is_gone and (self.is_admin or request.method != "fire"):
             raise CloseConnection
         if self._is_retired:
@@ -283,6 +293,10 @@ class Connection:
             error = RpcError(ErrorCode.OVERLOAD, f"{MAX_IN_FLIGHT} requests of this connection are unanswered")
             self._send_error(request.id, error)
             return
+        if self._bytes_in_flight + size > MAX_BYTES_IN_FLIGHT and self._in_flight:
+            text = f"unanswered requests of this connection may take {MAX_BYTES_IN_FLIGHT} bytes, and these take more"
+            self._send_error(request.id, RpcError(ErrorCode.OVERLOAD, text))
+            return
         flow, reader = self.flow, self._reader
         if self.session is not None and flow.in_flight >= MAX_OF_SESSION and request.method != "ping":
             text = f"{MAX_OF_SESSION} requests of this session are unanswered, on all its connections"
@@ -290,6 +304,7 @@ class Connection:
             return
         self._is_one_shot = not self.has_greeted and request.method == "fire"
         self._in_flight += 1
+        self._bytes_in_flight += size
         flow.in_flight += 1
         if self._has_more and self.has_greeted:
             self.read_on()
@@ -301,6 +316,7 @@ class Connection:
             if reader == self._reader:  # else what the ticker keeps is the request of the task that reads now
                 self._ticker.release(self)
             self._in_flight -= 1
+            self._bytes_in_flight -= size
             flow.in_flight -= 1
             if self._is_ended:
                 self._wake()

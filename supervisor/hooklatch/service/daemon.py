@@ -8,7 +8,7 @@ The tree is what `foundations` and `doors` list (one_for_one; `hooklatch status 
     ├─ pools               a permanent pool for each build of a source; below it its workers
     ├─ background fires    temporary ones
     ├─ session timers      temporary ones
-    ├─ suspensions, metrics, turnstile, ticker, memory's watch, files' watch, hints, hangups     permanent
+    ├─ suspensions, metrics, turnstile, ticker, patience, memory's watch, files' watch, hints, hangups     permanent
     ├─ agents' connections, administrators' connections     temporary ones
     └─ agents' listener, administrators' listener     significant
     process (from before the daemon's start to after its end)
@@ -26,7 +26,7 @@ import os
 import resource
 import shlex
 import socket
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 
@@ -58,6 +58,7 @@ from hooklatch.service.methods import Methods
 from hooklatch.service.metrics import Metrics
 from hooklatch.service.notify import Notifier
 from hooklatch.service.orders import DRAIN_TIMEOUT, Orders
+from hooklatch.service.patience import Patience
 from hooklatch.service.peers import Peers
 from hooklatch.service.projects import Projects
 from hooklatch.service.registries import Registries
@@ -277,20 +278,21 @@ def foundations(hub: Hub, zygote: Zygote) -> list[ChildSpec]:
 
 def doors(hub: Hub, zygote: Zygote, listeners: tuple[socket.socket, ...], *, is_inherited: bool) -> list[ChildSpec]:
     """List what serves clients once every hook is in place, the listeners last."""
-    ticker, turnstile, hangups, peers = Ticker(), Turnstile(), Hangups(), Peers(zygote.roots, hub.statistics.dropped)
+    ticker, turnstile, hangups, patience = Ticker(), Turnstile(), Hangups(), Patience()
+    peers = Peers(zygote.roots, hub.statistics.dropped)
     room = places(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-    hub.doors = [
-        Door(name, listener, connections_of(hub, ticker, turnstile, hangups, is_admin=is_admin), hub.bus.connections,
-             peers, most)
-        for listener, (name, is_admin, most) in zip(
-            listeners, (("agents", False, room.agents), ("administrators", True, room.administrators)), strict=True
-        )
-    ]  # fmt: skip
+    hub.doors = []
+    for listener, (name, is_admin, most) in zip(
+        listeners, (("agents", False, room.agents), ("administrators", True, room.administrators)), strict=True
+    ):
+        make = connections_of(hub, ticker, turnstile, hangups, patience, is_admin=is_admin)
+        hub.doors.append(Door(name, listener, make, hub.bus.connections, peers, most))
     if is_inherited:
-        hub.stop_accepting = partial(close_all, hub.doors)  # the next daemon finds the clients waiting
+        hub.stop_accepting = hub.close_doors  # the next daemon finds them waiting
     return [
         ChildSpec("turnstile", turnstile.run),
         ChildSpec("ticker", ticker.run),
+        ChildSpec("patience", patience.run),
         ChildSpec("memory's watch", partial(watch_memory, lambda: list(hub.sources.pools.values()))),
         ChildSpec("files' watch", hub.files.watch),
         ChildSpec("hints", partial(give_hints, hub.files)),
@@ -301,11 +303,6 @@ def doors(hub: Hub, zygote: Zygote, listeners: tuple[socket.socket, ...], *, is_
         ),
         *(ChildSpec(f"{door.name}' listener", door.run, Restart.TRANSIENT, is_significant=True) for door in hub.doors),
     ]
-
-
-def close_all(doors: Iterable[Door]) -> None:
-    for door in doors:
-        door.close()
 
 
 async def start_all(supervisor: Supervisor, specs: list[ChildSpec]) -> None:
@@ -390,12 +387,12 @@ async def load_everything(hub: Hub, fault: str | None) -> None:
 
 
 def connections_of(
-    hub: Hub, ticker: Ticker, turnstile: Turnstile, hangups: Hangups, *, is_admin: bool
+    hub: Hub, ticker: Ticker, turnstile: Turnstile, hangups: Hangups, patience: Patience, *, is_admin: bool
 ) -> Callable[[socket.socket], Connection]:
     methods = Methods(hub)
 
     def make(stream: socket.socket) -> Connection:
-        connection = Connection(next(NUMBERS), stream, methods, ticker, turnstile, hangups, is_admin=is_admin)
+        connection = Connection(next(NUMBERS), stream, methods, ticker, turnstile, hangups, patience, is_admin=is_admin)
         connection.resync = lambda: hub.registries.view_of(connection.session).revision
         hub.dispatcher.targets.servers[connection.number] = connection
         return connection

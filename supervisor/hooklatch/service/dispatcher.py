@@ -19,6 +19,7 @@ from hooklatch.core import decision as decisions
 from hooklatch.core import models
 from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.decision import Fire
+from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import CallOutcome, Cause, Decision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
@@ -84,6 +85,7 @@ class Dispatcher:
         self._generations = [Generation()]
         self.background = Supervisor("background fires")
         self._background_count = 0
+        self._background_bytes = 0
         self._background_alone = 0  # of them those without a session
         self._shields: set[trio.CancelScope] = set()
 
@@ -124,14 +126,18 @@ class Dispatcher:
         decision_id = self.next_id()
         own = session.background if session is not None else self._background_alone
         # A half of what is free: however many one session has under way, another one finds room.
-        has_room = own < MAX_BACKGROUND - self._background_count
+        size = len(bytes(params.payload))
+        has_room = (
+            own < MAX_BACKGROUND - self._background_count
+            and size <= (MAX_BACKGROUND_BYTES - self._background_bytes) // 2
+        )
         is_accepted = (
             has_room
             and not self.is_draining
             and self.background.spawn(params.event, self._fire_in_background, params, session, decision_id)
         )
         if is_accepted:
-            self._count_background(session, 1)
+            self._count_background(session, 1, size)
         else:
             self._statistics.dropped["background"] += 1
         return {"accepted": is_accepted, "decision_id": decision_id}
@@ -142,10 +148,11 @@ class Dispatcher:
         except RpcError as error:
             logger.warning("fire dropped: %s", error, extra=ids_of(params, session, decision_id))
         finally:
-            self._count_background(session, -1)
+            self._count_background(session, -1, -len(bytes(params.payload)))
 
-    def _count_background(self, session: Session | None, change: int) -> None:
+    def _count_background(self, session: Session | None, change: int, size: int) -> None:
         self._background_count += change
+        self._background_bytes += size
         if session is not None:
             session.background += change
         else:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.catalogue import EventSpec
+from hooklatch.core.limits import CallId, Name, Names, Path
 from hooklatch.core.registry import Hook
 
 __all__ = ["Envelope", "EnvelopeParams", "FireParams", "Plan", "Question", "Settled"]
@@ -20,30 +21,30 @@ class EnvelopeParams(msgspec.Struct, frozen=True):
     letters and digits.  `parent_session_id` is told to hooks, and brings nothing of that session.
     """
 
-    session_id: str | None = None
-    cwd: str | None = None
-    began_in: str | None = None
-    began_as: str | None = None
-    agent_id: str | None = None
-    agent_type: str | None = None
-    parent_session_id: str | None = None
-    host: str | None = None
-    turn: int | str | None = None
+    session_id: Name | None = None
+    cwd: Path | None = None
+    began_in: Path | None = None
+    began_as: Path | None = None
+    agent_id: Name | None = None
+    agent_type: Name | None = None
+    parent_session_id: Name | None = None
+    host: Name | None = None
+    turn: CallId | None = None
     metadata: dict[str, Any] | None = None
 
 
 class FireParams(msgspec.Struct, frozen=True):
     """The params of `fire`; `dialect` says in whose words the event and its payload are, if not in the session's."""
 
-    event: str
+    event: Name
     payload: msgspec.Raw = msgspec.Raw(b"{}")
     context: dict[str, Any] | None = None
-    call_id: str | int | None = None
+    call_id: CallId | None = None
     timeout: float | None = None
     wait: bool = True
     truncated: bool = False
-    plugins: list[str] | None = None
-    dialect: str | None = None
+    plugins: Names | None = None
+    dialect: Name | None = None
     envelope: EnvelopeParams = EnvelopeParams()
 
 

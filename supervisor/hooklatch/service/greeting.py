@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
+from hooklatch.core.limits import Name, Names, Path
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.service.connection import Connection
@@ -28,9 +29,9 @@ __all__ = ["ClientParams", "Greeting", "HelloParams", "SessionParams", "UpdatePa
 class SettingsParams(msgspec.Struct, frozen=True):
     """What a session may change while it lives.  What is absent stays; null lets every plugin fire again."""
 
-    cwd: str | None = None
-    personality: str | msgspec.UnsetType | None = msgspec.UNSET
-    plugins: list[str] | msgspec.UnsetType | None = msgspec.UNSET
+    cwd: Path | None = None
+    personality: Name | msgspec.UnsetType | None = msgspec.UNSET
+    plugins: Names | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class UpdateParams(SettingsParams, frozen=True):
@@ -40,19 +41,19 @@ class UpdateParams(SettingsParams, frozen=True):
 class SessionParams(SettingsParams, frozen=True):
     """The session that a `hello` opens or joins."""
 
-    id: str | None = None
-    resume_token: str | None = None
-    parent_session_id: str | None = None
-    parent_token: str | None = None
-    began_in: str | None = None
-    host: str | None = None
-    require_handlers: list[str] = []
+    id: str | None = None  # `Sessions.check` does, with words of its own
+    resume_token: Name | None = None
+    parent_session_id: Name | None = None
+    parent_token: Name | None = None
+    began_in: Path | None = None
+    host: Name | None = None
+    require_handlers: Names = []
     hooks: HookTables = []
 
 
 class ClientParams(msgspec.Struct, frozen=True):
-    name: str = ""
-    version: str = ""
+    name: Name = ""
+    version: Name = ""
 
     @property
     def text(self) -> str:
@@ -63,8 +64,8 @@ class HelloParams(msgspec.Struct, frozen=True):
     protocol: int
     client: ClientParams = ClientParams()
     session: SessionParams | None = None
-    dialect: str | None = None
-    emits: list[str] = []
+    dialect: Name | None = None
+    emits: Names = []
 
 
 class Change(msgspec.Struct, frozen=True):

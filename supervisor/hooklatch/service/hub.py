@@ -164,6 +164,11 @@ class Hub:
         """The daemon's own parts, and what is below them."""
         return [node for supervisor in self.supervisors for node in supervisor.tree()]
 
+    def close_doors(self) -> None:
+        """Accept nobody any more; those who are here are served on."""
+        for door in self.doors:
+            door.close()
+
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         """Record something that is no decision; what cannot be recorded is logged."""
         try:

@@ -13,6 +13,7 @@ import trio
 
 from hooklatch.core.catalogue import EventSpec
 from hooklatch.core.definitions import read_definition
+from hooklatch.core.limits import Names
 from hooklatch.core.payload import MAX_PAYLOAD, Payload
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, Request, RpcError, convert
 from hooklatch.core.registry import Hook, budget
@@ -66,7 +67,7 @@ class ExplainParams(msgspec.Struct, frozen=True):
 
 
 class TopicsParams(msgspec.Struct, frozen=True):
-    topics: list[str]
+    topics: Names
 
 
 class Methods:

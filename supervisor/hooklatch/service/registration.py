@@ -6,11 +6,13 @@ Knows definitions and units; knows no layer's contents and no connection but by 
 from __future__ import annotations
 
 import itertools
-from typing import Any, TypeAlias
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from hooklatch.core.definitions import HookDefinition, InvalidHookError, read_definition
+from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Hook, Layer, PythonTarget, ServedTarget, misfit
 from hooklatch.service.assembly import hook_of
@@ -20,10 +22,9 @@ from hooklatch.service.hub import Hub
 from hooklatch.service.native import NativeHook, read_native_hooks
 from hooklatch.service.sessions import Session
 from hooklatch.service.sources import UnitError
+from hooklatch_worker.failures import clipped
 
 __all__ = ["HookTables", "Registrant", "Registrar"]
-
-MAX_HOOKS = 1000  # that one session may register
 
 
 class Registrant(msgspec.Struct, frozen=True):
@@ -32,15 +33,24 @@ class Registrant(msgspec.Struct, frozen=True):
     id: str = ""
     dialect: str | None = None
     cwd: str | None = None
-    own: frozenset[str] = frozenset()  # ids of hooks that it has already
+    own: Mapping[str, int] = {}  # the hooks that it has already, and how many bytes the definition of each takes
 
     @classmethod
     def of(cls, session: Session) -> Registrant:
-        return cls(session.id, session.dialect, session.cwd, frozenset(session.own))
+        return cls(
+            session.id, session.dialect, session.cwd, {hook_id: hook.size for hook_id, hook in session.own.items()}
+        )
 
 
-HookTables: TypeAlias = list[dict[str, Any]] | dict[str, Any]  # a map of events in a dialect that writes one
-Wanted = list[tuple[HookDefinition, str]]  # each with the native event that it was written for, or ""
+HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events in a dialect that writes one
+
+
+class Wanted(NamedTuple):
+    """A definition, the native event that it was written for (or ""), and how many bytes it takes as JSON."""
+
+    definition: HookDefinition
+    native: str
+    size: int
 
 
 class Registrar:
@@ -49,7 +59,7 @@ class Registrar:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
-    def read(self, tables: HookTables, registrant: Registrant) -> Wanted:
+    def read(self, tables: HookTables, registrant: Registrant) -> list[Wanted]:
         """Check definitions, without any effect.
 
         Raises:
@@ -58,30 +68,40 @@ class Registrar:
         try:
             natives = [native for table in listed(tables, registrant) for native in self._read(table, registrant)]
             named(natives, registrant)
-            wanted = [(definition, native.event) for native in natives for definition in read_definition(native.table)]
+            wanted = [
+                Wanted(definition, native.event, size)
+                for native in natives
+                for size in (size_of(native.table),)
+                for definition in read_definition(native.table)
+            ]
         except InvalidHookError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-        ids = [definition.id for definition, _ in wanted]
+        ids = [one.definition.id for one in wanted]
         for hook_id in ids:
             if ids.count(hook_id) > 1:
                 raise RpcError(ErrorCode.INVALID_PARAMS, f"the id {hook_id!r} stands twice in one call")
-        if registrant.id and len(registrant.own | set(ids)) > MAX_HOOKS:
+        if registrant.id and len(registrant.own.keys() | set(ids)) > MAX_HOOKS:
             raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
-        for definition, _ in wanted:
-            self._check(definition, registrant)
+        check_sizes(wanted, registrant)
+        for one in wanted:
+            self._check(one.definition, registrant)
         return wanted
 
-    async def hooks_of(self, wanted: Wanted, connection: Connection, registrant: Registrant) -> list[Hook]:
+    async def hooks_of(self, wanted: list[Wanted], connection: Connection, registrant: Registrant) -> list[Hook]:
         """Load the sources of what was read, and make the hooks; there is no checkpoint after the last load.
 
         Raises:
             RpcError: one of them cannot be loaded, and so none is registered.
         """
-        for definition, _ in wanted:
-            await self._load(definition, registrant)
+        for one in wanted:
+            await self._load(one.definition, registrant)
         # No checkpoint from here on: a reload meanwhile has put other builds in force than those that were loaded.
-        hooks = [self._hook_of(definition, native, connection, registrant) for definition, native in wanted]
-        return [msgspec.structs.replace(hook, owner=registrant.id) for hook in hooks]
+        return [
+            msgspec.structs.replace(
+                self._hook_of(one.definition, one.native, connection, registrant), owner=registrant.id, size=one.size
+            )
+            for one in wanted
+        ]
 
     def _read(self, table: dict[str, Any], registrant: Registrant) -> list[NativeHook]:
         if registrant.dialect is None:
@@ -151,8 +171,35 @@ def listed(tables: HookTables, registrant: Registrant) -> list[dict[str, Any]]:
 def named(natives: list[NativeHook], registrant: Registrant) -> None:
     """Give each served hook without an id one: the first of `served-1`, `served-2`, … that nobody has yet."""
     taken: set[object] = {native.table.get("id") for native in natives}
-    taken |= registrant.own
+    taken |= registrant.own.keys()
     free = (name for number in itertools.count(1) if (name := f"served-{number}") not in taken)
     for native in natives:
         if native.table.get("served") is True and native.table.get("id") is None:
             native.table["id"] = next(free)
+
+
+def size_of(table: dict[str, Any]) -> int:
+    """Give how many bytes a definition takes, as JSON.
+
+    Raises:
+        RpcError: too many.
+    """
+    size = len(msgspec.json.encode(table))
+    if size > MAX_HOOK_BYTES:
+        name = clipped(str(table.get("id")))
+        text = f"the definition of hook {name!r} takes {size} bytes; {MAX_HOOK_BYTES} are allowed"
+        raise RpcError(ErrorCode.INVALID_PARAMS, text)
+    return size
+
+
+def check_sizes(wanted: list[Wanted], registrant: Registrant) -> None:
+    """Refuse more than a session may have its definitions take.
+
+    Raises:
+        RpcError: with these it is too much.
+    """
+    kept = {**registrant.own, **{one.definition.id: one.size for one in wanted}}
+    total = sum(kept.values())
+    if registrant.id and total > MAX_SESSION_HOOK_BYTES:
+        text = f"with these, the session's hooks take {total} bytes; {MAX_SESSION_HOOK_BYTES} are allowed"
+        raise RpcError(ErrorCode.OVERLOAD, text)
