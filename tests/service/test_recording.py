@@ -146,7 +146,7 @@ async def test_what_changes_the_policy_is_recorded(daemon: Daemon) -> None:
     assert records(daemon, "registry")[-1]["revision"] == disabled["revision"]
     assert records(daemon, "registry")[-1]["changed"] == ["guards:judge"]
     assert records(daemon, "suspended")[0]["reason"] == "trying"
-    assert records(daemon, "resumed")[0]["hook"] == "guards:seen"
+    assert records(daemon, "resumed")[0]["hook"] == "global/guards:seen"
 
 
 async def test_sync_has_a_gates_decision_on_the_disk_before_its_answer(tmp_path: Path) -> None:
