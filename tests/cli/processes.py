@@ -188,7 +188,8 @@ def new_place(files: Mapping[str, str] | None = None) -> Iterator[Place]:
 
 @contextmanager
 def serving(place: Place, *words: str) -> Iterator[Daemon]:
-    """Run a daemon; nothing of it is left afterwards."""
+    """Run a daemon; nothing of it is left afterwards.  The file of hooks is named, so it must be there."""
+    place.config.touch()
     daemon = Daemon(place.begin("serve", "--json", *words).process, place)
     try:
         yield daemon

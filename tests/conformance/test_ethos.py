@@ -67,7 +67,7 @@ async def test_a_claim_that_crashes_gives_the_next_its_chance(daemon: Daemon) ->
 async def test_a_guard_that_crashes_denies_where_ethos_lets_the_call_through(daemon: Daemon) -> None:
     decision = await fire(daemon, "before_tool_call", [hook("crash"), hook("fine")], CALL)
 
-    assert decision.rendered["error"].startswith("hook crashed (fail-safe deny): session/crash")
+    assert decision.rendered["error"].startswith("hook crashed (fail-safe deny): session:")
     assert ran(decision) == ["crash", "fine"]
 
 

@@ -15,7 +15,7 @@ from record.records import SETTINGS, decision, fact, lines, opened, segments
 
 OTHER = [
     HookOutcome("global", "first", "answered", "allow", "policy"),
-    HookOutcome("plugins", "second", "failed", None, "crash"),
+    HookOutcome("plugin", "second", "failed", None, "crash"),
 ]
 
 
@@ -56,7 +56,7 @@ def ids(found: dict[str, Any]) -> list[str]:
         (Filters(hook="guards:no_rm"), ["d-1", "d-4"]),
         (Filters(hook="global/guards:no_rm"), ["d-1", "d-4"]),
         (Filters(hook="second"), ["d-2"]),
-        (Filters(hook="plugins/second"), ["d-2"]),
+        (Filters(hook="plugin/second"), ["d-2"]),
         (Filters(hook="global/second"), []),
         (Filters(session="s1", event="stop"), ["d-3"]),
         (Filters(session="s1", verdict="deny", cause="policy", hook="guards:no_rm", event="pre_tool_use"), ["d-1"]),

@@ -114,8 +114,8 @@ def resolve(text: str, hooks: Iterable[H]) -> Target[H]:
         raise AmbiguousNameError(text, meant)
     (name,) = meant
     plugin = wholes.get(name)
-    is_meant = (lambda hook: hook.plugin == plugin) if plugin is not None else (lambda hook: hook.name == name)
-    return Target(name, filter(is_meant, known), plugin)
+    members = [hook for hook in known if (hook.plugin == plugin if plugin is not None else hook.name == name)]
+    return Target(name, members, plugin)
 
 
 def thing(hook: Named) -> str:

@@ -159,7 +159,7 @@ def in_force(
         for plugin in found.values()
         if plugin.fault
     )
-    missing = had_hooks | known.keys() if discovery.faults else set() if is_explicit else had_hooks
+    missing: set[str] = had_hooks | known.keys() if discovery.faults else set[str]() if is_explicit else had_hooks
     for name in missing - found.keys():
         text = "it had hooks and is not installed any more; to accept that: hooklatch reload"
         if discovery.faults:
