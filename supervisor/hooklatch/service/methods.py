@@ -61,7 +61,7 @@ class HelloParams(msgspec.Struct, frozen=True):
 
 
 class UpdateParams(msgspec.Struct, frozen=True):
-    """What is absent stays; null lets every plugin fire again."""
+    """What is absent stays; null takes back what was said, so that it is as in a fresh session."""
 
     cwd: str | None = None
     personality: str | msgspec.UnsetType | None = msgspec.UNSET
@@ -204,12 +204,8 @@ class Methods:
             session.first_record = hub.record.head.seq if hub.record.head is not None else 0
             session.host, session.emits, session.require_handlers = params.host, emitted, required
             session.dialect = dialect.name if dialect is not None else None
-            if (
-                dialect is not None
-                and dialect.plugins_without_list == "none"
-                and not isinstance(params.personality, str)
-            ):
-                session.plugins = frozenset()  # until somebody names some
+            if dialect is not None and dialect.plugins_without_list == "none":
+                session.plugins_without_list = frozenset()
         session.client = connection.client
         try:
             self._allow(session, params.personality, params.plugins)

@@ -8,7 +8,7 @@ with every subscriber before the change can be acknowledged.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -16,7 +16,7 @@ from hooklatch.core.catalogue import Catalogue
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Difference, Hook, PythonTarget, Snapshot, difference, plugin_switch, switched
 from hooklatch.service.sessions import Session, Sessions
-from hooklatch.service.views import inherit, view_hooks
+from hooklatch.service.views import inherit, unlisted_hooks, view_hooks
 
 __all__ = ["Announcement", "Registries"]
 
@@ -66,6 +66,12 @@ class Registries:
 
     def view_of(self, session: Session | None) -> Snapshot:
         return self.view if session is None else session.view
+
+    def view_for(self, session: Session, plugins: Collection[str] | None) -> Snapshot:
+        """Give what a fire of a session begins with; a list of its own stands in for the one that the session lacks."""
+        if plugins is None or session.unlisted is None:
+            return session.view
+        return session.unlisted
 
     def set_global(
         self,
@@ -244,6 +250,7 @@ class Registries:
         new = Snapshot(self._revision + 1, seen) if seen is not None else self.view
         change = difference(old, new)
         if change.is_empty and old.digest == new.digest:
+            self._take_unlisted(session)
             return
         if seen is not None:
             self._revision += 1
@@ -252,6 +259,7 @@ class Registries:
             self._revision += 1
             new = Snapshot(self._revision, self.view.hooks)
         session.view = new
+        self._take_unlisted(session)
         self._publish(session, announce(old, new, change))
         for child in session.children:
             inherit(child, session, self.catalogue)
@@ -262,9 +270,15 @@ class Registries:
         if session.personality is not None:  # one that is no longer defined stays as it was
             names = self.personalities.get(session.personality, session.personality_plugins)
             session.personality_plugins = frozenset(names) if names is not None else None
+        return view_hooks(session, self.view.hooks, self._projects_of(session), self.catalogue)
+
+    def _take_unlisted(self, session: Session) -> None:
+        hooks = unlisted_hooks(session, self.view.hooks, self._projects_of(session), self.catalogue)
+        session.unlisted = Snapshot(session.view.revision, hooks) if hooks is not None else None
+
+    def _projects_of(self, session: Session) -> dict[str, list[Hook]]:
         folders = self._projects.keys() & {session.project, *session.gate_projects}
-        projects = {folder: self.project_hooks(folder) for folder in folders}
-        return view_hooks(session, self.view.hooks, projects, self.catalogue)
+        return {folder: self.project_hooks(folder) for folder in folders}
 
 
 def announce(old: Snapshot, new: Snapshot, change: Difference) -> Announcement:

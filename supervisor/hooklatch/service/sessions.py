@@ -28,6 +28,7 @@ class Session:
         self.id = session_id
         self.resume_token = secrets.token_urlsafe(32)
         self.view = view
+        self.unlisted: Snapshot | None = None  # the view of a fire whose list stands in for the session's own
         self.own: dict[str, Hook] = {}
         self.inherited: tuple[Hook, ...] = ()
         self.parent: Session | None = None
@@ -45,6 +46,7 @@ class Session:
         self.personality: str | None = None
         self.plugins: frozenset[str] | None = None
         self.personality_plugins: frozenset[str] | None = None
+        self.plugins_without_list: frozenset[str] | None = None  # where neither of these two says which
         self.gate_plugins: frozenset[str] | None = frozenset()
         self.project: str | None = None  # its working directory, without links
         self.gate_projects: frozenset[str] = frozenset()  # those of the sessions above it
