@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -345,6 +345,13 @@ def test_the_claude_form_within_reasonix_is_kept() -> None:
     shell = shell_of(reasonix_file("PreToolUse", payloadFormat="claude"))
 
     assert (shell.payload, shell.output, shell.exit_codes) == ("claude", "json", "advisory")
+
+
+@pytest.mark.parametrize("file", [claude_file, reasonix_file])
+def test_a_file_of_another_system_may_have_our_mark(file: Callable[..., bytes]) -> None:
+    assert [hook.amends for hook in hooks_of(imported(file("PreToolUse", amends=True)))] == [True]
+    assert [hook.amends for hook in hooks_of(imported(file("PreToolUse", amends="yes")))] == [False]
+    assert "the hook is a guard" in notes_of(file("PreToolUse", amends="yes"))
 
 
 def test_keys_that_nobody_knows_are_said() -> None:

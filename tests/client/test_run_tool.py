@@ -98,8 +98,8 @@ MADE, OTHER = ({"patch": {"tool_input": {"command": command}}} for command in ("
 AGAIN = {"verdict": "ask", "reason": "and this?"}
 YES, NO = True, False
 
-# What pre_tool_use, permission_request and pre_tool_use again say; the input that runs, or the cause of the refusal; and
-# what the host's dialog is asked, if it has one: the input and the reason.
+# What pre_tool_use, permission_request and pre_tool_use again say; what the host's dialog says, if it has one; what
+# runs, or the cause of the refusal; what the dialog was asked: the input and the reason.
 PERMITS: list[tuple[list[dict[str, Any]], bool | None, str, list[tuple[str, str | None]]]] = [
     ([PASS], None, "ls", []),
     ([MADE], None, "made", []),

@@ -158,16 +158,22 @@ def three_on(event: str) -> list[Any]:
 
 
 def gated(*expected: str, plugins: list[str] | None = None) -> Check:
-    """Which hooks run where a session has that list of plugins, and where one fire has it."""
+    """Which hooks run where a session has that list of plugins, where one fire has it, and where both have one."""
 
     async def fires(daemon: Daemon) -> None:
         hooks = three_on("agent_done")
         of_a_session = await fire(daemon, "agent_done", hooks, **({} if plugins is None else {"plugins": plugins}))
-        async with speak(daemon, *hooks, plugins=["p1", "p2"] if plugins is not None else []) as session:
+        async with speak(daemon, *hooks) as session:
             of_a_fire = await session.fire("agent_done", plugins=plugins)
+        async with speak(daemon, *hooks, plugins=["p1", "p2"]) as session:
+            of_both = await session.fire("agent_done", plugins=plugins or [])
+        async with speak(daemon, *hooks, plugins=[]) as session:
+            of_neither = await session.fire("agent_done", plugins=["p1", "p2"])
 
         assert sorted(ran(of_a_session)) == sorted(expected)
         assert sorted(ran(of_a_fire)) == sorted(expected)
+        assert sorted(ran(of_both)) == sorted(expected)
+        assert ran(of_neither) == ["built-in"]  # a fire's list widens nothing
 
     return fires
 

@@ -60,6 +60,7 @@ def test_several_events_give_a_hook_each_with_the_event_in_its_id() -> None:
         ({"enabled": "yes"}, "enabled is true or false, not 'yes'"),
         ({"observe": 1}, "observe is true or false"),
         ({"optional": None}, "optional is true or false"),
+        ({"amends": "yes"}, "amends is true or false"),
         ({"description": 1}, "description is a string"),
         ({"config": [1]}, "config is a table"),
         ({"match": []}, "match: a list of names must hold one string or more"),

@@ -103,6 +103,7 @@ def test_a_marker_crosses_to_the_daemon_as_it_was_written(match: Any) -> None:
         ({"enabled": 1}, TypeError, "enabled is True or False"),
         ({"observe": "no"}, TypeError, "observe is True or False"),
         ({"optional": None}, TypeError, "optional is True or False"),
+        ({"amends": "yes"}, TypeError, "amends is True or False"),
         ({"config": []}, TypeError, "config is a dict"),
         ({"config": {"a": {1}}}, ValueError, "config holds a 'set'"),
         ({"runtime": "curio"}, ValueError, "write 'trio' or 'asyncio'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,67 @@ async def test_a_session_changes_its_personality(daemon: Daemon) -> None:
         announced = await client.announcement()
         assert announced["revision"] == updated["revision"]
         assert "p1.no_bash" in announced["added"]
+
+
+@asynccontextmanager
+async def ethos(daemon: Daemon, **params: Any) -> AsyncGenerator[Client]:
+    """Open a session of a dialect in which no list is a list of none."""
+    client = daemon.connect()
+    try:
+        await client.call("hello", protocol=1, dialect="ethos", session=params)
+        yield client
+    finally:
+        await client.aclose()
+
+
+async def asked(client: Client, plugins: list[str] | None) -> list[str]:
+    payload = {"toolName": "Write", "args": {}}
+    decision = await client.call("fire", event="before_tool_call", payload=payload, plugins=plugins)
+    return [outcome["hook"].partition(".")[0] for outcome in decision.get("outcomes", [])]
+
+
+async def test_a_personality_that_is_taken_back_leaves_what_a_fresh_session_has(daemon: Daemon) -> None:
+    async with ethos(daemon) as fresh, ethos(daemon, personality="strict") as client, daemon.session() as plain:
+        assert (await seen(fresh), await seen(client)) == (set(), {"p1", "p2"})
+
+        for said in ({"personality": None}, {"plugins": ["p3"]}, {"plugins": None}):
+            for one in (client, plain):
+                await one.call("session.update", **said)
+            expected = set(said.get("plugins") or [])
+            assert await seen(client) == expected
+            assert await seen(plain) == (expected or {"p1", "p2", "p3"})
+
+
+async def test_a_fires_list_stands_in_for_the_one_that_a_session_has_not(daemon: Daemon) -> None:
+    async with ethos(daemon) as client:
+        assert await asked(client, None) == []
+        assert await asked(client, ["p3", "p1"]) == ["p1", "p3"]
+        assert await seen(client) == set()  # of that fire alone
+
+        await client.call("session.update", personality="plain")
+        assert await asked(client, ["p1"]) == []
+        await client.call("session.update", personality=None, plugins=["p2"])
+        assert await asked(client, ["p1", "p2"]) == ["p2"]
+        await client.call("session.update", plugins=None)
+        assert await asked(client, ["p1", "p2"]) == ["p1", "p2"]
+
+
+async def test_a_fires_list_leaves_a_parents_gates_and_what_is_global(daemon: Daemon) -> None:
+    daemon.write("guards.py", "def f(event): pass\n")
+    hook = {"id": "own", "event": "pre_tool_use", "run": f"{daemon.folder}/guards.py:f"}
+    async with (
+        daemon.administrator() as admin,
+        daemon.session(id="above", plugins=["p2"], hooks=[{**hook, "id": "above"}]),
+        ethos(daemon, parent_session_id="above", hooks=[{**hook, "id": "listed", "plugin": "p1"}, hook]) as client,
+    ):
+        await admin.call("register", scope="global", hooks=[{**hook, "id": "global"}])
+
+        assert await asked(client, None) == ["p2", "global", "above", "own"]
+        assert await asked(client, []) == ["p2", "global", "above", "own"]
+        assert await asked(client, ["p1"]) == ["p1", "p2", "global", "above", "listed", "own"]
+
+        await admin.call("disable", id="p1")
+        assert await asked(client, ["p1"]) == ["p2", "global", "above", "listed", "own"]
 
 
 async def test_an_update_leaves_alone_what_it_does_not_name(daemon: Daemon) -> None:

@@ -206,8 +206,9 @@ def hook(event: Literal["metrics"], **options: Unpack[Options]) -> Callable[[t.M
 def hook(
     event: Literal["performance"], **options: Unpack[Options]
 ) -> Callable[[t.PerformanceHook], t.PerformanceHook]: ...
+# It overlaps with the next one on purpose: what it gives fits no function, and that is the error which is wanted.
 @overload
-def hook(
+def hook(  # type: ignore[overload-overlap]
     event: t.Unchanging, *, amends: bool, **options: Unpack[Options]
 ) -> Callable[[t.HasNothingToAmend], t.HasNothingToAmend]: ...
 @overload

@@ -23,7 +23,7 @@ from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import CallOutcome, Cause, Decision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.core.registry import Hook, Snapshot, budget, has, select
+from hooklatch.core.registry import Hook, Selection, Snapshot, budget, has, select
 from hooklatch.core.suspension import Suspension, note, parted
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import Supervisor
@@ -179,7 +179,7 @@ class Dispatcher:
         if session is not None:
             session.fired(spec.name)
         settled = await self._settle(spec, params, session)
-        view = self._registries.view_at(session, settled.folders)
+        view = self._registries.view_at(session, settled.folders, params.plugins)
         generation = self._generations[-1]
         generation.count += 1
         payload = Payload(bytes(params.payload))
@@ -249,14 +249,13 @@ class Dispatcher:
         suspended = tuple(self.suspensions)
         if fault is None and unsettled is not None and spec.fails_closed and all(one.hook for one in suspended):
             fault = ("load", unsettled)
-        hooks: tuple[Hook, ...] = ()
+        selection = Selection(())
         warnings: list[str] = []
         if fault is None:
             if suspended:
                 candidates, left_out = parted(suspended, candidates)
                 warnings = [note(suspended, hook) for hook in select(spec, left_out, payload).hooks]
             selection = select(spec, candidates, payload)
-            hooks = selection.hooks
             if selection.is_blind and spec.fails_closed:
                 fault = (
                     "payload",
@@ -268,7 +267,7 @@ class Dispatcher:
             )
         fire = models.start(spec, candidates, selection, payload, params.context or {})
         fire.warnings += warnings
-        deadline = started + budget(spec, hooks, params.timeout)
+        deadline = started + budget(spec, selection.hooks, params.timeout)
         call = Calls(self.targets, spec, params, session, deadline, decision_id, self._take_telemetry)
         if spec.fails_closed:
             await self._play(fire, call)
@@ -333,7 +332,7 @@ class Dispatcher:
         if session is None or event in session.emits:
             return
         spec = self._registries.catalogue.get(event)
-        if spec is None or not session.view.for_event(spec):
+        if spec is None or not self._registries.view_of(session, params.plugins).for_event(spec):
             return
         try:
             fields = Payload(bytes(params.payload)).fields

@@ -27,7 +27,7 @@ __all__ = ["ClientParams", "Greeting", "HelloParams", "SessionParams", "UpdatePa
 
 
 class SettingsParams(msgspec.Struct, frozen=True):
-    """What a session may change while it lives.  What is absent stays; null lets every plugin fire again."""
+    """What a session may change while it lives.  What is absent stays; null takes back what was said."""
 
     cwd: Path | None = None
     personality: Name | msgspec.UnsetType | None = msgspec.UNSET
@@ -123,8 +123,8 @@ class Greeting:
             if is_new:
                 session.host, session.emits, session.require_handlers = params.host, emitted, required
                 session.dialect = registrant.dialect
-                if has_plugins_by_name(dialect) and not isinstance(params.personality, str):
-                    session.plugins = frozenset()  # until somebody names some
+                if has_plugins_by_name(dialect):
+                    session.plugins_without_list = frozenset()
             session.client = hello.client.text
             change.put_in_force(session)
             if parent is not None:

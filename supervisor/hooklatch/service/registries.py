@@ -8,7 +8,7 @@ with every subscriber before the change can be acknowledged.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -18,7 +18,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.registry import Difference, Hook, Layer, PythonTarget, Snapshot, difference, switched
 from hooklatch.service.places import nearest
 from hooklatch.service.sessions import Session, Sessions
-from hooklatch.service.views import inherit, view_hooks
+from hooklatch.service.views import inherit, unlisted_hooks, view_hooks
 
 __all__ = ["Announcement", "Registries", "found"]
 
@@ -66,13 +66,14 @@ class Registries:
         own = (hook for session in self._sessions for hook in (*session.own.values(), *session.inherited))
         return [*self._api.values(), *own]
 
-    def view_of(self, session: Session | None) -> Snapshot:
+    def view_of(self, session: Session | None, plugins: Collection[str] | None = None) -> Snapshot:
+        """Give what a viewer sees; a fire's list of `plugins` stands in for the one that its session lacks."""
         if session is None:
             return self.view
         if session.has_ended:  # a fire of its that was accepted before; nobody renews its view any more
             seen = self._hooks_of(session)
             return Snapshot(self._revision, seen if seen is not None else self.view.hooks)
-        return session.view
+        return session.view if plugins is None or session.unlisted is None else session.unlisted
 
     def set_global(
         self,
@@ -109,9 +110,11 @@ class Registries:
         """Give the hooks of a project that is in use."""
         return switched(self._projects.get(folder, ()), self.switches)
 
-    def view_at(self, session: Session | None, folders: Iterable[str]) -> Snapshot:
+    def view_at(
+        self, session: Session | None, folders: Iterable[str], plugins: Collection[str] | None = None
+    ) -> Snapshot:
         """Give what a viewer sees who is in these projects too."""
-        view = self.view_of(session)
+        view = self.view_of(session, plugins)
         hooks = [hook for folder in sorted(folders) for hook in self.project_hooks(folder)]
         return Snapshot(view.revision, [*view.hooks, *hooks]) if hooks else view
 
@@ -251,6 +254,7 @@ class Registries:
         new = Snapshot(self._revision + 1, seen) if seen is not None else self.view
         change = difference(old, new)
         if change.is_empty and old.digest == new.digest:
+            self._take_unlisted(session)
             return
         if seen is not None:
             self._revision += 1
@@ -259,6 +263,7 @@ class Registries:
             self._revision += 1
             new = Snapshot(self._revision, self.view.hooks)
         session.view = new
+        self._take_unlisted(session)
         self._publish(session, announce(old, new, change))
         for child in session.children:
             inherit(child, session, self.catalogue)
@@ -269,9 +274,15 @@ class Registries:
         if session.personality is not None:  # one that is no longer defined stays as it was
             names = self.personalities.get(session.personality, session.personality_plugins)
             session.personality_plugins = frozenset(names) if names is not None else None
+        return view_hooks(session, self.view.hooks, self._projects_of(session), self.catalogue)
+
+    def _take_unlisted(self, session: Session) -> None:
+        hooks = unlisted_hooks(session, self.view.hooks, self._projects_of(session), self.catalogue)
+        session.unlisted = Snapshot(session.view.revision, hooks) if hooks is not None else None
+
+    def _projects_of(self, session: Session) -> dict[str, list[Hook]]:
         places = (*session.places, *session.places_above)
-        projects = {folder: self.project_hooks(folder) for folder in nearest(places, self._projects)}
-        return view_hooks(session, self.view.hooks, projects, self.catalogue)
+        return {folder: self.project_hooks(folder) for folder in nearest(places, self._projects)}
 
 
 def found(name: str, hooks: Iterable[Hook]) -> Target[Hook]:

@@ -37,6 +37,7 @@ class Session:
         self.run = secrets.token_hex(8)  # in the record: ids come again, and a one-shot may name any
         self.resume_token = resume_token or secrets.token_urlsafe(TOKEN_BYTES)
         self.view = view
+        self.unlisted: Snapshot | None = None  # the view of a fire whose list stands in for the session's own
         self.own: dict[str, Hook] = {}
         self.inherited: tuple[Hook, ...] = ()
         self.parent: Session | None = None
@@ -55,6 +56,7 @@ class Session:
         self.personality: str | None = None
         self.plugins: frozenset[str] | None = None
         self.personality_plugins: frozenset[str] | None = None
+        self.plugins_without_list: frozenset[str] | None = None  # where neither of these two says which
         self.gate_plugins: frozenset[str] | None = frozenset()
         self.began: Place | None = None  # where it first was; it keeps that project's hooks wherever it goes
         self.here: Place | None = None

@@ -15,7 +15,7 @@ from hooklatch.core.registry import EVERY_GATE, Hook, Layer, has, switched
 from hooklatch.service.places import nearest
 from hooklatch.service.sessions import Session
 
-__all__ = ["allowed_plugins", "gates_of", "inherit", "is_gate", "own_hooks", "sees", "sees_all", "view_hooks"]
+__all__ = ["allowed_plugins", "gates_of", "inherit", "is_gate", "own_hooks", "sees", "unlisted_hooks", "view_hooks"]
 
 
 def is_gate(hook: Hook, catalogue: Catalogue) -> bool:
@@ -25,14 +25,16 @@ def is_gate(hook: Hook, catalogue: Catalogue) -> bool:
 
 def allowed_plugins(session: Session) -> frozenset[str] | None:
     """Give the plugins that the session's host and its personality both allow; None for all."""
+    if not has_list(session):
+        return session.plugins_without_list
     if session.plugins is None or session.personality_plugins is None:
         return session.personality_plugins if session.plugins is None else session.plugins
     return session.plugins & session.personality_plugins
 
 
-def sees_all(session: Session) -> bool:
-    """Say whether it allows every plugin."""
-    return session.plugins is None and session.personality_plugins is None
+def has_list(session: Session) -> bool:
+    """Say whether its host or its personality names the plugins that it allows."""
+    return session.plugins is not None or session.personality_plugins is not None
 
 
 def sees(session: Session, hook: Hook, catalogue: Catalogue) -> bool:
@@ -71,10 +73,20 @@ def view_hooks(
 ) -> list[Hook] | None:
     """Give all hooks that a session sees; None where they are the shared ones and nothing else."""
     project = list(project_hooks(session, projects, catalogue))
-    if sees_all(session) and not (session.own or session.inherited or project):
+    if allowed_plugins(session) is None and not (session.own or session.inherited or project):
         return None
     seen = [hook for hook in (*shared, *project, *own_hooks(session)) if sees(session, hook, catalogue)]
     return [*seen, *session.inherited]
+
+
+def unlisted_hooks(
+    session: Session, shared: Iterable[Hook], projects: Mapping[str, list[Hook]], catalogue: Catalogue
+) -> list[Hook] | None:
+    """Give all hooks of every plugin, where a list of a fire's own stands in for the one that the session has not."""
+    if has_list(session) or session.plugins_without_list is None:
+        return None
+    project = project_hooks(session, projects, catalogue)
+    return [*shared, *project, *own_hooks(session), *session.inherited]
 
 
 def project_hooks(session: Session, projects: Mapping[str, list[Hook]], catalogue: Catalogue) -> Iterator[Hook]:
