@@ -88,7 +88,7 @@ PYTHON: dict[str, tuple[str | None, str | None, str | None]] = {
     "bind itself to processors": ("ok", "ok", "ok"),
     "schedule another process": ("ok", "EPERM", "EPERM"),
     "set another's scheduling": ("ok", "EPERM", "EPERM"),
-    "set another's attributes of scheduling": ("ok", "EPERM", "EPERM"),
+    "set another's attributes of scheduling": (None, "EPERM", "EPERM"),
     "schedule itself": ("ok", "ok", "ok"),
     "slow another's disk": ("ok", "EPERM", "EPERM"),
     "choose another for lack of memory": (None, "EACCES", "EACCES"),
