@@ -220,4 +220,4 @@ def test_a_file_of_its_own_is_begun_anew_when_it_is_large_and_one_old_one_is_kep
     assert sorted(one.name for one in tmp_path.iterdir()) == ["daemon.log", "daemon.log.1"]
     assert all(one.stat().st_size < 1200 for one in tmp_path.iterdir())
     last = path.read_text() or (tmp_path / "daemon.log.1").read_text()
-    assert f"test: 99 x" in last
+    assert "test: 99 x" in last
