@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -204,3 +205,19 @@ def fill(daemon: Started) -> None:
         return
     finally:
         os.close(fd)
+
+
+def test_a_file_of_its_own_is_begun_anew_when_it_is_large_and_one_old_one_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "daemon.log"
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    log = Log(fd, HumanFormatter(), str(path), most=1000)
+
+    for number in range(100):
+        log.emit(logging.makeLogRecord({"msg": f"{number} " + "x" * 30, "levelname": "INFO", "name": "test"}))
+    log.close()
+    os.close(fd)
+
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["daemon.log", "daemon.log.1"]
+    assert all(one.stat().st_size < 1200 for one in tmp_path.iterdir())
+    last = path.read_text() or (tmp_path / "daemon.log.1").read_text()
+    assert "test: 99 x" in last

@@ -74,12 +74,13 @@ class Log(logging.Handler):
     Where that is a file of its own, by `path`, the file is moved to `PATH.1` when it is large, and begun anew.
     """
 
-    def __init__(self, fd: int, formatter: logging.Formatter, path: str | None = None) -> None:
+    def __init__(self, fd: int, formatter: logging.Formatter, path: str | None = None, most: int = MAX_FILE) -> None:
         super().__init__()
         self.setFormatter(formatter)
         self.dropped = 0
         self._fd = fd
         self._path = path
+        self._most = most
         self._told = 0
         self._queue: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._write_all, name="hooklatch-log", daemon=True)
@@ -107,7 +108,7 @@ class Log(logging.Handler):
 
     def _begin_anew_if_large(self, path: str) -> None:
         try:
-            if os.fstat(self._fd).st_size < MAX_FILE:
+            if os.fstat(self._fd).st_size < self._most:
                 return
             os.replace(path, f"{path}.1")
             fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
