@@ -78,12 +78,22 @@ def parse(name: str, text: str) -> tuple[object, bool]:
 
 def parse_json(name: str, text: str) -> object:
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=each_once)
     except json.JSONDecodeError as error:
         place = f"{name}:{error.lineno}"
         raise UnreadableFileError(f"{place}: not JSON: {error.msg} (column {error.colno})") from None
     except (RecursionError, ValueError) as error:  # ValueError: a number of more digits than int() takes
         raise UnreadableFileError(f"{name}: not JSON: {error}") from None
+
+
+def each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Give an object's entries; of a key that stands twice, one entry would be lost with the guards in it."""
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key[:100]!a} stands twice in one object; put both entries into one")
+        found[key] = value
+    return found
 
 
 def parse_toml(name: str, text: str) -> object:
