@@ -227,6 +227,7 @@ async def test_the_table_of_exit_codes_of_an_imported_guard_holds(tmp_path: Path
         ("settings.json", b'{\n  "hooks": {\n    nope\n', "settings.json:3: not JSON"),
         ("settings.json", b"[" * 100_000, "not JSON"),
         ("settings.json", b'{"n": ' + b"9" * 5000 + b"}", "not JSON"),
+        ("settings.json", b'{"hooks": {"Stop": [], "PreToolUse": [], "Stop": []}}', "the key 'Stop' stands twice"),
         ("settings.json", b'{"permissions": {}}', "has no hooks"),
         ("settings.json", b'{"hooks": 42}', "has no hooks"),
         ("settings.json", b"42", "no table of hooks"),

@@ -91,7 +91,7 @@ def parse(name: str, text: str) -> tuple[object, bool]:
 
 def parse_json(name: str, text: str) -> object:
     try:
-        return json.loads(text, object_pairs_hook=table_of)
+        return json.loads(text, object_pairs_hook=each_once)
     except json.JSONDecodeError as error:
         place = f"{name}:{error.lineno}"
         raise UnreadableFileError(f"{place}: not JSON: {error.msg} (column {error.colno})") from None
@@ -99,14 +99,14 @@ def parse_json(name: str, text: str) -> object:
         raise UnreadableFileError(f"{name}: not JSON: {error}") from None
 
 
-def table_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a table of an object's members; of two under one key the first, a guard perhaps, would be gone unseen."""
-    table = dict(pairs)
-    if len(table) != len(pairs):
-        keys = [key for key, _ in pairs]
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {twice!r} stands twice in one object; put what is below both into one")
-    return table
+def each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """Give an object's entries; of a key that stands twice, one entry would be lost with the guards in it."""
+    found: dict[str, object] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {key[:100]!a} stands twice in one object; put both entries into one")
+        found[key] = value
+    return found
 
 
 def parse_toml(name: str, text: str) -> object:
