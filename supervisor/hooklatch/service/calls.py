@@ -108,7 +108,7 @@ class Targets:
                 breaker.unresolved(now)
 
     def called(self, hook: Hook, outcome: CallOutcome) -> None:
-        self._statistics.called(hook.name, outcome.cause, outcome.duration_ms)
+        self._statistics.called(hook.name, outcome.cause, outcome.duration_ms, owner=hook.owner)
         if outcome.cause in ("overload", "quarantined"):
             self._statistics.dropped[outcome.cause] += 1
 

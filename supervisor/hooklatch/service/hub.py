@@ -129,7 +129,7 @@ class Hub:
         dispatcher.suspensions = self.suspensions
         dispatcher.targets.on_quarantine = lambda hook, why: self.note("quarantined", {"hook": hook.name, "why": why})
         bus.on_change = self.note_change
-        sessions.on_end = lambda session: dispatcher.targets.breakers.forget(session.id)
+        sessions.on_end = self._forget
         sources.on_adopted = self.note_source
         files.on_declared = self.note_file
         files.on_settings.append(lambda settings: record.apply(settings.record))
@@ -144,6 +144,10 @@ class Hub:
             self.record.append(kind, **fields)
         except RecordError as error:
             logger.error("not recorded kind=%s: %s", kind, error)
+
+    def _forget(self, session: Session) -> None:
+        self.dispatcher.targets.breakers.forget(session.id)
+        self.statistics.forget(session.id)
 
     def note_change(self, announcement: Announcement) -> None:
         """Record a new revision of the global registry."""
