@@ -350,6 +350,24 @@ async def test_what_is_under_way_when_a_session_is_closed_is_answered_by_all_its
             assert await client.hears_the_end()
 
 
+async def test_what_a_closed_session_was_about_to_register_is_not_registered(daemon: Daemon) -> None:
+    started, go = daemon.folder / "started", daemon.folder / "go"
+    text = f"import os, time\nopen({str(started)!r}, 'w').close()\n"
+    daemon.write("late.py", text + f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.01)\ndef f(event): ...\n")
+    async with daemon.session(id="s") as client:
+        hooks = [{"id": "late", "event": "stop", "run": f"{daemon.folder}/late.py:f"}]
+        number = await client.send("register", hooks=hooks)
+        await until(started.exists)
+        await client.call("session.close")
+        before = observed(daemon)
+        go.touch()
+
+        with pytest.raises(RpcFailure, match="closed meanwhile"):
+            await client.answer_to(number)
+
+        assert observed(daemon) == before
+
+
 async def test_a_connection_that_is_done_leaves_the_session_to_the_others(daemon: Daemon) -> None:
     async with daemon.session(id="s", hooks=[SERVED, guard(daemon)]) as one:
         token = one.hello["resume_token"]  # type: ignore[attr-defined]
@@ -435,3 +453,12 @@ async def test_so_is_that_of_a_block_that_was_cancelled(daemon: Daemon) -> None:
         assert daemon.hub.sessions.get("s") is not None
 
     await until(lambda: daemon.hub.sessions.get("s") is None)
+
+
+async def test_what_another_session_called_under_the_same_id_is_not_counted(daemon: Daemon) -> None:
+    async with daemon.session(hooks=[guard(daemon)]) as one, daemon.session(hooks=[guard(daemon)]) as other:
+        await other.fire_tool("Bash")
+
+        counts = [(await client.call("hooks"))["hooks"][0]["timings"]["count"] for client in (one, other)]
+
+    assert counts == [0, 1]

@@ -10,11 +10,16 @@ __all__ = ["allowed", "only"]
 
 NAMES = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV"})
 PREFIXES = ("LC_", "XDG_", "HOOKLATCH_")
+SECRETS = frozenset({"HOOKLATCH_PARENT"})  # an agent's, where one starts the daemon
 
 
 def allowed(environ: Mapping[str, str]) -> dict[str, str]:
     """Keep what programs need to run, and no secret that the daemon's own environment happens to hold."""
-    return {name: value for name, value in environ.items() if name in NAMES or name.startswith(PREFIXES)}
+    return {
+        name: value
+        for name, value in environ.items()
+        if name in NAMES or (name.startswith(PREFIXES) and name not in SECRETS)
+    }
 
 
 @contextmanager

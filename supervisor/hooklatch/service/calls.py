@@ -118,7 +118,7 @@ class Targets:
                 breaker.unresolved(now)
 
     def called(self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, session: str | None) -> None:
-        self._statistics.called(hook.name, outcome.cause, outcome.duration_ms)
+        self._statistics.called(hook.name, outcome.cause, outcome.duration_ms, owner=hook.owner)
         self._statistics.failures.called(hook, outcome, decision_id=decision_id, event=event, session=session)
         if outcome.cause in ("overload", "quarantined"):
             self._statistics.dropped[outcome.cause] += 1

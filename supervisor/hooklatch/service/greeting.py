@@ -23,7 +23,7 @@ from hooklatch.service.places import Place, find_place
 from hooklatch.service.registration import HookTables, Registrant, Registrar
 from hooklatch.service.sessions import Session, new_id
 
-__all__ = ["ClientParams", "Greeting", "HelloParams", "SessionParams", "UpdateParams"]
+__all__ = ["ClientParams", "Greeting", "HelloParams", "SessionParams", "UpdateParams", "check_live"]
 
 
 class SettingsParams(msgspec.Struct, frozen=True):
@@ -143,7 +143,9 @@ class Greeting:
         here = place_named(params.cwd)
         self._change(params, here)
         async with self._loaded(here):
-            self._change(params, here).put_in_force(session)
+            change = self._change(params, here)
+            check_live(session)
+            change.put_in_force(session)
             self._hub.registries.take_settings(session)
 
     def _parent_of(self, params: SessionParams, known: Session | None) -> Session | None:
@@ -185,6 +187,16 @@ class Greeting:
             if not all(projects.is_settled(folder) for folder in folders):
                 await self._hub.files.reload()
             yield
+
+
+def check_live(session: Session) -> None:
+    """Return if a session has not ended while something was loaded for it.
+
+    Raises:
+        RpcError: it was closed.
+    """
+    if session.has_ended:
+        raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed meanwhile")
 
 
 def has_plugins_by_name(dialect: Dialect | None) -> bool:

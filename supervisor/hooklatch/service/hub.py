@@ -150,7 +150,7 @@ class Hub:
     def end_session(self, session: Session) -> None:
         """Forget what was known of a session and of its hooks alone."""
         self.dispatcher.targets.breakers.forget(session.id)
-        self.statistics.failures.forget(session.id)
+        self.statistics.forget(session.id)
         self.shared_state.end_session(session.id, lambda: [hook for one in self.sessions for hook in one.inherited])
 
     @property

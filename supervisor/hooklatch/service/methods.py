@@ -22,7 +22,7 @@ from hooklatch.record.reading import Filters, NoRecordError, query
 from hooklatch.service.administration import Administration, stored
 from hooklatch.service.connection import Connection
 from hooklatch.service.fires import FireParams
-from hooklatch.service.greeting import Greeting, HelloParams, UpdateParams
+from hooklatch.service.greeting import Greeting, HelloParams, UpdateParams, check_live
 from hooklatch.service.health import health
 from hooklatch.service.hub import Hub
 from hooklatch.service.inquiry import Inquiry
@@ -193,6 +193,7 @@ class Methods:
             )
         session = self._own_session(connection)
         hooks = await self._make(params, connection, Registrant.of(session))
+        check_live(session)
         self._hub.registries.register_own(session, hooks)
         return {"ids": [hook.id for hook in hooks], "revision": session.view.revision}
 

@@ -67,7 +67,7 @@ class Reports:
             "priority": hook.priority,
             "timeout": hook.timeout,
             "description": hook.description,
-            "timings": self._hub.statistics.timings(hook.name),
+            "timings": self._hub.statistics.timings(hook.name, hook.owner),
         }
 
     def events(self, session: Session | None, *, is_admin: bool) -> dict[str, Any]:

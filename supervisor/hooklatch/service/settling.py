@@ -5,7 +5,7 @@ Knows places, projects and reloads; decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import trio
 
@@ -43,21 +43,21 @@ class Settling:
         folders = named - own
         for one in folders if session is not None and not session.has_ended else folders | own:
             projects.ask(one)
-        fault = next((place.fault for place in (*places, *known_places(session)) if place.fault is not None), None)
-        if fault is not None:
-            why = f"which project's guards hold cannot be told: {fault}; work in a folder that can be looked up"
-            return Settled(frozenset(folders), why)
-        wanted = own | folders
-        if all(projects.is_settled(one) for one in wanted):
-            return Settled(frozenset(folders))
+        late = await self._load(own | folders, limit)
+        return Settled(frozenset(folders), fault_of((*places, *known_places(session))) or late)
+
+    async def _load(self, folders: set[str], limit: float) -> str | None:
+        """Have the hooks of projects be those that are there now; say what is wrong if they are not in time."""
+        projects = self._projects
+        if all(projects.is_settled(one) for one in folders):
+            return None
         with trio.move_on_after(limit):
             async with self._turn:  # who waits for a reload that begins anyway needs none of its own
-                if not all(projects.is_settled(one) for one in wanted):
+                if not all(projects.is_settled(one) for one in folders):
                     await self._files.reload()
-            return Settled(frozenset(folders))
+            return None
         self._files.hint.set()  # the watch finishes what we have no time for
-        names = ", ".join(sorted(wanted))
-        return Settled(frozenset(folders), f"the hooks of {names} were not loaded within {limit:g} s; try again")
+        return f"the hooks of {', '.join(sorted(folders))} were not loaded within {limit:g} s; try again"
 
     def _own(self, session: Session | None) -> set[str]:
         """Give the projects that the session's view has, with places looked up again that could not be told."""
@@ -87,6 +87,13 @@ class Settling:
         if told is not None and dashed(told) == name:  # the host says which folder the name is of
             return {folder for folder in found if dashed(folder) == name}
         return found
+
+
+def fault_of(places: Iterable[Place]) -> str | None:
+    fault = next((place.fault for place in places if place.fault is not None), None)
+    if fault is None:
+        return None
+    return f"which project's guards hold cannot be told: {fault}; work in a folder that can be looked up"
 
 
 def known_places(session: Session | None) -> tuple[Place, ...]:

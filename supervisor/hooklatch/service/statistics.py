@@ -75,7 +75,7 @@ class Statistics:
     """What `status`, `hooks` and `events` show; kept since the daemon's start."""
 
     def __init__(self) -> None:
-        self._hooks: dict[str, Record] = {}
+        self._hooks: dict[tuple[str, str], Record] = {}  # by the session that registered it, and its name
         self.failures = Failures()
         self._events: dict[str, Record] = {}
         self._fired: Counter[str] = Counter()
@@ -89,10 +89,10 @@ class Statistics:
         self._fired[event] += 1
         self._last_fired[event] = time.time()
 
-    def called(self, hook: str, cause: Cause, duration_ms: float) -> None:
-        record = self._hooks.get(hook)
+    def called(self, hook: str, cause: Cause, duration_ms: float, *, owner: str = "") -> None:
+        record = self._hooks.get((owner, hook))
         if record is None:
-            record = self._hooks[hook] = Record()
+            record = self._hooks[owner, hook] = Record()
             if len(self._hooks) > MAX_HOOKS:
                 del self._hooks[next(iter(self._hooks))]
         record.add(cause, duration_ms)
@@ -109,11 +109,16 @@ class Statistics:
         return self._events
 
     def hook_record(self, hook: str) -> Record | None:
-        """Give what is known of a hook by its layer and id; None when it was never called."""
-        return self._hooks.get(hook)
+        """Give what is known of a shared hook by its layer and id; None when it was never called."""
+        return self._hooks.get(("", hook))
 
-    def timings(self, hook: str) -> HookTimings:
-        record = self._hooks.get(hook)
+    def forget(self, owner: str) -> None:
+        """Forget what a session registered; it has ended, and its id may come again."""
+        self._hooks = {key: record for key, record in self._hooks.items() if key[0] != owner}
+        self.failures.forget(owner)
+
+    def timings(self, hook: str, owner: str = "") -> HookTimings:
+        record = self._hooks.get((owner, hook))
         return record.timings() if record is not None else HookTimings()
 
     def event(self, name: str) -> EventCount:
