@@ -8,7 +8,7 @@ import resource
 import select
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_what_serves_everybody_keeps_descriptors_and_administrators_keep_places(
 
 
 @contextmanager
-def daemon_with(descriptors: int) -> Iterator[Daemon]:
+def daemon_with(descriptors: int) -> Generator[Daemon]:
     with new_place() as place:
         place.write({"hooks.toml": '[[source]]\npath = "guards.py"\nworkers = 2\n', "guards.py": GUARDS})
         command = ["/bin/sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *PROGRAM, "serve", "--json"]

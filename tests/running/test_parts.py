@@ -53,7 +53,7 @@ class Fuse:
     """The real thing, which raises the next time that it is called, once; then it counts its calls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
-        self._real = vars(owner)[name]
+        self._real: Callable[..., Any] = vars(owner)[name]
         self.is_due = True
         self.calls_since = 0
         monkeypatch.setattr(owner, name, self._wrapped())

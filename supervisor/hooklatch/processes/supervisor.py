@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import trio
@@ -245,5 +245,6 @@ def cause_of(group: BaseExceptionGroup[Exception]) -> Exception:
 
 def text_of(error: Exception) -> str:
     if isinstance(error, ExceptionGroup):
-        return "; ".join(text_of(one) for one in error.exceptions)
+        several = cast("ExceptionGroup[Exception]", error)
+        return "; ".join(text_of(one) for one in several.exceptions)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
