@@ -28,8 +28,10 @@ types: $(VENV)/.ready
 	$(BIN)/mypy
 	$(BIN)/pyright
 
+# Most tests wait for processes: three at once keep two cores busy.
+JOBS ?= 3
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS)
 
 # The quick tests on each of Python 3.11 to 3.14 that is on this machine.
 test-all:

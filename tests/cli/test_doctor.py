@@ -96,10 +96,12 @@ def test_hooks_on_events_that_nobody_fires_are_a_hint() -> None:
 
 
 def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> None:
-    with new_place({}) as place, serving(place) as daemon:
-        daemon.wait_for(f"there is no {place.config}, so no guard of yours is in force")
-        status, doctor = place.run("status"), place.run("doctor")
+    with new_place({}) as place:
+        del place.environment["HOOKLATCH_CONFIG"]  # one that is named is refused
+        with serving(place) as daemon:
+            daemon.wait_for("so no guard of yours is in force")
+            status, doctor = place.run("status"), place.run("doctor")
 
-    assert f"warning     {place.config} is not there, nor a hooks.d beside it" in status.stdout
+    assert "is not there, nor a hooks.d beside it" in status.stdout
     assert doctor.returncode == 1
-    assert f"hooklatch init --config {place.config}" in doctor.stdout
+    assert "hooklatch init --config " in doctor.stdout

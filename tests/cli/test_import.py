@@ -111,7 +111,7 @@ def test_losses_are_said_and_are_the_exit_code(place: Place, settings: Path) -> 
     assert done.returncode == 1
     assert "PreToolUse[1].hooks[2]: written as a comment: a handler of type 'http'" in done.stderr
     assert "type 'http'" in target(place).read_text()
-    assert "2 hooks, 1 as comments, to be mended" in done.stdout
+    assert "2 hooks, 1 hook as a comment, to be mended" in done.stdout
 
 
 def test_json_says_the_same_to_programs(place: Place, settings: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import socket
 import threading
 from collections.abc import Callable
@@ -260,19 +261,20 @@ async def test_a_daemon_that_never_welcomes_is_no_daemon(daemon: ScriptedDaemon,
 
 
 async def test_the_known_places_are_tried_in_turn(
-    monkeypatch: pytest.MonkeyPatch, daemon: ScriptedDaemon, path: Path, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, daemon: ScriptedDaemon, path: Path
 ) -> None:
-    (tmp_path / "run").mkdir(mode=0o700)
-    home = tmp_path / ".local/state/hooklatch/run"
-    home.mkdir(parents=True)
-    os.rename(path, home / "agent.sock")
-    monkeypatch.delenv("HOOKLATCH_RUNTIME_DIR", raising=False)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    daemon.play(decide(verdict="allow"))
+    with tempfile.TemporaryDirectory(prefix="hl-") as home:  # a socket's path may have 107 bytes and no more
+        runs, known = Path(home) / "run", Path(home) / ".local/state/hooklatch/run"
+        runs.mkdir(mode=0o700)
+        known.mkdir(parents=True)
+        os.rename(path, known / "agent.sock")
+        monkeypatch.delenv("HOOKLATCH_RUNTIME_DIR", raising=False)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(runs))
+        monkeypatch.setenv("HOME", home)
+        daemon.play(decide(verdict="allow"))
 
-    async with hooklatch.session(require=True) as s:
-        answer = await s.fire("pre_tool_use", tool_input={})
+        async with hooklatch.session(require=True) as s:
+            answer = await s.fire("pre_tool_use", tool_input={})
 
     assert answer.verdict == "allow"
 

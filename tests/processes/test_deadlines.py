@@ -19,6 +19,8 @@ from hooklatch.processes.worker import CallIds, Reply, Worker
 from hooklatch.processes.zygote import WorkerProcess
 from hooklatch.service.connection import Connection
 from hooklatch.service.fires import Envelope, Question
+from hooklatch.service.hangups import Hangups
+from hooklatch.service.patience import Patience
 from hooklatch.service.ticker import Ticker
 from hooklatch.service.turnstile import Turnstile
 from hooklatch_worker import wire
@@ -135,7 +137,7 @@ async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
     mock_clock: trio.testing.MockClock, now: float, cause: str
 ) -> None:
     ours, theirs = socket.socketpair()
-    connection = Connection(1, ours, None, Ticker(), Turnstile(), is_admin=False)  # type: ignore[arg-type]
+    connection = Connection(1, ours, None, Ticker(), Turnstile(), Hangups(), Patience(), is_admin=False)  # type: ignore[arg-type]
     outcomes: list[str] = []
 
     async def call() -> None:

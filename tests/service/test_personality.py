@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from service.packages import install
-from support import Client, Daemon, RpcFailure, running_daemon
+from support import Client, Daemon, RpcFailure, child_of, running_daemon
 
 CONFIG = """
 [personality.strict]
@@ -119,8 +119,8 @@ async def test_a_fires_list_leaves_a_parents_gates_and_what_is_global(daemon: Da
     hook = {"id": "own", "event": "pre_tool_use", "run": f"{daemon.folder}/guards.py:f"}
     async with (
         daemon.administrator() as admin,
-        daemon.session(id="above", plugins=["p2"], hooks=[{**hook, "id": "above"}]),
-        ethos(daemon, parent_session_id="above", hooks=[{**hook, "id": "listed", "plugin": "p1"}, hook]) as client,
+        daemon.session(id="above", plugins=["p2"], hooks=[{**hook, "id": "above"}]) as above,
+        ethos(daemon, **child_of(above), hooks=[{**hook, "id": "listed", "plugin": "p1"}, hook]) as client,
     ):
         await admin.call("register", scope="global", hooks=[{**hook, "id": "global"}])
 
