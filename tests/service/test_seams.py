@@ -59,6 +59,20 @@ async def test_an_event_that_becomes_a_gate_hands_its_hooks_down(tmp_path: Path)
     assert [decision["verdict"] for decision in after] == ["deny", "deny"]
 
 
+async def test_a_clients_command_on_an_event_of_our_own_outlives_the_daemon(tmp_path: Path) -> None:
+    hook = {"id": "mine", "event": "deploy", "command": "echo no >&2; exit 2"}
+
+    async with running_daemon(tmp_path, {"hooks.toml": GATE}) as daemon, daemon.administrator() as admin:
+        await admin.call("register", scope="global", hooks=[hook])
+    async with running_daemon(tmp_path) as daemon, daemon.session() as client:
+        again = await client.fire("deploy")
+    async with running_daemon(tmp_path, {"hooks.toml": "[[event]]"}) as daemon, daemon.administrator() as admin:
+        status = await admin.call("status")
+
+    assert (again["verdict"], again["reason"]) == ("deny", "no")
+    assert any("there is no event 'deploy'" in problem["message"] for problem in status["problems"])
+
+
 async def test_a_fire_keeps_the_guards_of_where_it_began_while_its_session_moves(tmp_path: Path) -> None:
     async with running_daemon(tmp_path) as daemon:
         here = Ground(daemon, tmp_path)

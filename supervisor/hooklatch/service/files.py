@@ -156,8 +156,9 @@ class Files:
             return Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
 
     def prepare(self) -> None:
-        """Take how workers are limited and isolated, before the first one starts."""
+        """Take what the first hooks need: how workers are limited and isolated, and which events there are."""
         declared = self._read_all([], is_explicit=False)
+        self._registries.catalogue = catalogue_of(configs_of(declared), [])
         config = declared[0].config
         self._limit(config)
         self._take_levels(configs_of(declared), config.main if config else MainTables())
