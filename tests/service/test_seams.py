@@ -59,6 +59,16 @@ async def test_an_event_that_becomes_a_gate_hands_its_hooks_down(tmp_path: Path)
     assert [decision["verdict"] for decision in after] == ["deny", "deny"]
 
 
+async def test_a_file_of_hooks_d_that_is_not_read_for_its_ending_is_told(tmp_path: Path) -> None:
+    names = ["a.TOML", "b.PY", "c.jsonc"]
+    files = {f"hooks.d/{name}": "" for name in (*names, "words.txt", ".d.PY", "e.py~")}
+
+    async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
+        status = await client.call("status")
+
+    assert [Path(problem["file"]).name for problem in status["problems"]] == names
+
+
 async def test_a_clients_command_on_an_event_of_our_own_outlives_the_daemon(tmp_path: Path) -> None:
     hook = {"id": "mine", "event": "deploy", "command": "echo no >&2; exit 2"}
 
