@@ -95,6 +95,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (mine("t", feeds=["pre_tool_use"]), "need a word for deny or halt"),
     (mine("t", feeds=["pre_tool_use"], answers={"words": {"ask": "ask"}}), "need a word for deny or halt"),
     (mine("t", feeds=["stop", "pre_tool_use"]), "need a word for deny or halt"),
+    (mine("t", feeds=["stop", "pre_tool_use"], answers={"words": {"deny": "e"}}), "a gate stands first, and alone"),
+    (
+        mine("t", feeds=["pre_tool_use", "permission_request"], answers={"words": {"deny": "e"}}),
+        "a gate stands first, and alone",
+    ),
     (
         mine("t", feeds=[{"event": "pre_tool_use", "flow": "concurrent"}], answers={"words": {"deny": "e"}}),
         "only a notify event can be concurrent",

@@ -38,6 +38,7 @@ LOST = {
         HEAD + "from factory import make\nfor n in 'ab':\n    made = make(n)\n", 6, "of that name (factory.py:4)"),
     "one use of a shared decorator": (
         HEAD + 'gate = hook("pre_tool_use")\n@gate\ndef a(event): ...\n@gate\ndef b(event): ...\ndel a\n', 5, "'a'"),
+    "a mark without its @": (HEAD + GUARD.replace("@", ""), 4, "write @hook(...) above a def"),
     "two lost ones": (HEAD + GUARD + "del guard\n" + GUARD + "del guard\n", 4, "(and 1 more)"),
 }  # fmt: skip
 FOUND = {
@@ -47,6 +48,7 @@ FOUND = {
     "a composition": HEAD + 'guard = hook("pre_tool_use")(chain(lambda event: deny("guarded")))\n',
     "a factory of a sibling": HEAD + "from factory import make\nguard = make('guarded')\n",
     "a loop that binds a name for each": HEAD + "from factory import make\nfor n in 'ab': globals()[n] = make(n)\n",
+    "a decorator for others": HEAD + GUARD + 'gate = hook("pre_tool_use")\n',
     "a cached function": HEAD + "@functools.cache\n" + GUARD,
 }
 HELPER = HEAD + GUARD

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from types import FrameType, FunctionType
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from hooklatch_worker.failures import Author
 if TYPE_CHECKING:
     from hooklatch_worker.markers import Marker
 
-__all__ = ["Ledger", "Mark", "current", "note"]
+__all__ = ["Decorator", "Ledger", "Mark", "current", "expect", "note"]
 
 CO_OPTIMIZED = 0x1  # of a function's code, not of a module's or a class's; as in inspect, which costs more to import
 US = __name__.partition(".")[0] + "."  # the frames below which the user's own are
@@ -42,11 +43,28 @@ class Mark:
         return str(self.home.get("__name__", "")) if self.home is not None else ""
 
 
+class Decorator:
+    """One `hook(...)`, which marks a function once it is applied to one, and the place where it was made."""
+
+    def __init__(self, made: Callable[[Any], Any], home: dict[str, Any] | None, file: str, line: int) -> None:
+        self._made = weakref.ref(made)
+        self.is_applied = False
+        self.home = home
+        self.file = file
+        self.line = line
+
+    @property
+    def is_lost(self) -> bool:
+        """Nobody has applied it, and nobody can."""
+        return not self.is_applied and self._made() is None
+
+
 class Ledger:
     """The marks that were made while one source was imported."""
 
     def __init__(self) -> None:
         self.marks: list[Mark] = []
+        self._decorators: list[Decorator] = []
         self._mark_of: dict[int, Mark] = {}  # by the identity of a marker, which the mark keeps alive
         self._author: Author | None = None
 
@@ -68,9 +86,21 @@ class Ledger:
         self.marks.append(mark)
         self._mark_of.update((id(marker), mark) for marker in markers)
 
+    def expect(self, made: Callable[[Any], Any], frame: FrameType) -> Decorator:
+        """Take note of a decorator that `frame` made, and that is to be applied to a function."""
+        decorator = Decorator(made, *home_of(frame))
+        if self._author is None:
+            self._decorators.append(decorator)
+        return decorator
+
+    def lost_decorators(self, namespace: Mapping[str, Any], author: Author) -> list[Decorator]:
+        """Give what was made in a module, marked nothing and was thrown away: most likely an @ is missing."""
+        return [one for one in self._decorators if one.is_lost and is_of(one, namespace, author)]
+
     def close(self, author: Author) -> None:
         """Take no more marks: the source's own would be lost."""
         self._author = author
+        self._decorators = []
         self.marks, self._mark_of = [], {}
 
     def mark_of(self, marker: Marker) -> Mark | None:
@@ -89,6 +119,13 @@ def note(function: FunctionType, markers: tuple[Marker, ...]) -> None:
     if current is not None:
         frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # as logging and namedtuple find theirs
         current.note(function, markers, frame)
+
+
+def expect(made: Callable[[Any], Any]) -> Decorator | None:
+    """Take note of a decorator that the caller's caller made."""
+    if current is None:
+        return None
+    return current.expect(made, sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
 
 
 def home_of(frame: FrameType) -> tuple[dict[str, Any] | None, str, int]:
@@ -115,7 +152,7 @@ def home_of(frame: FrameType) -> tuple[dict[str, Any] | None, str, int]:
     return None, frame.f_code.co_filename, frame.f_lineno
 
 
-def is_of(mark: Mark, namespace: Mapping[str, Any], author: Author) -> bool:
+def is_of(mark: Mark | Decorator, namespace: Mapping[str, Any], author: Author) -> bool:
     return mark.home is namespace or (mark.home is None and author.wrote(mark.file))
 
 

@@ -62,6 +62,9 @@ class Unit:
 
     def _account(self, module: types.ModuleType, found: list[tuple[str, Marker]]) -> None:
         """Refuse a source of which a mark is lost: its author believes that it guards."""
+        for one in self._marks.lost_decorators(vars(module), self._author):
+            text = "hook(...) marks no function here, so nothing is asked; write @hook(...) above a def"
+            raise SourceError(text, one.file, one.line)
         kept = {id(marker) for _, marker in found}
         lost = [
             mark for mark in self._marks.of(vars(module), self._author) if not kept.issuperset(map(id, mark.markers))

@@ -264,8 +264,11 @@ def hook(
         # Decorators run from the bottom up; the markers shall read from the top down.
         earlier = getattr(function, "__hooklatch_markers__", ())
         function.__dict__["__hooklatch_markers__"] = (*own, *earlier)
+        if decorator is not None:
+            decorator.is_applied = True
         return function
 
+    decorator = ledger.expect(mark)
     return mark
 
 

@@ -140,9 +140,17 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         """Give a digest of all that decides how this hook behaves."""
         target = self.target
         place = (
-            [target.source.location, target.source.digest, target.build, target.function, target.runtime, target.native]
+            [
+                target.source.location,
+                target.source.digest,
+                target.build,
+                target.function,
+                target.runtime,
+                target.dialect,
+                target.native,
+            ]
             if isinstance(target, PythonTarget)
-            else [target.owner]
+            else [target.owner, target.dialect, target.native]
         )
         parts = [
             self.name, self.event, self.layer.value, self.matcher.source, place, self.timeout, self.priority,
@@ -183,7 +191,7 @@ class Snapshot:
         self.hooks = tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
         self.revision = revision
         self._digest: str | None = None
-        self._by_event: dict[str, tuple[Hook, ...]] = {}
+        self._by_event: dict[tuple[str, bool], tuple[Hook, ...]] = {}
 
     @property
     def digest(self) -> str:
@@ -196,11 +204,12 @@ class Snapshot:
 
     def for_event(self, spec: EventSpec) -> tuple[Hook, ...]:
         """Give the enabled hooks of an event, in firing order; those on EVERY_GATE stand at each that fails closed."""
-        found = self._by_event.get(spec.name)
+        key = spec.name, spec.fails_closed  # what a custom event is may change, and its hooks stay
+        found = self._by_event.get(key)
         if found is None:
             names = (spec.name, EVERY_GATE) if spec.fails_closed else (spec.name,)
             found = tuple(hook for hook in self.hooks if hook.event in names and hook.enabled)
-            self._by_event[spec.name] = found
+            self._by_event[key] = found
         return found
 
 

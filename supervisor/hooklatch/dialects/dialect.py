@@ -205,6 +205,9 @@ def _problem_of_event(dialect: Dialect, event: NativeEvent, catalogue: Catalogue
             return problem
         if spec.fails_closed and not any(word in event.answers.words for word in REFUSALS):
             return f"it feeds the gate {spec.name}, so its answers need a word for deny or halt"
+    for fed in event.feeds[1:]:
+        if catalogue[fed.event].fails_closed:  # as one of several, its refusal would not be what the host is told
+            return f"it feeds the gate {fed.event} beside other events; a gate stands first, and alone among them"
     if event.feeds[0].when != "always":
         return "its first feed has nothing before it that could pass"
     return _problem_of_answers(dialect, event.answers, [catalogue[fed.event] for fed in event.feeds])

@@ -131,6 +131,9 @@ def read_table(name: str, document: Mapping[str, Any], collector: Collector, *, 
         read_list(name, cast("list[object]", hooks), collector)
     elif isinstance(hooks, Mapping):
         read_events(cast("Mapping[str, object]", hooks), collector)
+        for event in document.keys() & EVENTS.keys():
+            problem = "it stands beside 'hooks', where nobody looks for it; move it into that object"
+            stand(event, event, problem, document[event], collector)
     elif hooks is None and any(isinstance(document[key], list) for key in document.keys() & EVENTS.keys()):
         read_events(document, collector, is_whole_file=True)
     elif is_toml and isinstance(document.get("hook"), list):
@@ -182,7 +185,9 @@ def stand(place: str, event: str, problem: str, entry: object, collector: Collec
 
 def read_entry(event: str, table: Mapping[str, Any], place: str, collector: Collector) -> None:
     """Read one entry: Claude Code's group of handlers, or a hook of Reasonix."""
-    if "hooks" in table or ("matcher" in table and "command" not in table):
+    if "hooks" in table and "command" in table:
+        stand(place, event, "it has both a command and hooks, of which one would never run", table, collector)
+    elif "hooks" in table or ("matcher" in table and "command" not in table):
         claude.read_group(event, table, place, collector)
     else:
         reasonix.read_entry(event, table, place, collector)

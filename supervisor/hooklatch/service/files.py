@@ -156,8 +156,9 @@ class Files:
             return Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
 
     def prepare(self) -> None:
-        """Take how workers are limited and isolated, before the first one starts."""
+        """Take what the first hooks need: how workers are limited and isolated, and which events there are."""
         declared = self._read_all([], is_explicit=False)
+        self._registries.catalogue = catalogue_of(configs_of(declared), [])
         config = declared[0].config
         self._limit(config)
         self._take_levels(configs_of(declared), config.main if config else MainTables())
@@ -255,6 +256,7 @@ class Files:
         listing = names_in(self.folder)
         match listing:
             case Names():
+                diagnostics += [misnamed(self.folder, name) for name in listing.names if is_misnamed(name)]
                 return DeclaredFile(self.folder, FileConfig(self.folder)), self._paths_of(listing)
             case Absent():
                 return self._absent(self.folder, diagnostics, is_explicit=is_explicit), []
@@ -398,6 +400,16 @@ class Files:
 
 def configs_of(files: Iterable[DeclaredFile]) -> list[FileConfig]:
     return [file.config for file in files if file.config is not None]
+
+
+def is_misnamed(name: str) -> bool:
+    """Say whether a file was most likely meant to be read, and is not, for its ending."""
+    return name[0] != "." and name.lower().endswith((*ENDINGS, f"{ENDING}c")) and not name.endswith(ENDINGS)
+
+
+def misnamed(folder: str, name: str) -> Diagnostic:
+    path = os.path.join(folder, name).encode("utf-8", "backslashreplace").decode()
+    return Diagnostic(path, 0, f"it is not read, for its ending is none of {', '.join(ENDINGS)}; rename it")
 
 
 def siblings_of(path: str) -> list[str]:

@@ -35,6 +35,7 @@ from hooklatch.service.state import StateFile
 from hooklatch.service.statistics import Statistics
 from hooklatch.service.suspensions import Suspensions
 from hooklatch.service.trust import folder_of, pin
+from hooklatch.service.vocabulary import unknown_event
 
 __all__ = ["Bus", "Hub"]
 
@@ -237,13 +238,11 @@ class Hub:
                 problem = f"{source.location} has no function {function!r}"
         except UnitError as error:
             problem = str(error)  # a reload that finds it mended takes this away
-        hook = hook_of(
-            definition,
-            Layer.GLOBAL,
-            target,
-            problem=problem,
-            spec=self.registries.catalogue.get(definition.event),
-        )
+        catalogue = self.registries.catalogue
+        spec = catalogue.get(definition.event)
+        if spec is None:  # what a command is told of its event cannot be known
+            problem = problem or f"{unknown_event(catalogue, definition.event)}; define it, then restart the daemon"
+        hook = hook_of(definition, Layer.GLOBAL, target, problem=problem, spec=spec)
         if hook.problem is not None:
             hook = msgspec.structs.replace(hook, problem=with_way_out(hook.problem, hook.name))
         return hook

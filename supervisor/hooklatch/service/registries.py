@@ -227,6 +227,9 @@ class Registries:
         self.register_own(session, hooks)
 
     def _commit_global(self) -> Difference:
+        for session in self._sessions:
+            if session.parent is None:
+                self._hand_down(session)  # which of its hooks are gates, the catalogue says
         old = self.view
         new = Snapshot(self._revision + 1, switched([*self._files, *self._api.values()], self.switches))
         change = difference(old, new)
@@ -240,6 +243,11 @@ class Registries:
         for session in list(self._sessions):
             self._renew(session, old, new, change)
         return change
+
+    def _hand_down(self, session: Session) -> None:
+        for child in session.children:
+            inherit(child, session, self.catalogue)
+            self._hand_down(child)
 
     def _renew(self, session: Session, old: Snapshot, new: Snapshot, change: Difference) -> None:
         if session.view is old and self._hooks_of(session) is None:

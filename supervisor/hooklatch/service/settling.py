@@ -40,11 +40,15 @@ class Settling:
             return Settled()
         own = self._own(session)
         named = projects.nearest(places) | self._alike(envelope)
-        folders = named - own
-        for one in folders if session is not None and not session.has_ended else folders | own:
+        is_live = session is not None and not session.has_ended
+        for one in named - own if is_live else named | own:
             projects.ask(one)
-        late = await self._load(own | folders, limit)
-        return Settled(frozenset(folders), fault_of((*places, *known_places(session))) or late)
+        fault = fault_of((*places, *known_places(session)))
+        with projects.holding(named | own):
+            late = await self._load(named | own, limit)
+        # The session may have moved meanwhile: what held when the fire began holds beside what its view has now.
+        folders = (named | own) - projects.nearest(known_places(session))
+        return Settled(frozenset(folders), fault or fault_of(known_places(session)) or late)
 
     async def _load(self, folders: set[str], limit: float) -> str | None:
         """Have the hooks of projects be those that are there now; say what is wrong if they are not in time."""
