@@ -31,8 +31,8 @@ STEADY = RestartPolicy()
 class PartFailedError(Exception):
     """A significant child has failed, and so its supervisor ends."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the daemon cannot go on without its {name}, which has failed; its log has the traceback")
+    def __init__(self, name: str, fault: str | None) -> None:
+        super().__init__(f"the daemon cannot go on without its part {name!r}, which has failed: {fault}")
         self.name = name
 
 
@@ -187,7 +187,7 @@ class Supervisor:
                     return
                 case "escalate":
                     logger.critical("the daemon ends, since %s has failed: %s", spec.name, life.fault)
-                    raise PartFailedError(spec.name) from failure
+                    raise PartFailedError(spec.name, life.fault) from failure
                 case "restart":
                     if failure is None:
                         logger.error("part failed: %s: %s", spec.name, life.fault, extra={"part": spec.name})
