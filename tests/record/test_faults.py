@@ -144,7 +144,7 @@ async def test_an_anchor_that_cannot_be_written_is_red_until_it_can_and_then_a_w
         await record.durable(decided(record))
         fd = record._anchor.slot.fd
         kept = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)
-        with open(os.devnull, "rb") as null:
+        with open(os.devnull, "rb") as null:  # noqa: ASYNC230
             os.dup2(null.fileno(), fd, inheritable=False)
         record._anchor.slot.is_in_place = lambda: True  # type: ignore[method-assign]
         await record.durable(decided(record))

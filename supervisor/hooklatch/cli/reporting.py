@@ -225,8 +225,8 @@ def show_status(result: dict[str, Any]) -> None:
         ("hooks", result["hooks"]),
         ("sessions", f"{result['sessions']}, connections {result['connections']}"),
         ("fired", f"{result['fired']} {counts(result['verdicts'])}"),
-        ("failures", counts(result["failures"])),
-        ("dropped", counts(result["dropped"])),
+        ("failures", counts(result["failures"]).strip("()")),
+        ("dropped", counts(result["dropped"]).strip("()")),
         ("record", record_text(result["record"])),
         ("state", state_text(result["state"])),
     )
