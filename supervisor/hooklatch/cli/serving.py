@@ -132,7 +132,7 @@ def run(
 ) -> int:
     # Process 1 of a container has no default action for SIGTERM: until the daemon listens for it, this is one.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
-    from hooklatch.processes.supervisor import PartFailedError
+    from hooklatch.processes.supervisor import PartFailedError, text_of
     from hooklatch.service.daemon import ConfigMissingError, Options, Ready, StartError, run_daemon
     from hooklatch.service.logs import start_log
 
@@ -157,21 +157,13 @@ def run(
     except StartError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     except BaseExceptionGroup as group:
-        failed = group.subgroup(PartFailedError)
-        if failed is not None:
-            raise CommandError(
-                Exit.SOFTWARE, f"{first_of(failed)}; {log_file or 'the log'} has the traceback"
-            ) from None
+        failed, rest = group.split(PartFailedError)
+        if failed is not None and rest is None:
+            where = f"{log_file or 'the log'} has the traceback"
+            raise CommandError(Exit.SOFTWARE, f"{text_of(failed)}; {where}") from None
         if group.split(KeyboardInterrupt)[1] is not None:
             raise
         raise KeyboardInterrupt from None  # before the daemon listened for signals
     finally:
         log.close()
     return Exit.OK
-
-
-def first_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    found: BaseException = group
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found

@@ -22,7 +22,7 @@ import trio
 
 from hooklatch.core.restarts import Lifecycle, Restart, RestartPolicy
 
-__all__ = ["ChildSpec", "Node", "PartFailedError", "Supervisor", "cause_of"]
+__all__ = ["ChildSpec", "Node", "PartFailedError", "Supervisor", "cause_of", "text_of"]
 
 logger = logging.getLogger("hooklatch.supervisor")
 STEADY = RestartPolicy()
@@ -247,4 +247,6 @@ def text_of(error: Exception) -> str:
     if isinstance(error, ExceptionGroup):
         several = cast("ExceptionGroup[Exception]", error)
         return "; ".join(text_of(one) for one in several.exceptions)
+    if isinstance(error, PartFailedError):
+        return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

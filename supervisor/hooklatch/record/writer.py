@@ -428,13 +428,14 @@ class Record:
             "syncs": self._syncs.count,
         }
 
-    def close(self) -> None:
-        """Write that this daemon ends, bring all to the disk, and let go of the folder."""
+    def close(self, failure: str | None = None) -> None:
+        """Write that this daemon ends, and of what, if it failed; bring all to the disk, and let go of the folder."""
         if self._is_closed:
             return
         with suppress(OSError):
             self._room.tell_unrecorded(from_reserve=True)
-            self._put("stopped", b"{}", from_reserve=True)
+            told = {"failure": failure} if failure is not None else {}
+            self._put("stopped", scrubbed(told, self._redactor), from_reserve=True)
         self._is_closed = True
         self._syncs.end()
         fault = self._syncs.once_blocking()
