@@ -16,6 +16,8 @@ import pytest
 
 from cli.processes import PROGRAM, Daemon, new_place
 from hooklatch.core.limits import ADMIN_PLACES, places
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.service.server import refuse
 
 MOST = 200
 GUARDS = """
@@ -37,6 +39,17 @@ def test_what_serves_everybody_keeps_descriptors_and_administrators_keep_places(
     assert room.agents >= room.administrators > 0
     assert room.administrators <= ADMIN_PLACES
     assert descriptors - room.agents - room.administrators >= min(1024, descriptors // 2)
+
+
+def test_a_client_that_is_refused_hears_why_although_it_has_said_something() -> None:
+    client, server = socket.socketpair()
+    with client:
+        client.sendall(b"x" * 2**16)
+
+        refuse(server, RpcError(ErrorCode.OVERLOAD, "no more"))
+
+        assert b"no more" in client.recv(2**16)
+        assert client.recv(1) == b""
 
 
 @contextmanager
