@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cli.processes import Place, new_place, serving
+from hooklatch.cli.doctor import way_out_of
 
 pytestmark = pytest.mark.slow
 
@@ -105,3 +106,11 @@ def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> No
     assert "is not there, nor a hooks.d beside it" in status.stdout
     assert doctor.returncode == 1
     assert "hooklatch init --config " in doctor.stdout
+
+
+def test_what_to_do_of_a_fault_fits_its_kind() -> None:
+    full = "the disk of /r is full, so gates are denied: make room there, and it goes on by itself"
+
+    assert "log acknowledge" in way_out_of(full, [full])
+    assert "status --tree" in way_out_of("the daemon's part 'zygote' failed: it ended", [full])
+    assert "start the daemon again" in way_out_of("/s/state.json: it is no JSON", [])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -253,3 +254,56 @@ def test_without_any_configuration_it_starts_and_is_green(place: Place) -> None:
         assert place.run("status").returncode == 0
         assert place.fire_tool("Bash", command="rm x").returncode == 0
         daemon.stop()
+
+
+WITH_A_BROKEN_PART = """
+import sys
+from hooklatch.cli import main
+from hooklatch.processes.zygote import ForkError, Zygote
+from hooklatch.service.server import Door
+
+async def fail(part, **_):
+    raise error("it is broken")
+
+if __name__ == "__main__":  # the zygote imports this again
+    part, error = {"Door": (Door, ValueError), "Zygote": (Zygote, ForkError)}[sys.argv.pop(1)]
+    part.run = fail
+    sys.exit(main())
+"""
+
+
+def run_with_a_broken(part: str, place: Place, *words: str) -> subprocess.CompletedProcess[str]:
+    program = place.folder / "broken.py"
+    program.write_text(WITH_A_BROKEN_PART)
+    return subprocess.run(
+        [sys.executable, str(program), part, "serve", *words], stdin=subprocess.DEVNULL, capture_output=True,
+        text=True, timeout=PATIENCE, check=False, cwd=place.folder, env=place.environment,
+    )  # fmt: skip
+
+
+def test_a_part_that_the_daemon_cannot_go_on_without_ends_it_with_a_line_and_a_traceback_in_the_log(
+    place: Place,
+) -> None:
+    done = run_with_a_broken("Door", place)
+
+    assert done.returncode == 70
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(
+        'hooklatch: the daemon cannot go on without its part "agents\' listener", which has failed: '
+    )
+    assert last.endswith("ValueError: it is broken; the log has the traceback")
+    assert "hooklatch.supervisor: part failed: agents' listener" in done.stderr
+    assert "Traceback" in done.stderr
+    assert "ExceptionGroup" not in done.stderr
+    after = place.run("status")
+    assert after.returncode == 69
+    assert "the last one failed at " in after.stderr
+    assert "it is broken; start one with" in after.stderr
+
+
+def test_a_part_that_cannot_be_started_is_one_line(place: Place) -> None:
+    done = run_with_a_broken("Zygote", place)
+
+    assert done.returncode == 69
+    assert done.stderr.splitlines()[-1] == "hooklatch: the zygote did not start: it is broken"
+    assert "Traceback" not in done.stderr

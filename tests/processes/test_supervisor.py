@@ -107,7 +107,7 @@ async def test_a_significant_child_ends_its_supervisor() -> None:
             await supervisor.start(ChildSpec("record", wait_for_a_moment, is_significant=True))
             await trio.sleep_forever()
 
-    assert "cannot go on without its record" in str(caught.value.exceptions[0])
+    assert "without its part 'record', which has failed: OddError: vital" in str(caught.value.exceptions[0])
 
 
 async def test_an_interruption_is_no_failure_and_passes_through() -> None:

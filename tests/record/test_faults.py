@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from record.records import (
     decision,
     fact,
     found_beyond_faults,
+    kinds,
     opened,
     records,
     running,
@@ -112,7 +114,9 @@ async def test_a_folder_that_is_taken_away_refuses_every_gate(tmp_path: Path) ->
             decided(record)
 
 
-def test_a_descriptor_that_is_gone_costs_a_segment_and_no_record(tmp_path: Path) -> None:
+def test_an_append_that_failed_and_went_elsewhere_costs_no_record_and_nobody_has_to_acknowledge_it(
+    tmp_path: Path,
+) -> None:
     with opened(tmp_path) as record:
         decided(record)
         fd = record._book.segment.fd
@@ -123,12 +127,57 @@ def test_a_descriptor_that_is_gone_costs_a_segment_and_no_record(tmp_path: Path)
         os.close(null)
 
         head = record.decided(decision(2), fact())
-        faults = record.status()["faults"]
+        status = record.status()
 
     assert head is not None
-    assert "cannot be written: Bad file descriptor" in faults[0]
+    assert status["faults"] == []
+    assert "cannot be written: Bad file descriptor" in status["warnings"][0]
     assert len(segments(tmp_path)) == 2
-    assert found_beyond_faults(tmp_path) == []
+    report = verify(str(tmp_path))
+    assert (report.ok, [told["kind"] for told in report.told]) == (True, ["mended"])
+    with opened(tmp_path) as again:
+        assert again.status()["faults"] == []
+
+
+async def test_an_anchor_that_cannot_be_written_is_red_until_it_can_and_then_a_warning(tmp_path: Path) -> None:
+    async with running(tmp_path, SYNC) as record:
+        await record.durable(decided(record))
+        fd = record._anchor.slot.fd
+        kept = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)
+        with open(os.devnull, "rb") as null:  # noqa: ASYNC230
+            os.dup2(null.fileno(), fd, inheritable=False)
+        record._anchor.slot.is_in_place = lambda: True  # type: ignore[method-assign]
+        await record.durable(decided(record))
+        await until(lambda: record.status()["faults"])
+        red = record.status()["faults"]
+        os.dup2(kept, fd, inheritable=False)
+        os.close(kept)
+        await record.durable(decided(record))
+        await until(lambda: record.status()["warnings"])
+        status = record.status()
+
+    assert [text for text in red if "/anchor cannot be written: Bad file descriptor" in text] == red
+    assert status["faults"] == []
+    assert "/anchor cannot be written" in status["warnings"][0]
+    assert verify(str(tmp_path)).ok
+
+
+async def test_an_anchor_that_is_taken_and_cannot_be_made_again_is_a_fault_that_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "record"
+    async with running(folder, SYNC) as record:
+        await record.durable(decided(record))
+        (folder / "anchor").unlink()
+        (folder / "anchor.new").mkdir()  # in the way, for root too
+        await record.durable(decided(record))
+        await until(lambda: record.status()["faults"])
+        (folder / "anchor.new").rmdir()
+        await record.durable(decided(record))
+        await until(lambda: record.status()["warnings"])
+        faults = record.status()["faults"]
+
+    assert "/anchor was removed or replaced" in faults[0]
+    assert kinds(folder).count("fault") == 1
+    assert not verify(str(folder)).ok
 
 
 SCRIPT = """

@@ -80,6 +80,15 @@ def doctor(arguments: argparse.Namespace) -> int:
     return Exit.FINDINGS if problems else Exit.OK
 
 
+def way_out_of(fault: str, of_record: list[str]) -> str:
+    """Say what ends a fault that is no file's and no hook's."""
+    if fault in of_record:
+        return "mend its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
+    if fault.startswith(("the daemon's part ", "a part of the daemon's ")):
+        return "it is started again by itself; see: hooklatch status --tree, and report what the log has"
+    return "mend what is named, then start the daemon again"
+
+
 def of_status(status: dict[str, Any]) -> Iterator[Finding]:
     for problem in status["problems"]:
         yield Finding(place_and_text(problem), "mend it; a saved file is taken at once (see: hooklatch reload)")
@@ -94,7 +103,7 @@ def of_status(status: dict[str, Any]) -> Iterator[Finding]:
                 f"{what} as [isolation] says", "see isolation in its [[source]], or in [lsp]", is_problem=False
             )
     for fault in status["faults"]:
-        yield Finding(fault, "mend or remove the file, then start the daemon again")
+        yield Finding(fault, way_out_of(fault, status["record"]["faults"]))
     for name in status["quarantined"]:
         enable = f"hooklatch hooks enable {quoted(name)}"
         yield Finding(f"{name} is quarantined: its worker died too often", f"mend it, then: {enable}")

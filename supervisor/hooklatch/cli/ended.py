@@ -18,18 +18,21 @@ START = "start one with: hooklatch serve --detach"
 class Absence(msgspec.Struct, frozen=True):
     """How the last daemon ended, and when; `elsewhere` is one that runs, on other sockets than were looked for.
 
-    `unknown`: there was none, or its record cannot be read.
+    `failed` is one that ended by itself, of a `failure`.  `unknown`: there was none, or its record cannot be read.
     """
 
-    how: Literal["stopped", "killed", "elsewhere", "unknown"]
+    how: Literal["stopped", "failed", "killed", "elsewhere", "unknown"]
     at: str | None = None
     pid: int | None = None
+    failure: str | None = None
 
     @property
     def text(self) -> str:
         match self.how:
             case "stopped":
                 return f"the last one was stopped at {self.at}; {START}"
+            case "failed":
+                return f"the last one failed at {self.at}: {self.failure}; {START}"
             case "killed":
                 return f"the last one was killed or crashed (its last record is of {self.at}); {START}"
             case "elsewhere":
@@ -59,7 +62,11 @@ def look(state_dir: str) -> Absence:
         return Absence("unknown")
     if last is None:
         return Absence("unknown")
-    return Absence("stopped" if last.get("kind") == "stopped" else "killed", at=str(last.get("at")))
+    at = str(last.get("at"))
+    if last.get("kind") != "stopped":
+        return Absence("killed", at)
+    failure = last.get("failure")
+    return Absence("stopped", at) if failure is None else Absence("failed", at, failure=str(failure))
 
 
 def is_locked(path: str) -> bool:

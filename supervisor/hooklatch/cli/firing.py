@@ -107,7 +107,8 @@ def read_payload(name: str | None) -> bytes:
             with open(name, "rb") as file:
                 data = file.read()
     except OSError as error:
-        raise CommandError(Exit.NO_INPUT, f"the payload {where} cannot be read: {error.strerror}") from None
+        hint = "; to give JSON itself, pipe it in: --payload -" if where.lstrip().startswith("{") else ""
+        raise CommandError(Exit.NO_INPUT, f"the payload {where} cannot be read: {error.strerror}{hint}") from None
     return one_line(data, where)
 
 

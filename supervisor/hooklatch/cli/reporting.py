@@ -146,6 +146,8 @@ def reload(arguments: argparse.Namespace) -> int:
 
 
 def place_and_text(diagnostic: dict[str, Any]) -> str:
+    if not diagnostic["line"] and diagnostic["message"].startswith(diagnostic["file"]):
+        return str(diagnostic["message"])  # it begins with its file already
     line = f":{diagnostic['line']}" if diagnostic["line"] else ""
     return f"{diagnostic['file']}{line}: {diagnostic['message']}"
 
@@ -223,8 +225,8 @@ def show_status(result: dict[str, Any]) -> None:
         ("hooks", result["hooks"]),
         ("sessions", f"{result['sessions']}, connections {result['connections']}"),
         ("fired", f"{result['fired']} {counts(result['verdicts'])}"),
-        ("failures", counts(result["failures"])),
-        ("dropped", counts(result["dropped"])),
+        ("failures", counts(result["failures"]).strip("()")),
+        ("dropped", counts(result["dropped"]).strip("()")),
         ("record", record_text(result["record"])),
         ("state", state_text(result["state"])),
     )
@@ -275,9 +277,7 @@ def suspension_text(one: dict[str, Any]) -> str:
 def record_text(record: dict[str, Any]) -> str:
     head = record["head"]
     missing = f", not recorded: {counts(record['unrecorded'])}" if record["unrecorded"] else ""
-    return (
-        f"{record['durability']}, {counted(head['seq'], 'record')}, disk {record['stage']}{missing}; {record['folder']}"
-    )
+    return f"{record['durability']}, newest record {head['seq']}, disk {record['stage']}{missing}; {record['folder']}"
 
 
 def state_text(state: dict[str, Any]) -> str:

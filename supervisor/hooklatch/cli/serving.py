@@ -111,7 +111,8 @@ def serve_detached(arguments: argparse.Namespace, place: Place) -> int:
     try:
         return run(arguments, place, lambda ready: detaching.Told(ready).send(stream), log)
     except CommandError as error:
-        detaching.Told(code=error.code, error=str(error)).send(stream)
+        if not stream.closed:  # else it was ready, and whoever started it has gone
+            detaching.Told(code=error.code, error=str(error)).send(stream)
         raise
 
 
@@ -131,6 +132,7 @@ def run(
 ) -> int:
     # Process 1 of a container has no default action for SIGTERM: until the daemon listens for it, this is one.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
+    from hooklatch.processes.supervisor import PartFailedError, text_of
     from hooklatch.service.daemon import ConfigMissingError, Options, Ready, StartError, run_daemon
     from hooklatch.service.logs import start_log
 
@@ -155,6 +157,10 @@ def run(
     except StartError as error:
         raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     except BaseExceptionGroup as group:
+        failed, rest = group.split(PartFailedError)
+        if failed is not None and rest is None:
+            where = f"{log_file or 'the log'} has the traceback"
+            raise CommandError(Exit.SOFTWARE, f"{text_of(failed)}; {where}") from None
         if group.split(KeyboardInterrupt)[1] is not None:
             raise
         raise KeyboardInterrupt from None  # before the daemon listened for signals

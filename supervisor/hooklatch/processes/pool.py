@@ -384,8 +384,9 @@ class Pool:
         """Watch one worker until it is dead, then make up for it."""
         try:
             await worker.watch()
-        except BaseException:
-            worker.kill(CLOSES if self._is_closed else "it could not be watched")
+        except BaseException as error:
+            is_over = self._is_closed or isinstance(error, trio.Cancelled)
+            worker.kill(CLOSES if is_over else "it could not be watched")
             raise
         finally:
             self._take_leave(worker)

@@ -22,7 +22,7 @@ import trio
 
 from hooklatch.core.restarts import Lifecycle, Restart, RestartPolicy
 
-__all__ = ["ChildSpec", "Node", "PartFailedError", "Supervisor", "cause_of"]
+__all__ = ["ChildSpec", "Node", "PartFailedError", "Supervisor", "cause_of", "text_of"]
 
 logger = logging.getLogger("hooklatch.supervisor")
 STEADY = RestartPolicy()
@@ -31,8 +31,8 @@ STEADY = RestartPolicy()
 class PartFailedError(Exception):
     """A significant child has failed, and so its supervisor ends."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"the daemon cannot go on without its {name}, which has failed; its log has the traceback")
+    def __init__(self, name: str, fault: str | None) -> None:
+        super().__init__(f"the daemon cannot go on without its part {name!r}, which has failed: {fault}")
         self.name = name
 
 
@@ -187,7 +187,7 @@ class Supervisor:
                     return
                 case "escalate":
                     logger.critical("the daemon ends, since %s has failed: %s", spec.name, life.fault)
-                    raise PartFailedError(spec.name) from failure
+                    raise PartFailedError(spec.name, life.fault) from failure
                 case "restart":
                     if failure is None:
                         logger.error("part failed: %s: %s", spec.name, life.fault, extra={"part": spec.name})
@@ -247,4 +247,6 @@ def text_of(error: Exception) -> str:
     if isinstance(error, ExceptionGroup):
         several = cast("ExceptionGroup[Exception]", error)
         return "; ".join(text_of(one) for one in several.exceptions)
+    if isinstance(error, PartFailedError):
+        return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

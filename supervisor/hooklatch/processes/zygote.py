@@ -129,7 +129,7 @@ class Life:
                     return
                 case _:
                     pass
-        raise ForkError("the zygote did not start")
+        raise ForkError("its process ended before it was ready; what it said is in the log above")
 
     @property
     def is_alive(self) -> bool:

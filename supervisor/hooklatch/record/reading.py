@@ -37,7 +37,7 @@ MAX_RECORDS = 10_000
 MAX_ANSWER = 4 * 2**20  # bytes of one answer over a socket
 KINDS = (
     *("decision", "abandoned", "started", "stopped", "registry", "source", "suspended", "resumed", "quarantined"),
-    *("settings", "segment", "retired", "recovered", "disk", "unrecorded", "fault", "acknowledged"),
+    *("settings", "segment", "retired", "recovered", "disk", "unrecorded", "mended", "fault", "acknowledged"),
 )
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 ENCODER = msgspec.json.Encoder()

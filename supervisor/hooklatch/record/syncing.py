@@ -29,7 +29,9 @@ class Syncs:
         self.synced_seq = 0
         self.synced_at = time.monotonic()
         self.count = 0
-        self.fault_beside: str | None = None  # of the anchor or the mark
+        self.trouble: str | None = None  # why the anchor or the mark cannot be written; gone when they can
+        self._thefts: list[str] = []  # of the anchor or the mark, not yet told
+        self._away: set[str] = set()  # those that were taken, and could not be made again yet
         self._book = book
         self._anchor = anchor
         self._mark = mark
@@ -104,21 +106,29 @@ class Syncs:
                 sync_folder(self._book.folder)
         except OSError as error:
             return f"the record in {self._book.folder} cannot be synced: {error.strerror or error}"
-        self.fault_beside = self._tell_beside(seq, own)
+        self._tell_beside(seq, own)
         return None
 
-    def _tell_beside(self, seq: int, own: str) -> str | None:
-        """Have the anchor and the mark say what is on the disk now; give what is wrong with them, if anything."""
-        fault = None
+    def take_thefts(self) -> list[str]:
+        """Give what somebody did to the anchor and the mark since the last call."""
+        thefts, self._thefts = self._thefts, []
+        return thefts
+
+    def _tell_beside(self, seq: int, own: str) -> None:
+        """Have the anchor and the mark say what is on the disk now."""
+        trouble = None
         for one in (self._anchor, self._mark):
             try:
                 if not one.slot.is_in_place():
-                    fault = f"{one.path} was removed or replaced while it was being written"
+                    if one.path not in self._away:
+                        self._thefts.append(f"{one.path} was removed or replaced while it was being written")
+                    self._away.add(one.path)
                     one.slot.reopen()
+                    self._away.remove(one.path)
                 if one is self._anchor:
                     self._anchor.write(seq, own)
                 else:
                     self._mark.advance(seq, own, self._book.seq)
             except OSError as error:
-                fault = f"{one.path} cannot be written: {error.strerror or error}"
-        return fault
+                trouble = f"{one.path} cannot be written: {error.strerror or error}"
+        self.trouble = trouble

@@ -34,7 +34,9 @@ __all__ = ["Finding", "Report", "Witness", "verify"]
 What = Literal[
     "altered", "missing", "duplicated", "reordered", "torn", "retired", "fault", "anchor", "mark", "witness"
 ]  # fmt: skip
-TOLD = frozenset({"recovered", "fault", "unrecorded", "acknowledged"})  # what the record itself says went wrong
+TOLD = frozenset(
+    {"recovered", "mended", "fault", "unrecorded", "acknowledged"}
+)  # what the record itself says went wrong
 PATIENCE = 0.3  # seconds that a line which is being written has to come to its end
 MAX_FINDINGS = 1000
 Told = TypeVar("Told")

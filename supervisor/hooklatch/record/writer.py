@@ -44,6 +44,7 @@ LOOK = 1.0  # seconds between two looks at the disk
 RETENTION = 60.0  # seconds between two looks at what is too old
 MEND = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # seconds before the next segment, where each one fails
 MAX_FAULTS = 20
+MENDED = 86400.0  # seconds that the status tells of an error that mended itself
 UNTIL = (
     "these faults of the record stay until somebody says that they are known: hooklatch log acknowledge --reason TEXT"
 )
@@ -72,6 +73,7 @@ class Record:
         self._redactor = Redactor(settings)
         self._room = Room(folder, settings, self._put)
         self._faults: list[str] = []  # they stay, over restarts too, until somebody acknowledges them
+        self._mended: list[tuple[float, str]] = []  # errors that are over and lost nothing, by time.monotonic
         self._broken: str | None = None  # why nothing can be written
         self._unsynced: str | None = None  # why nothing is known to reach the disk
         self._attempts = 0  # new segments in a row that did not help
@@ -127,7 +129,7 @@ class Record:
     @property
     def faults(self) -> list[str]:
         """What makes a daemon's health red: what is wrong now, and what was found in what is written."""
-        current = [text for text in (self._broken, self._unsynced) if text is not None]
+        current = [text for text in (self._broken, self._unsynced, self._syncs.trouble) if text is not None]
         if self._room.stage >= Stage.CRITICAL and (shortage := self._room.explain()) is not None:
             current.append(shortage)
         if self._faults:
@@ -276,18 +278,24 @@ class Record:
             if was_fresh:  # a new one does not help either; else each gate would leave a segment behind
                 self._attempts += 1
                 self._mend_at = now + MEND[min(self._attempts, len(MEND) - 1)]
-        self._note(self._broken)
+        self._tell_mended(self._broken)
         self._broken = None
         self._dirty.set()
+
+    def _tell_mended(self, error: str) -> None:
+        """Tell of an error that is over: nothing is lost that was answered, so nobody has to acknowledge it."""
+        logger.warning("over, and nothing is lost: %s", error)
+        self._mended = [*self._mended, (time.monotonic(), error)][-MAX_FAULTS:]
+        self._tell("mended", error)
 
     def _note(self, fault: str) -> None:
         """Keep a fault of the record itself, in the record too."""
         self._remember(fault)
-        self._tell(fault)
+        self._tell("fault", fault)
 
-    def _tell(self, fault: str) -> None:
+    def _tell(self, kind: str, text: str) -> None:
         with suppress(OSError):
-            self._put("fault", scrubbed({"text": fault}, self._redactor), from_reserve=True)
+            self._put(kind, scrubbed({"text": text}, self._redactor), from_reserve=True)
 
     def _remember(self, fault: str) -> None:
         logger.error("%s", fault)
@@ -315,10 +323,12 @@ class Record:
     async def _bring_to_disk(self) -> None:
         self._dirty = trio.Event()
         self._rotate()
-        before = self._syncs.fault_beside
+        before = self._syncs.trouble
         fault = await self._syncs.once()
-        if (fault_beside := self._syncs.fault_beside) is not None and fault_beside != before:
-            self._note(fault_beside)
+        for theft in self._syncs.take_thefts():
+            self._note(theft)
+        if before is not None and self._syncs.trouble is None:
+            self._tell_mended(before)
         if fault is None:
             self._attempts, self._unsynced = 0, None
             return
@@ -337,7 +347,7 @@ class Record:
             logger.error("%s, and no segment can be begun: %s", fault, error.strerror)
             return False
         self._book.give_up_closing()
-        self._tell(fault)
+        self._tell("fault", fault)
         return True
 
     async def _wait_longer(self) -> None:
@@ -393,7 +403,9 @@ class Record:
     def status(self) -> dict[str, Any]:
         """Say how the record is."""
         book = self._book
-        shortage = self._room.explain() if self._room.stage < Stage.CRITICAL else None
+        warnings = [f"over, and nothing is lost: {text}" for at, text in self._mended if time.monotonic() - at < MENDED]
+        if self._room.stage < Stage.CRITICAL and (shortage := self._room.explain()) is not None:
+            warnings.append(shortage)
         try:
             known = sizes(self.folder)
         except OSError:
@@ -410,19 +422,20 @@ class Record:
             "reserve_bytes": book.segment.reserve,
             "unrecorded": dict(self._room.unrecorded),
             "faults": self.faults,
-            "warnings": [shortage] if shortage is not None else [],
+            "warnings": warnings,
             "synced_seq": self._syncs.synced_seq,
             "sync_age_s": round(time.monotonic() - self._syncs.synced_at, 3),
             "syncs": self._syncs.count,
         }
 
-    def close(self) -> None:
-        """Write that this daemon ends, bring all to the disk, and let go of the folder."""
+    def close(self, failure: str | None = None) -> None:
+        """Write that this daemon ends, and of what, if it failed; bring all to the disk, and let go of the folder."""
         if self._is_closed:
             return
         with suppress(OSError):
             self._room.tell_unrecorded(from_reserve=True)
-            self._put("stopped", b"{}", from_reserve=True)
+            told = {"failure": failure} if failure is not None else {}
+            self._put("stopped", scrubbed(told, self._redactor), from_reserve=True)
         self._is_closed = True
         self._syncs.end()
         fault = self._syncs.once_blocking()

@@ -42,7 +42,7 @@ from hooklatch.dialects.find import load_entry_points
 from hooklatch.processes import scratch
 from hooklatch.processes.memory import watch_memory
 from hooklatch.processes.pool import Pool, PoolLimits
-from hooklatch.processes.supervisor import ChildSpec, Supervisor
+from hooklatch.processes.supervisor import ChildSpec, Supervisor, cause_of, text_of
 from hooklatch.processes.zygote import ForkError, Zygote
 from hooklatch.record.writer import Record, RecordError
 from hooklatch.service.activation import ActivationError, Inherited, take_sockets
@@ -162,8 +162,8 @@ async def main(
                         f"revision {ready.revision}, {counted(len(hub.registries.view.hooks), 'hook')}"
                     )
                     await orders.ended.wait()
-        except StartError as error:  # outside of the nursery it would come in a group
-            failure = error
+        except* StartError as group:  # alone, or in a group from the nursery of the daemon's parts
+            failure = cause_of(group)
     if failure is not None:
         raise failure
 
@@ -188,6 +188,7 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
     listeners: tuple[socket.socket, ...] = ()
     record: Record | None = None
     shared_state: SharedState | None = None
+    failure: str | None = None
     try:
         if inherited is None:
             check_stale(agent, admin)
@@ -214,13 +215,16 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
                         os.unlink(path)
                 hub.dispatcher.is_draining = True  # nothing that begins now could be waited for
                 hub.dispatcher.stop()
+    except Exception as error:
+        failure = text_of(error)
+        raise
     finally:
         for listener in listeners:
             listener.close()
         if shared_state is not None:
             shared_state.close()
         if record is not None:
-            record.close()
+            record.close(failure)
         for fd in locks:
             os.close(fd)
 

@@ -24,6 +24,7 @@ logger = logging.getLogger("hooklatch.server")
 BACKLOG = 1024
 MAX_PATH = 107  # bytes of a Unix socket's path (unix(7))
 ACCEPT_PAUSE = 0.1  # seconds to wait when the system has no descriptor or memory left
+READS = 4  # of 256 KiB, of what a client that is refused has sent already
 
 
 class RuntimeDirError(Exception):
@@ -212,3 +213,7 @@ class Spare:
 def refuse(stream: socket.socket, error: RpcError) -> None:
     with stream, suppress(OSError):
         stream.send(encode_error(None, error))
+        stream.shutdown(socket.SHUT_WR)
+        for _ in range(READS):  # closed with something unread, the client would be told of a reset, and not of this
+            if not stream.recv(2**18, socket.MSG_DONTWAIT):
+                break
