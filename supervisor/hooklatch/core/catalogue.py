@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -44,7 +45,7 @@ class Field(msgspec.Struct, frozen=True):
     type: str
 
 
-class EventSpec(msgspec.Struct, frozen=True, kw_only=True):
+class EventSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """All that is particular to one event. `warn` and `context` are legal on every event and not listed."""
 
     name: str
@@ -62,12 +63,12 @@ class EventSpec(msgspec.Struct, frozen=True, kw_only=True):
     when: str
     ends_at: frozenset[str] = frozenset({"deny", "halt", "claim"})  # verdicts that end a sequential chain
 
-    @property
+    @cached_property
     def is_gate(self) -> bool:
         """Its hooks run in order and can refuse."""
         return self.model == "gate"
 
-    @property
+    @cached_property
     def fails_closed(self) -> bool:
         """A hook that fails counts as a deny. No setting: it follows from what the event can say."""
         return "deny" in self.verdicts

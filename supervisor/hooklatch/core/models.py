@@ -70,7 +70,8 @@ def firing_order(spec: EventSpec, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
 
 def amenders(hooks: Iterable[Hook]) -> list[Hook]:
     """Give the marked hooks, the least trusted layer first, so that an operator's amendment is the last one."""
-    return sorted((hook for hook in hooks if hook.amends), key=lambda hook: -hook.layer)
+    marked = [hook for hook in hooks if hook.amends]
+    return sorted(marked, key=lambda hook: -hook.layer) if marked else marked
 
 
 NO_VERSION = -1  # of a payload that is not in force
@@ -106,22 +107,22 @@ class Gate(Fire):
         self._refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = None
         self._asked: StartCall | None = None
         self._is_settled = False
-        self._phase = Phase.AMENDING
-        self._walk = iter(amenders(candidates))
+        first = amenders(candidates)
+        self._phase = Phase.AMENDING if first else Phase.JUDGING
+        self._walk = iter(first or candidates)
 
     def next_calls(self) -> Sequence[StartCall]:
         if self._asked is not None:
             return ()
         while not self._is_settled:
-            hook = next(filter(self._is_due, self._walk), None)
+            hook = next(filter(self._is_due, filter(self._matching.__contains__, self._walk)), None)
             if hook is not None:
                 return (self._ask(hook),)
             self._end_phase()
         return ()
 
     def _is_due(self, hook: Hook) -> bool:
-        if hook not in self._matching:
-            return False
+        """Say whether the phase has a question for a hook that matches."""
         if self._phase is Phase.SETTLING:
             return self._seen.get(hook) != self.payload.version
         return hook not in self._seen
@@ -193,6 +194,8 @@ class Gate(Fire):
         return self.spec.view == "original" and not is_own
 
     def _merged(self) -> dict[str, msgspec.Raw]:
+        if not self._patches:
+            return self._merged_before
         merged = dict(self._merged_before)
         merge = merge_first if self.spec.combine == "first_wins" else merge_last
         for index in sorted(self._patches):

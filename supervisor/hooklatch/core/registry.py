@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import IntEnum
+from functools import cached_property
 
 import msgspec
 
@@ -100,7 +101,7 @@ class Origin(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
-class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
+class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """One registered hook.  A `problem` says why it cannot run; it then fails as `load`.
 
     `project` is the folder whose files declare it, `owner` the session that registered it, if one did.  They are part
@@ -129,9 +130,13 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def name(self) -> str:
+        return self._name
+
+    @cached_property
+    def _name(self) -> str:
         return name_of(self.layer.label, self.id, project=self.project, session=self.owner)
 
-    @property
+    @cached_property
     def name_of_several(self) -> str:
         """Give its name where its layer and its id may be another hook's too; else nothing."""
         return self.name if self.project or self.owner else ""

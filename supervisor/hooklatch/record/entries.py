@@ -216,7 +216,7 @@ def scrubbed(fields: Mapping[str, Any], redactor: Redactor) -> bytes:
         TypeError: a field is no plain value.
     """
     plain: Any = msgspec.to_builtins(fields)
-    if redactor.is_clean(list(texts_in(plain))):
+    if redactor.is_clean(texts_in(plain)):
         return ENCODER.encode(plain)
     data, cut_text = encode(Excerpt(plain), 2**62, redactor)
     return bytes(data) if data is not None else ENCODER.encode({"text": cut_text})

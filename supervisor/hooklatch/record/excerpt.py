@@ -5,7 +5,7 @@ Top-level keys with their values; a value over 4 KiB is replaced by how long it 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import cast
 
 import msgspec
@@ -77,17 +77,24 @@ def without_hidden(value: object, redactor: Redactor, depth: int = 0) -> object:
     return value
 
 
-def texts_in(value: object) -> Iterator[str]:
+def texts_in(value: object) -> list[str]:
     """Give every text in a value, keys too."""
+    found: list[str] = []
+    collect(value, found)
+    return found
+
+
+def collect(value: object, found: list[str]) -> None:
     if isinstance(value, str):
-        yield value
+        found.append(value)
     elif isinstance(value, dict):
-        for key, one in cast("dict[str, object]", value).items():
-            yield key
-            yield from texts_in(one)
+        fields = cast("dict[str, object]", value)
+        found += fields
+        for one in fields.values():
+            collect(one, found)
     elif isinstance(value, list):
         for one in cast("list[object]", value):
-            yield from texts_in(one)
+            collect(one, found)
 
 
 def cleaned(value: object, redactor: Redactor) -> object:
