@@ -37,7 +37,7 @@ def ambiguity(data: bytes) -> str | None:
 def colons(data: bytes) -> int:
     """Count the colons of a document, escaped or not, between its tokens or in its strings."""
     plain = data.count(b":")
-    if b"\\" not in data:
+    if b"\\u003" not in data:
         return plain
     escapes = data.replace(b"\\\\", b"")  # what follows an escaped backslash is no escape
     return plain + escapes.count(b"\\u003a") + escapes.count(b"\\u003A")

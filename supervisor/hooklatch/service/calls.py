@@ -106,16 +106,16 @@ class Targets:
                 return await server.call_hook(question(call, envelope), envelope, deadline)
 
     def _count_death(self, hook: Hook, reply: Reply) -> None:
-        outcome, now = reply.outcome, trio.current_time()
+        outcome = reply.outcome
         if reply.is_lost and outcome.cause in ("crash", "timeout") and not reply.is_orphaned:
-            if self.breakers.make(hook).died(now, outcome.message):
+            if self.breakers.make(hook).died(trio.current_time(), outcome.message):
                 logger.error("hook quarantined: %s", outcome.message, extra={"hook": hook.name})
                 self.on_quarantine(hook, outcome.message)
         elif (breaker := self.breakers.of(hook)) is not None:
             if outcome.cause in ("policy", "crash", "protocol") and not reply.is_orphaned:
                 breaker.answered()
             else:
-                breaker.unresolved(now)
+                breaker.unresolved(trio.current_time())
 
     def called(self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, session: str | None) -> None:
         self._statistics.called(hook.name, outcome.cause, outcome.duration_ms, owner=hook.owner)

@@ -111,12 +111,14 @@ class Registries:
         return switched(self._projects.get(folder, ()), self.switches)
 
     def view_at(
-        self, session: Session | None, folders: Iterable[str], plugins: Collection[str] | None = None
+        self, session: Session | None, folders: Collection[str], plugins: Collection[str] | None = None
     ) -> Snapshot:
         """Give what a viewer sees who is in these projects too."""
         view = self.view_of(session, plugins)
+        if not folders:
+            return view
         hooks = [hook for folder in sorted(folders) for hook in self.project_hooks(folder)]
-        return Snapshot(view.revision, [*view.hooks, *hooks]) if hooks else view
+        return Snapshot(view.revision, [*view.hooks, *hooks])
 
     def retarget(self, location: str, retargeted: Callable[[Hook], Hook]) -> None:
         """Point clients' hooks of a source at its new build; the `set_global` that must follow puts it in force."""
