@@ -86,7 +86,8 @@ def serve(arguments: argparse.Namespace) -> int:
         admin_dir=os.path.abspath(arguments.admin_dir) if arguments.admin_dir else None,
         is_config_named=bool(arguments.config or os.environ.get("HOOKLATCH_CONFIG")),
     )
-    if not os.path.lexists(place.config) and not os.path.lexists(os.path.join(os.path.dirname(place.config), HOOKS_D)):
+    beside = os.path.join(os.path.dirname(place.config), HOOKS_D)
+    if not (place.is_config_named or os.path.lexists(place.config) or os.path.lexists(beside)):
         terminal.complain(
             f"there is no {place.config}, so no guard of yours is in force; make one with: hooklatch init"
         )

@@ -70,7 +70,8 @@ def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], pl
         near = get_close_matches(str(kind), ["command"], 1)
         hint = "; did you mean 'command'?" if near else "; only commands can"
         target, unusable = {}, f"a handler of type {kind!r:.80} cannot run here{hint}"
-    collector.note_unused(place, handler, HANDLER_KEYS)
+    if unusable is None:
+        collector.note_unused(place, handler, HANDLER_KEYS)
     settings: dict[str, Any] = {"event": EVENTS[event], **target}
     match, problem = match_of(event, matcher, place, collector)
     if match is not None:

@@ -230,7 +230,8 @@ class Assembly:
 
 def with_way_out(problem: str, name: str) -> str:
     """Add to what is wrong with a hook what can be done about it; it is named in full."""
-    return f"{problem}; mend it, or: hooklatch hooks disable {quoted(name)}"
+    remedy = ", or" if problem.rpartition("; ")[2].startswith("mend ") else "; mend it, or"
+    return f"{problem}{remedy}: hooklatch hooks disable {quoted(name)}"
 
 
 def placed(problem: str, origin: Origin, name: str) -> str:

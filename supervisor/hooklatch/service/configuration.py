@@ -48,7 +48,8 @@ class Diagnostic(msgspec.Struct, frozen=True):
     is_red: bool = True
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.message}" if self.line else f"{self.file}: {self.message}"
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return self.message if self.message.startswith(place) else f"{place}: {self.message}"
 
 
 class ConfigError(Exception):
