@@ -110,15 +110,18 @@ async def test_a_stricter_level_is_in_force_for_every_fire_after_the_reload(tmp_
 async def test_other_paths_are_other_isolation_and_the_same_table_is_the_same(tmp_path: Path) -> None:
     files = {"hooks.toml": table("restricted", write=["."]) + SOURCE, "guards.py": GUARDS}
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
-        first = await said(client, "Who")
+        units = daemon.hub.sources.units
+        location = str(tmp_path / "guards.py")
+        first = units[location].build
         wide = await said(client, "Write", path=str(tmp_path / "one"))
         await change(daemon, files["hooks.toml"] + "\n# nothing new\n")
-        second = await said(client, "Who")
+        second = units[location].build
         await change(daemon, table("restricted", write=["elsewhere"]) + SOURCE)
 
         narrow = await said(client, "Write", path=str(tmp_path / "two"))
 
         assert (first, wide, narrow) == (second, "written", "refused")
+        assert units[location].build > first
 
 
 async def test_a_source_can_have_a_level_of_its_own(tmp_path: Path) -> None:
