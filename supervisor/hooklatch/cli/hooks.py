@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -17,6 +16,7 @@ from hooklatch.cli.parser import Commands, Parser
 from hooklatch.cli.requests import Link, administrator
 from hooklatch.cli.spans import span
 from hooklatch.core.names import quoted
+from hooklatch.core.words import did_you_mean
 
 __all__ = ["add_commands"]
 
@@ -166,9 +166,7 @@ def check_event(link: Link, event: str) -> None:
 
 
 def unknown_event(event: str, names: Sequence[str]) -> str:
-    near = get_close_matches(event, names, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"unknown event {event!r}{hint} (see: hooklatch events)"
+    return f"unknown event {event!r}{did_you_mean(event, names)} (see: hooklatch events)"
 
 
 def add(arguments: argparse.Namespace) -> int:
@@ -227,9 +225,7 @@ def remove(arguments: argparse.Namespace) -> int:
     if hook_id in (*ids, *(hook["name"] for hook in hooks)):
         report(arguments, result, f"removed {hook_id}")
         return Exit.OK
-    near = get_close_matches(hook_id, ids, 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    terminal.complain(f"there was no hook {hook_id!r}{hint}")
+    terminal.complain(f"there was no hook {hook_id!r}{did_you_mean(hook_id, ids)}")
     report(arguments, result, "nothing to remove")
     return Exit.OK
 

@@ -5,7 +5,6 @@ The same definition comes from a TOML table, from `register`, and from a functio
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from math import isfinite
 from typing import Any, cast
@@ -15,6 +14,7 @@ import msgspec
 from hooklatch.core.matchers import Matcher, MatcherError, compile_matcher
 from hooklatch.core.names import is_like_a_name
 from hooklatch.core.shell import SHELL_KEYS, ShellCommand, read_shell
+from hooklatch.core.words import did_you_mean
 from hooklatch_worker.failures import clipped
 from hooklatch_worker.markers import Marker
 
@@ -79,8 +79,7 @@ def refuse_unknown_keys(table: Iterable[str], known: Iterable[str], what: str) -
     known = list(known)
     for key in table:
         if key not in known:
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; it takes {', '.join(known)}"
+            hint = did_you_mean(key, known) or f"; it takes {', '.join(known)}"
             raise InvalidHookError("", f"{what} has no key {key!r}{hint}")
 
 

@@ -13,7 +13,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Give the known name that is nearest, as the end of a message; nothing where none is near."""
-    near = get_close_matches(name, list(known), 1)
+def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
+    """Give the known name that is nearest, as the end of a message; nothing where none is as alike as `cutoff`."""
+    near = get_close_matches(name, list(known), 1, cutoff)
     return f"; did you mean {near[0]!r}?" if near else ""

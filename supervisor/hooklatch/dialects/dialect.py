@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from hooklatch.core.catalogue import Catalogue, Combine, EventSpec, Flow, View
+from hooklatch.core.words import did_you_mean
 from hooklatch_worker.failures import clipped
 
 __all__ = [
@@ -198,8 +199,7 @@ def _problem_of_event(dialect: Dialect, event: NativeEvent, catalogue: Catalogue
     for fed in event.feeds:
         spec = catalogue.get(fed.event)
         if spec is None:
-            near = nearest(fed.event, catalogue)
-            return f"there is no event {fed.event!r} to feed" + (f"; did you mean {near!r}?" if near else "")
+            return f"there is no event {fed.event!r} to feed{did_you_mean(fed.event, catalogue)}"
         problem = _problem_of_feed(fed, spec) or _problem_of_keys(fed)
         if problem is not None:
             return problem

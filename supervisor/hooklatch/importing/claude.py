@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any, cast
 
 from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.words import did_you_mean
 from hooklatch.importing.collecting import Collector
 from hooklatch.importing.commands import missing_variables, recognise, slips_in, target_of
 from hooklatch_worker.shell_forms import CLAUDE_NAMES
@@ -67,8 +67,7 @@ def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], pl
     kind = handler.get("type", "command")
     target, unusable = target_of(handler, HANDLER_KEYS, expanded=PROVIDED)
     if kind != "command":
-        near = get_close_matches(str(kind), ["command"], 1)
-        hint = "; did you mean 'command'?" if near else "; only commands can"
+        hint = did_you_mean(str(kind), ["command"]) or "; only commands can"
         target, unusable = {}, f"a handler of type {kind!r:.80} cannot run here{hint}"
     if unusable is None:
         collector.note_unused(place, handler, HANDLER_KEYS)

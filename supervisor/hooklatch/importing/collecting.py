@@ -15,13 +15,13 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, cast
 
 import msgspec
 
 from hooklatch.core.definitions import InvalidHookError, is_id, read_definition
 from hooklatch.core.matchers import MatcherError, compile_matcher
+from hooklatch.core.words import did_you_mean
 from hooklatch.importing.places import line_at
 
 __all__ = ["Collector", "Imported", "ImportedHook", "Note", "nearest_key", "strings_in"]
@@ -228,8 +228,7 @@ def unused(base: str, taken: Mapping[str, object]) -> str:
 
 
 def nearest_key(key: str, known: frozenset[str]) -> str:
-    near = get_close_matches(key.casefold(), known, 1, 0.7)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    return did_you_mean(key.casefold(), known, cutoff=0.7)
 
 
 def strings_in(value: object) -> Iterator[str]:

@@ -5,7 +5,6 @@ Knows layers and their order of making; reads no file, starts no process.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -15,6 +14,7 @@ from hooklatch.core.definitions import HookDefinition
 from hooklatch.core.matchers import compile_matcher
 from hooklatch.core.names import AmbiguousNameError, UnknownNameError, resolve
 from hooklatch.core.registry import Hook, Layer, Origin, misfit
+from hooklatch.core.words import did_you_mean
 from hooklatch.processes.pool import LSP_SOURCE
 from hooklatch.service import trust
 from hooklatch.service.assembly import Assembly, DeclaredFile
@@ -137,8 +137,7 @@ def overridden(
                 if fault is not None:
                     complaints.append(Diagnostic(path, override.line, f"override of {override.id!r}: {fault}"))
         elif override.id.partition(".")[0] not in broken:  # of a broken one nobody knows which hooks it has
-            near = difflib.get_close_matches(override.id, [hook.id for hook in by_name.values()], 1)
-            hint = f"; did you mean {near[0]!r}?" if near else "; see: hooklatch hooks"
+            hint = did_you_mean(override.id, [hook.id for hook in by_name.values()]) or "; see: hooklatch hooks"
             text = f"there is no built-in hook and no plugin's of the id {override.id!r}{hint}"
             complaints.append(Diagnostic(path, override.line, text))
     return list(by_name.values()), complaints

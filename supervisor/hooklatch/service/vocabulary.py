@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hooklatch.core.catalogue import Catalogue, InvalidEventError
+from hooklatch.core.words import did_you_mean
 from hooklatch.dialects.dialect import Dialect, InvalidDialectError
 from hooklatch.dialects.find import canonical_of, from_table
 from hooklatch.service.configuration import LINE, Diagnostic, FileConfig
@@ -42,5 +43,4 @@ def unknown_event(catalogue: Catalogue, event: str) -> str:
     meant = canonical_of(event)
     if meant is not None:
         return f"there is no event {event!r}; {meant[0]}'s {event} is {meant[1]!r} here"
-    near = catalogue.nearest(event)
-    return f"there is no event {event!r}" + (f"; did you mean {near!r}?" if near else "; see: hooklatch events")
+    return f"there is no event {event!r}" + (did_you_mean(event, catalogue) or "; see: hooklatch events")
