@@ -239,8 +239,7 @@ def _problem_of_keys(fed: Feed) -> str | None:
 def _problem_of_words(words: dict[str, str]) -> str | None:
     for word, native in words.items():
         if word not in VERDICTS:
-            near = nearest(word, VERDICTS)
-            return f"unknown verdict {word!r}" + (f"; did you mean {near!r}?" if near else "")
+            return f"unknown verdict {word!r}{did_you_mean(word, VERDICTS)}"
         if native in ("", "ok"):
             return f"{word} cannot be said as {native!r}, which means that all is well"
     return None

@@ -13,6 +13,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.words import did_you_mean
 from hooklatch.dialects.beam import BEAM
 from hooklatch.dialects.dialect import (
     Answers,
@@ -130,8 +131,7 @@ def feed_of(dialect: str, what: str, value: object, catalogue: Catalogue) -> dic
     refuse_unknown(dialect, feed, known, f"a feed of {what}")
     spec = catalogue.get(str(feed.get("event")))
     if spec is None:
-        near = nearest(str(feed.get("event")), catalogue)
-        hint = f"; did you mean {near!r}?" if near else ""
+        hint = did_you_mean(str(feed.get("event")), catalogue)
         raise InvalidDialectError(dialect, f"{what} feeds {feed.get('event')!r}, which is no event{hint}")
     return {**feed, "verdicts": list(spec.verdicts), "match": spec.match}
 
