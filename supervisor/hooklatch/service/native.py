@@ -106,9 +106,11 @@ class Native:
         """
         payload = payload_of(params)
         feeds = self._feeds(dialect, params.event, payload)
-        if fault is None and not isinstance(feeds, PayloadError) and not params.wait:
+        if fault is not None:
+            feeds = PayloadError(fault)
+        if not isinstance(feeds, PayloadError) and not params.wait:
             return self._fire_later(feeds, params, session)
-        made = [wire(decision) for decision in await self.decide(dialect, params, session, fault)]
+        made = [wire(decision) for decision in await self._decide(dialect, feeds, params, session)]
         rendered = render(dialect, params.event, made[0], made[1:], payload)
         warnings = [*made[0].get("warnings", []), *rendered.warnings]
         answer = {**made[0], "rendered": rendered.value}
@@ -118,19 +120,20 @@ class Native:
             answer["followed_by"] = made[1:]
         return answer
 
-    async def decide(
-        self, dialect: Dialect, params: FireParams, session: Session | None, fault: str | None = None
-    ) -> list[Decision]:
+    async def decide(self, dialect: Dialect, params: FireParams, session: Session | None) -> list[Decision]:
         """Fire every canonical event that a native one feeds; return their decisions, the one that counts first.
-
-        With a `fault` of what came in, no hook is asked.
 
         Raises:
             RpcError: the dialect has no such event, or the payload is no object.
         """
         feeds = self._feeds(dialect, params.event, payload_of(params))
-        if fault is not None or isinstance(feeds, PayloadError):
-            return [await self._refused(dialect, params, session, fault or str(feeds))]
+        return await self._decide(dialect, feeds, params, session)
+
+    async def _decide(
+        self, dialect: Dialect, feeds: list[Fed] | PayloadError, params: FireParams, session: Session | None
+    ) -> list[Decision]:
+        if isinstance(feeds, PayloadError):
+            return [await self._refused(dialect, params, session, str(feeds))]
         return await self._fire_feeds(dialect, feeds, params, session)
 
     def _feeds(self, dialect: Dialect, event: str, payload: dict[str, Any]) -> list[Fed] | PayloadError:
