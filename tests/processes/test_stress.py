@@ -46,10 +46,14 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
                 for how in hows:
                     payload = {"tool_name": "sync", "how": how}
                     limit = 0.2 if how == "stops_itself" else 20.0
-                    daemon.hub.dispatcher.targets.breakers.clear()  # it would answer in the workers' stead
-                    decision = await client.call("fire", event="pre_tool_use", payload=payload, timeout=limit)
-                    assert decision["verdict"] == "deny"
-                    causes.append((how, decision["cause"]))
+                    # On a slow machine the short limit may pass while the call waits for a worker: fired again, then.
+                    causes_of_one: list[str] = []
+                    while not causes_of_one or causes_of_one[-1] == "overload":
+                        daemon.hub.dispatcher.targets.breakers.clear()  # it would answer in the workers' stead
+                        decision = await client.call("fire", event="pre_tool_use", payload=payload, timeout=limit)
+                        assert decision["verdict"] == "deny"
+                        causes_of_one.append(decision["cause"])
+                    causes.extend((how, cause) for cause in causes_of_one)
                 await client.aclose()
 
             async with trio.open_nursery() as nursery:
@@ -61,10 +65,10 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
             pool_status = pool.status()
 
     for how, cause in causes:
-        assert cause == BAD.get(how, "policy"), (how, cause)
+        assert cause == BAD.get(how, "policy") or (how, cause) == ("stops_itself", "overload")
     counts = Counter(cause for _, cause in causes)
-    assert counts.total() == 200
-    assert status["verdicts"] == {"deny": 200}
+    assert counts.total() - counts["overload"] == 200
+    assert status["verdicts"] == {"deny": counts.total()}
     assert status["failures"] == {cause: number for cause, number in counts.items() if cause != "policy"}
     assert pool_status.busy == pool_status.waiting == 0
     assert pool_status.idle + pool_status.starting <= 8
