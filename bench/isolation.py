@@ -23,13 +23,13 @@ from hooklatch.processes.pool import Invocation
 from hooklatch.processes.worker import Worker
 from hooklatch.processes.zygote import Zygote, open_zygote
 from hooklatch_worker import wire
-from hooklatch_worker.isolation import held_by, kernel_here
+from hooklatch_worker.sandbox.isolation import held_by, kernel_here
 from machine import ROOT, describe, save, summary
 
 WORST_START_MS = 10.0
 WORST_CALL = 1.2
 GUARDS = wire.Source("file", str(ROOT / "bench" / "guards.py"))
-SHELL = wire.Source("module", "hooklatch_worker.shell")
+SHELL = wire.Source("module", "hooklatch_worker.shell.runner")
 GUARD = Invocation("no_force_push", "pre_tool_use", b'{"tool_name":"Bash","tool_input":{"command":"ls"}}', b"{}")
 COMMAND = Invocation(
     "run", "pre_tool_use", b'{"tool_name":"Bash","tool_input":{}}', b'{"cwd":"/"}',

@@ -29,17 +29,17 @@ import msgspec
 import trio
 
 from contenders import Client
-from hooklatch.core import models
-from hooklatch.core.decision import Fire
+from hooklatch.core.decisions import phases
+from hooklatch.core.decisions.decision import Fire
 from hooklatch.processes import worker as worker_module
 from hooklatch.processes.pool import Pool
-from hooklatch.service import connection as connection_module
-from hooklatch.service import dispatcher as dispatcher_module
-from hooklatch.service import methods as methods_module
-from hooklatch.service.connection import Connection
-from hooklatch.service.daemon import Options, serve
-from hooklatch.service.hub import Hub
-from hooklatch.service.statistics import Statistics
+from hooklatch.service.api import methods as methods_module
+from hooklatch.service.api.hub import Hub
+from hooklatch.service.dispatch import dispatcher as dispatcher_module
+from hooklatch.service.process.daemon import Options, serve
+from hooklatch.service.registry.statistics import Statistics
+from hooklatch.service.transport import connection as connection_module
+from hooklatch.service.transport.connection import Connection
 from hooklatch_worker import wire
 from machine import describe, save
 
@@ -170,7 +170,7 @@ def install(marks: Marks) -> None:
         (connection_module, "read_message", "decode"),
         (methods_module, "convert", "params"),
         (dispatcher_module, "select", "select"),
-        (models.Gate, "next_calls", "machine"),
+        (phases.Gate, "next_calls", "machine"),
         (Pool, "_take", "envelope and take"),
         (wire, "frame", "frame"),
         (wire, "decode_from_worker", "decode answer"),

@@ -33,10 +33,10 @@ import trio
 
 from hooklatch.core.messages import Decision, HookOutcome
 from hooklatch.core.payload import Payload
-from hooklatch.record.chain import GENESIS, Stamps, seal
-from hooklatch.record.entries import Fact, entry_of_decision
-from hooklatch.record.reading import Filters, query
-from hooklatch.record.redaction import Redactor
+from hooklatch.record.content.entries import Fact, entry_of_decision
+from hooklatch.record.content.redaction import Redactor
+from hooklatch.record.files.chain import GENESIS, Stamps, seal
+from hooklatch.record.files.reading import Filters, query
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Record
 from machine import Summary, describe, save, summary

@@ -28,12 +28,12 @@ from pathlib import Path
 
 import trio
 
-from hooklatch.core.matchers import compile_matcher
-from hooklatch.core.registry import Hook, Layer, PythonTarget
+from hooklatch.core.hooks.matchers import compile_matcher
+from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.processes.pool import Invocation, Pool, PoolLimits
 from hooklatch.processes.zygote import open_zygote
-from hooklatch.service.sessions import Sessions
-from hooklatch.service.shared_state import SharedState
+from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.registry.sessions import Sessions
 from hooklatch_worker import wire
 from machine import ROOT, describe, save, summary
 

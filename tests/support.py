@@ -14,9 +14,9 @@ from typing import Any
 
 import trio
 
-from hooklatch.service.daemon import Options, serve
-from hooklatch.service.hub import Hub
-from hooklatch_worker import linux
+from hooklatch.service.api.hub import Hub
+from hooklatch.service.process.daemon import Options, serve
+from hooklatch_worker.sandbox import linux
 
 CALLBACKS = Path(__file__).parent / "callbacks"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.core.protocol import ErrorCode, read_message
-from hooklatch.service.configuration import read_config
+from hooklatch.service.config.configuration import read_config
 from support import running_daemon
 
 ROOT = Path(__file__).parent.parent
@@ -66,7 +66,7 @@ def test_the_guard_of_the_readme_refuses_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "guards.py").write_text(text)
 
     answer = subprocess.run(
-        [sys.executable, "-c", "import guards, hooklatch_worker.events as e;"
+        [sys.executable, "-c", "import guards, hooklatch_worker.author.events as e;"
          "event = e.build('pre_tool_use', {'tool_name': 'Bash', 'tool_input': {'command': 'git push --force'}},"
          " {}, None, None, False);"
          "print(guards.no_force_push(event).verdict)"],

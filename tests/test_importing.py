@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from hooklatch.core.definitions import HookDefinition
-from hooklatch.core.shell import ShellCommand
-from hooklatch.dialects.reasonix import REASONIX
+from hooklatch.core.hooks.definitions import HookDefinition
+from hooklatch.core.hooks.shell_definitions import ShellCommand
+from hooklatch.dialects.systems.reasonix import REASONIX
 from hooklatch.hosts import claude_code
 from hooklatch.importing import Imported, UnreadableFileError, claude, read_hooks, reasonix, write_toml
-from hooklatch.service.configuration import read_config
+from hooklatch.service.config.configuration import read_config
 
 RADIUM = """
 enable_profiling = true

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -32,11 +33,22 @@ BELOW = {
     "__main__": {"cli"},
     **{name: set[str]() for name in GROUND},
 }
+# The rooms of each part, lowest first: a room imports itself and those before it.  What stands beside the rooms,
+# at the part's root, is free; that nothing goes round in a circle holds for all.
+ROOMS = {
+    "hooklatch.service": ("config", "registry", "dispatch", "loading", "transport", "api", "process"),
+    "hooklatch.client": ("protocol", "session"),
+    "hooklatch.core": ("hooks", "decisions"),
+    "hooklatch.record": ("files", "content", "storage"),
+    "hooklatch.dialects": ("systems",),
+    "hooklatch.cli": ("terminal", "testing", "hooks", "daemon"),
+    "hooklatch_worker": ("author", "sandbox", "shell", "lsp", "runtime"),
+}
+MOST = 12  # modules in a folder; more is a sign that it wants rooms
 SHELLS = {"trio", "socket", "asyncio", "threading", "multiprocessing", "subprocess", "time", "psutil", "os", "select"}
 SANS_IO = [
-    "core", "exchange", "decisions", "fires", "liveness", "announcements", "answers", "served", "breaker", "tool_calls",
-    "tool_runs", "standing",
-]  # fmt: skip
+    f"{room}/{path.name}" for room in ("protocol", "session") for path in (SUPERVISOR / "client" / room).glob("*.py")
+]
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -51,8 +63,8 @@ def modules_of(folder: Path) -> Iterator[tuple[str, Path]]:
         yield ".".join(part for part in parts if part != "__init__"), path
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """The modules that a file names in imports, those for type checkers left out."""
+def imports_of(path: Path, *, for_types: bool = False) -> Iterator[str]:
+    """Yield the modules that a file names in imports; those for type checkers alone only where `for_types`."""
     pending: list[ast.AST] = [ast.parse(path.read_text())]
     while pending:
         node = pending.pop()
@@ -61,11 +73,40 @@ def imports_of(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno} imports by a relative name"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+        elif for_types or not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
             pending += ast.iter_child_nodes(node)
 
 
 ALL = [*modules_of(SUPERVISOR), *modules_of(WORKER)]
+PACKAGES = {name for name, path in ALL if path.name == "__init__.py"}
+
+
+def graph() -> dict[str, set[str]]:
+    """Return the modules that each module imports, for types alone too."""
+    names = {name for name, _ in ALL}
+    edges = {
+        name: {known for one in imports_of(path, for_types=True) if (known := known_part(one, names)) is not None}
+        for name, path in ALL
+    }
+    return {name: found - {name} for name, found in edges.items() if name != "hooklatch"}  # it names what it exports
+
+
+def known_part(imported: str, names: set[str]) -> str | None:
+    return imported if imported in names else above if (above := imported.rpartition(".")[0]) in names else None
+
+
+def room_of(name: str) -> str:
+    """Return the folder of a module, or the module where it stands beside folders or is itself one."""
+    folder = name.rpartition(".")[0]
+    return folder if any(folder == f"{part}.{room}" for part, rooms in ROOMS.items() for room in rooms) else name
+
+
+def circles(edges: dict[str, set[str]]) -> list[str]:
+    try:
+        list(graphlib.TopologicalSorter(edges).static_order())
+    except graphlib.CycleError as error:
+        return list(error.args[1])
+    return []
 
 
 @pytest.mark.parametrize(
@@ -141,7 +182,7 @@ def test_the_core_knows_no_shell(name: str) -> None:
 
 @pytest.mark.parametrize("name", SANS_IO)
 def test_the_clients_core_knows_no_shell(name: str) -> None:
-    imported = {one.partition(".")[0] for one in imports_of(SUPERVISOR / f"client/{name}.py")}
+    imported = {one.partition(".")[0] for one in imports_of(SUPERVISOR / "client" / name)}
 
     assert not imported & (SHELLS - {"os"})  # os.urandom names a decision that was made here
 
@@ -156,6 +197,42 @@ def test_imports_point_downwards(name: str, path: Path) -> None:
         assert not [one for one in imported if one[0] == "hooklatch"]
     elif len(here) > 1:
         assert ours <= BELOW[here[1]] | {here[1]}
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert circles(graph()) == []
+
+
+def test_no_room_imports_itself_by_way_of_others() -> None:
+    edges: dict[str, set[str]] = {}
+    for name, found in graph().items():
+        edges.setdefault(room_of(name), set()).update(room_of(one) for one in found)
+
+    assert circles({room: found - {room} for room, found in edges.items()}) == []
+
+
+@pytest.mark.parametrize(("part", "rooms"), ROOMS.items(), ids=ROOMS)
+def test_rooms_import_only_those_below_them(part: str, rooms: tuple[str, ...]) -> None:
+    for name, found in graph().items():
+        here = room_of(name).removeprefix(f"{part}.")
+        if here in rooms:
+            above = {f"{part}.{room}" for room in rooms[rooms.index(here) + 1 :]}
+            assert not above & {room_of(one) for one in found}, name
+
+
+def test_each_room_is_named_and_says_what_lives_there() -> None:
+    named = {f"{part}.{room}" for part, rooms in ROOMS.items() for room in rooms}
+    found = {name for name in PACKAGES if name.count(".") > name.startswith("hooklatch.")}
+
+    assert found == named
+    for name, path in ALL:
+        if name in PACKAGES and name not in ("hooklatch", "hooklatch_worker"):
+            assert ast.get_docstring(ast.parse(path.read_text())), name
+
+
+@pytest.mark.parametrize("folder", sorted({path.parent for _, path in ALL}), ids=lambda path: path.name)
+def test_a_folder_can_be_taken_in_at_a_glance(folder: Path) -> None:
+    assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= MOST
 
 
 def test_hosts_need_nothing_but_the_interpreter() -> None:

@@ -5,7 +5,7 @@ for all of them, and each increment is one step.
 """
 
 from hooklatch import deny, hook
-from hooklatch_worker.events import ModelResponse, PreToolUse
+from hooklatch_worker.author.events import ModelResponse, PreToolUse
 
 COMMANDS = 50  # of one session
 TOKENS = 2_000_000  # of all sessions, from the first one on for a day

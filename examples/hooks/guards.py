@@ -4,7 +4,7 @@ import re
 import shlex
 
 from hooklatch import ask, deny, hook
-from hooklatch_worker.events import PreToolUse, UserPromptSubmit
+from hooklatch_worker.author.events import PreToolUse, UserPromptSubmit
 
 SECRET = re.compile(r"sk-[A-Za-z0-9]{20,}")
 

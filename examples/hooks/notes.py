@@ -1,7 +1,7 @@
 """Notifications: they can add a word, and never stop anything.  One that crashes is skipped."""
 
 from hooklatch import append, hook, inject
-from hooklatch_worker.events import PostToolUse, SessionStart, Stop
+from hooklatch_worker.author.events import PostToolUse, SessionStart, Stop
 
 
 @hook("session_start")

@@ -6,16 +6,15 @@ Each name is loaded when it is first used, so that an author's file loads neithe
 
 TYPE_CHECKING = False  # type checkers take it for true; importing typing would be most of what this file costs
 if TYPE_CHECKING:
-    from hooklatch.client.announcements import Announcement
     from hooklatch.client.async_client import Session, connect, session
-    from hooklatch.client.decisions import Accepted, Decision
+    from hooklatch.client.protocol.announcements import Announcement
+    from hooklatch.client.protocol.decisions import Accepted, Decision, RefusedError
+    from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun
     from hooklatch.client.sync_client import SyncSession, connect_sync
-    from hooklatch.client.tool_runs import PermissionQuestion, ToolRun
     from hooklatch.errors import (
         DaemonUnreachableError,
         HooklatchError,
         InvalidPayloadError,
-        RefusedError,
         RequestFailedError,
         SessionClosedError,
         UnreadableAnswerError,
@@ -96,11 +95,12 @@ HOMES = {
     "Session": "hooklatch.client.async_client",
     "connect_sync": "hooklatch.client.sync_client",
     "SyncSession": "hooklatch.client.sync_client",
-    "Announcement": "hooklatch.client.announcements",
-    "Accepted": "hooklatch.client.decisions",
-    "Decision": "hooklatch.client.decisions",
-    "PermissionQuestion": "hooklatch.client.tool_runs",
-    "ToolRun": "hooklatch.client.tool_runs",
+    "Announcement": "hooklatch.client.protocol.announcements",
+    "Accepted": "hooklatch.client.protocol.decisions",
+    "Decision": "hooklatch.client.protocol.decisions",
+    "RefusedError": "hooklatch.client.protocol.decisions",
+    "PermissionQuestion": "hooklatch.client.session.tool_runs",
+    "ToolRun": "hooklatch.client.session.tool_runs",
 }
 
 

@@ -1,7 +1,7 @@
 """What a user of the client may have to catch.  Knows conditions; imports nothing.
 
 HooklatchError
-├── RefusedError               the decision is a refusal, or asks for somebody's approval
+├── RefusedError               the decision is a refusal, or asks for somebody's approval (in client.protocol)
 ├── DaemonUnreachableError     nobody listens, or the connection was lost            (also a ConnectionError)
 ├── RequestFailedError         the daemon answered with an error
 ├── UnreadableAnswerError      what came back is no answer of this protocol
@@ -16,13 +16,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hooklatch.client.decisions import Decision
-
 __all__ = [
     "DaemonUnreachableError",
     "HooklatchError",
     "InvalidPayloadError",
-    "RefusedError",
     "RequestFailedError",
     "SessionClosedError",
     "UnreadableAnswerError",
@@ -31,20 +28,6 @@ __all__ = [
 
 class HooklatchError(Exception):
     """The root of all errors that the client raises on purpose."""
-
-
-class RefusedError(HooklatchError):
-    """The decision does not allow what was asked. `reason`, `cause` and `hook` are its own."""
-
-    def __init__(self, decision: Decision) -> None:
-        super().__init__(decision)
-        self.decision = decision
-        self.reason = decision.reason
-        self.cause = decision.cause
-        self.hook = decision.hook
-
-    def __str__(self) -> str:
-        return self.decision.explanation
 
 
 class DaemonUnreachableError(HooklatchError, ConnectionError):

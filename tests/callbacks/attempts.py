@@ -18,7 +18,7 @@ import tempfile
 import threading
 
 from hooklatch import hook
-from hooklatch_worker.seccomp import CALLS, outward, sockets, strict
+from hooklatch_worker.sandbox.seccomp import CALLS, outward, sockets, strict
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 COLUMN = 0 if os.uname().machine == "x86_64" else 1

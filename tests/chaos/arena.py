@@ -22,7 +22,7 @@ from typing import Any
 
 from chaos import policies
 from chaos.load import Settings
-from hooklatch_worker import linux
+from hooklatch_worker.sandbox import linux
 from processes.survivors import COOKIE, knowing, wait_until_gone
 
 __all__ = ["AdminRefusedError", "Arena", "DaemonGoneError", "wait_until"]
@@ -295,9 +295,9 @@ def is_spawned(pid: int) -> bool:
         return False
 
 
-def wait_until(is_so: Callable[[], object], patience: float = PATIENCE) -> bool:
+def wait_until(is_so: Callable[[], object], line_timeouts: float = PATIENCE) -> bool:
     """Wait until something is so that tells nobody when it changes; say whether it came to be."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + line_timeouts
     while not is_so():
         if time.monotonic() > deadline:
             return False

@@ -84,10 +84,10 @@ class Nemesis:
             self._revive()
         self.breathe()
 
-    def breathe(self, patience: float = CALM) -> None:
+    def breathe(self, line_timeouts: float = CALM) -> None:
         """Wait until some fires have been decided, or too long."""
         enough = self._arena.record_bytes() + self._fires * RECORD
-        wait_until(lambda: self._arena.record_bytes() >= enough, patience)
+        wait_until(lambda: self._arena.record_bytes() >= enough, line_timeouts)
 
     def calm(self) -> None:
         """Let everything go on, and have good versions of every file in force."""

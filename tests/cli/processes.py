@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from hooklatch_worker import linux
+from hooklatch_worker.sandbox import linux
 
 PROGRAM = [sys.executable, "-m", "hooklatch"]
 PATIENCE = 20  # seconds for what takes a moment; only a failing test waits that long

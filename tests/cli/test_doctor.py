@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cli.processes import Place, new_place, serving
-from hooklatch.cli.doctor import way_out_of
+from hooklatch.cli.daemon.doctor import way_out_of
 
 pytestmark = pytest.mark.slow
 

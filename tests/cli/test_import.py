@@ -16,7 +16,7 @@ import pytest
 
 from cli.processes import Place, payload, serving
 from hooklatch.importing import UnreadableFileError, read_hooks, write_toml
-from hooklatch.service.configuration import read_config
+from hooklatch.service.config.configuration import read_config
 from support import Daemon, running_daemon
 
 pytestmark = pytest.mark.slow

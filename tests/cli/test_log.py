@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cli.processes import Place, new_place, payload, serving
-from hooklatch.record.reading import KINDS
+from hooklatch.record.files.reading import KINDS
 from hooklatch.record.writer import Record
 from record.records import SETTINGS, decision, fact, records, segments
 

@@ -9,7 +9,7 @@ import pytest
 
 from cli.processes import Place
 from hooklatch.cli.commands import all_commands
-from hooklatch.cli.exits import MEANINGS, Exit
+from hooklatch.cli.terminal.exits import MEANINGS, Exit
 
 HEAVY = ("argparse", "trio", "msgspec", "psutil", "asyncio", "logging")
 LOOK = "import sys; {}; print(*[name for name in {!r} if name in sys.modules])"

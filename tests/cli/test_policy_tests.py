@@ -17,10 +17,10 @@ import pytest
 import trio
 
 from cli.processes import Place, new_place, serving
-from hooklatch.cli.cases import Case, Expected, problem_with, read_cases
-from hooklatch.cli.exits import CommandError
-from hooklatch.cli.testing import Progress
-from hooklatch.core.catalogue import Catalogue
+from hooklatch.cli.terminal.exits import CommandError
+from hooklatch.cli.testing.cases import Case, Expected, problem_with, read_cases
+from hooklatch.cli.testing.policy_tests import Progress
+from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Decision
 
 ROOT = Path(__file__).parents[2]

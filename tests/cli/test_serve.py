@@ -260,7 +260,7 @@ WITH_A_BROKEN_PART = """
 import sys
 from hooklatch.cli import main
 from hooklatch.processes.zygote import ForkError, Zygote
-from hooklatch.service.server import Door
+from hooklatch.service.transport.server import Door
 
 async def fail(part, **_):
     raise error("it is broken")

@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from hooklatch.cli.commands import all_commands
-from hooklatch.cli.spans import shown, span
+from hooklatch.cli.terminal.durations import shown, span
 
 OPTIONS = {
     "fire": ["stop", "--timeout"],

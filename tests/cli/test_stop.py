@@ -19,8 +19,8 @@ from typing import Any
 import pytest
 
 from cli.processes import PATIENCE, Pause, Place, new_place, payload, serving
-from hooklatch.cli.ended import look
-from hooklatch_worker import linux
+from hooklatch.cli.terminal.last_signs import look
+from hooklatch_worker.sandbox import linux
 
 pytestmark = pytest.mark.slow
 

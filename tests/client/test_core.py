@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch.client.core import (
+from hooklatch.client.protocol.core import (
     Announced,
     CallRequested,
     ClientConnection,
@@ -77,28 +77,28 @@ def test_answers_are_told_apart_by_number_and_may_come_in_any_order(connection: 
 def test_bytes_may_come_one_at_a_time(connection: ClientConnection) -> None:
     connection.request("ping", {})
 
-    happenings = [one for byte in line(id=1, result={}) for one in connection.receive_data(bytes([byte]))]
+    incoming = [one for byte in line(id=1, result={}) for one in connection.receive_data(bytes([byte]))]
 
-    assert [type(one) for one in happenings] == [ResultReceived]
+    assert [type(one) for one in incoming] == [ResultReceived]
 
 
 def test_an_error_names_its_condition(connection: ClientConnection) -> None:
     connection.request("register", {})
 
-    happenings = connection.receive_data(
+    incoming = connection.receive_data(
         line(id=1, error={"code": -32001, "message": "wrong socket", "data": {"name": "not_admin"}})
     )
 
-    assert happenings == [ErrorReceived(1, -32001, "not_admin", "wrong socket")]
+    assert incoming == [ErrorReceived(1, -32001, "not_admin", "wrong socket")]
 
 
 @pytest.mark.parametrize("error", [{}, {"code": "x", "message": 5, "data": []}, {"data": {"name": 1}}])
 def test_an_odd_error_is_still_an_error(connection: ClientConnection, error: dict[str, Any]) -> None:
     connection.request("ping", {})
 
-    (happening,) = connection.receive_data(line(id=1, error=error))
+    (one,) = connection.receive_data(line(id=1, error=error))
 
-    assert isinstance(happening, ErrorReceived)
+    assert isinstance(one, ErrorReceived)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +121,9 @@ def test_an_odd_error_is_still_an_error(connection: ClientConnection, error: dic
 def test_nonsense_is_a_fault_and_nothing_follows_it(connection: ClientConnection, data: bytes) -> None:
     connection.request("fire", {})
 
-    happenings = connection.receive_data(data + line(id=1, result={}))
+    incoming = connection.receive_data(data + line(id=1, result={}))
 
-    assert [type(one) for one in happenings] == [ProtocolFault]
+    assert [type(one) for one in incoming] == [ProtocolFault]
     assert connection.receive_data(line(id=1, result={})) == []
     assert connection.receive_eof() == []
 
@@ -131,9 +131,9 @@ def test_nonsense_is_a_fault_and_nothing_follows_it(connection: ClientConnection
 def test_a_second_answer_to_one_request_is_a_fault(connection: ClientConnection) -> None:
     connection.request("fire", {})
 
-    happenings = connection.receive_data(line(id=1, result={}) * 2)
+    incoming = connection.receive_data(line(id=1, result={}) * 2)
 
-    assert [type(one) for one in happenings] == [ResultReceived, ProtocolFault]
+    assert [type(one) for one in incoming] == [ResultReceived, ProtocolFault]
 
 
 @pytest.mark.parametrize(

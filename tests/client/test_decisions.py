@@ -9,15 +9,17 @@ import msgspec
 import pytest
 
 from client.scripted import decision
-from hooklatch.client.decisions import Accepted, Decision, decide_locally, local_decision, read_decision, read_fired
-from hooklatch.core.catalogue import Catalogue
-from hooklatch.errors import (
-    DaemonUnreachableError,
-    HooklatchError,
+from hooklatch.client.protocol.decisions import (
+    Accepted,
+    Decision,
     RefusedError,
-    RequestFailedError,
-    UnreadableAnswerError,
+    decide_locally,
+    local_decision,
+    read_decision,
+    read_fired,
 )
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 
 
 def raw(value: Any) -> msgspec.Raw:

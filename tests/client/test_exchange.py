@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from client.scripts import CALL
-from hooklatch.client.core import Announced, CallRequested
-from hooklatch.client.exchange import Exchange
-from hooklatch.client.liveness import Liveness
+from hooklatch.client.protocol.core import Announced, CallRequested
+from hooklatch.client.protocol.exchange import Exchange
+from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
 

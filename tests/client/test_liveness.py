@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from hooklatch.client.announcements import Announcement, Inbox
-from hooklatch.client.liveness import Liveness, Pulse, backoff
+from hooklatch.client.protocol.announcements import Announcement, Inbox
+from hooklatch.client.protocol.liveness import Liveness, Pulse, backoff
 
 
 @pytest.fixture

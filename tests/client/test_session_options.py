@@ -13,8 +13,8 @@ import pytest
 from client.scripted import Peer, ScriptedDaemon, decision
 from client.scripts import CALL, Recorder
 from hooklatch import connect_sync, deny
-from hooklatch.client.memory import Memory
-from hooklatch.client.served import encode_answer
+from hooklatch.client.session.served import encode_answer
+from hooklatch.client.session.session_state import Memory
 
 
 def hello(**options: Any) -> dict[str, Any]:

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from client.scripted import decision
-from hooklatch.client.decisions import Accepted, Decision, local_decision
-from hooklatch.client.fires import Firing
-from hooklatch.client.memory import Memory
-from hooklatch.client.tool_calls import AskHost, CallTool, FireEvent, Raised, Returned, ToolCall
-from hooklatch.client.tool_runs import ToolRun
-from hooklatch.errors import InvalidPayloadError, RefusedError
+from hooklatch.client.protocol.decisions import Accepted, Decision, RefusedError, local_decision
+from hooklatch.client.session.fires import Firing
+from hooklatch.client.session.session_state import Memory
+from hooklatch.client.session.tool_calls import AskHost, CallTool, FireEvent, Raised, Returned, ToolCall
+from hooklatch.client.session.tool_runs import ToolRun
+from hooklatch.errors import InvalidPayloadError
 
 
 class Tool:

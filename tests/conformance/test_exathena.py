@@ -131,7 +131,7 @@ async def an_mcp_tool(daemon: Daemon) -> None:
 
 async def edit(daemon: Daemon, path: object, tool: str = "Edit", **config: Any) -> Any:
     """Tell of an edit; `config` is that of a hook of its own, for a tool that the built-in one leaves alone."""
-    hook = {"run": "hooklatch_worker.lsp:diagnose", "id": "own", "timeout": 20.0, "config": config}
+    hook = {"run": "hooklatch_worker.lsp.diagnostics:diagnose", "id": "own", "timeout": 20.0, "config": config}
     hooks = [{"PostToolUse": [{"matcher": "^poke$", "hooks": [hook]}]}]
     arguments = {} if path is None else {"arguments": path if isinstance(path, dict) else {"file_path": path}}
     return result(await fire(daemon, "PostToolUse", hooks, tool_name=tool, result="edited", **arguments))

@@ -10,7 +10,7 @@ import pytest
 from conformance.native import Checks, Place, open_session
 from conformance.radium_rows import ROWS
 from conformance.radium_runs import KINDS, MODEL, good, hook, results, run, stopped
-from hooklatch.dialects.radium import RADIUM
+from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.importing import UnreadableFileError, read_hooks, write_toml
 from support import RpcFailure
 

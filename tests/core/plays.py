@@ -6,14 +6,14 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.catalogue import Catalogue, EventSpec
-from hooklatch.core.decision import Fire, StartCall
-from hooklatch.core.matchers import compile_matcher
+from hooklatch.core.decisions.decision import Fire, StartCall
+from hooklatch.core.decisions.phases import start
+from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
+from hooklatch.core.hooks.matchers import compile_matcher
+from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget, select
 from hooklatch.core.messages import CallOutcome, Cause, Decision
-from hooklatch.core.models import start
 from hooklatch.core.payload import Payload
-from hooklatch.core.registry import Hook, Layer, ServedTarget, select
-from hooklatch_worker.verdicts import Verdict, encode
+from hooklatch_worker.author.verdicts import Verdict, encode
 
 Reply = Verdict[Any] | CallOutcome | bytes | None
 

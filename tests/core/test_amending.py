@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.plays import CATALOGUE, Reply, begin, end, failed, hook, outcome_of, play
-from hooklatch.core.catalogue import EventSpec
-from hooklatch.core.models import firing_order
-from hooklatch.core.registry import Layer
-from hooklatch_worker.verdicts import Verdict, allow, amend, ask, deny, halt, inject
+from hooklatch.core.decisions.phases import firing_order
+from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.registry import Layer
+from hooklatch_worker.author.verdicts import Verdict, allow, amend, ask, deny, halt, inject
 from profiles import examples
 
 PROMPT = {"prompt": "p"}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.core.catalogue import Catalogue, EventDefinition, EventSpec, Field, InvalidEventError
+from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Field, InvalidEventError
 
 WORDS = ["allow", "deny", "ask", "halt", "claim", "inject", "append", "resume", "value"]
 LETTERS = dict(zip(WORDS, "ADKHCiarv", strict=True))

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hooklatch.core.definitions import InvalidHookError, from_marker, read_definition
-from hooklatch_worker.markers import Marker
+from hooklatch.core.hooks.definitions import InvalidHookError, from_marker, read_definition
+from hooklatch_worker.author.marker import Marker
 
 GOOD = {"id": "x", "event": "pre_tool_use", "run": "guards.py:no"}
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch_worker.events import EVENT_CLASSES, CustomEvent, Event, PreToolUse, build
+from hooklatch_worker.author.events import EVENT_CLASSES, CustomEvent, Event, PreToolUse, build
 
 ENVELOPE = {"session_id": "s", "turn": 3, "agent_type": "main", "metadata": {"a": 1}}
 

@@ -6,7 +6,7 @@ import pytest
 
 from core.plays import CATALOGUE, Reply, failed, play
 from hooklatch.core.messages import RETRYABLE, Cause
-from hooklatch_worker.verdicts import allow, amend, append, ask, claim, deny, halt, inject, last, resume, warn
+from hooklatch_worker.author.verdicts import allow, amend, append, ask, claim, deny, halt, inject, last, resume, warn
 
 GATES = [name for name, spec in CATALOGUE.items() if spec.model == "gate"]
 OTHERS = [name for name, spec in CATALOGUE.items() if spec.model != "gate"]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hooklatch.core.fair import FAVOURS, SAMPLES, FairQueue, Pace
+from hooklatch.core.fair_queue import FAVOURS, SAMPLES, FairQueue, Pace
 
 
 def filled(text: str, capacity: int = 100) -> FairQueue[str, str]:

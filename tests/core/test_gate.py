@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from core.plays import BASH, CATALOGUE, Reply, begin, end, failed, hook, outcome_of, play
-from hooklatch.core.catalogue import Catalogue, EventSpec
+from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.messages import Cause
-from hooklatch_worker.verdicts import allow, amend, append, ask, context, deny, halt, inject, warn
+from hooklatch_worker.author.verdicts import allow, amend, append, ask, context, deny, halt, inject, warn
 
 GATES = [name for name, spec in CATALOGUE.items() if spec.model == "gate"]
 OTHERS = [name for name, spec in CATALOGUE.items() if spec.model != "gate"]

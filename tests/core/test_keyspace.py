@@ -18,7 +18,7 @@ from hooklatch.core.keyspace import (
     RefusedStepError,
     session_scope,
 )
-from hooklatch_worker.wire import Asked, Operation
+from hooklatch_worker.author.state import Asked, Operation
 
 NAMESPACE = Namespace("global", "", "/guards.py")
 PLACE = Place(NAMESPACE)

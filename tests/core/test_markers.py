@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch_worker.markers import Marker, hook
+from hooklatch_worker.author.decorator import hook
+from hooklatch_worker.author.marker import Marker
 
 
 def plain(event: Any) -> None:

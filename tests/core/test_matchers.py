@@ -2,7 +2,7 @@
 
 import pytest
 
-from hooklatch.core.matchers import MAX_PATTERN, MatcherError, compile_matcher
+from hooklatch.core.hooks.matchers import MAX_PATTERN, MatcherError, compile_matcher
 
 ACCEPTS = [
     (None, "anything"),

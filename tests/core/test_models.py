@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from core.plays import BASH, CATALOGUE, Reply, begin, end, failed, hook, play
-from hooklatch.core.decision import refuse
+from hooklatch.core.decisions.decision import refuse
 from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause
 from hooklatch.core.payload import Payload
-from hooklatch_worker.verdicts import amend, append, claim, context, deny, halt, inject, last, resume
+from hooklatch_worker.author.verdicts import amend, append, claim, context, deny, halt, inject, last, resume
 
 GATES = [name for name, spec in CATALOGUE.items() if spec.model == "gate"]
 OTHERS = [name for name, spec in CATALOGUE.items() if spec.model != "gate"]

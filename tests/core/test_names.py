@@ -7,8 +7,8 @@ import shlex
 import msgspec
 import pytest
 
-from hooklatch.core.definitions import InvalidHookError, read_definition
-from hooklatch.core.names import (
+from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
+from hooklatch.core.hooks.names import (
     AmbiguousNameError,
     UnknownNameError,
     bare,

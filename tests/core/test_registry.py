@@ -6,9 +6,8 @@ import msgspec
 import pytest
 
 from core.plays import CATALOGUE, hook
-from hooklatch.core.matchers import compile_matcher
-from hooklatch.core.payload import Payload, PayloadError
-from hooklatch.core.registry import (
+from hooklatch.core.hooks.matchers import compile_matcher
+from hooklatch.core.hooks.registry import (
     EVERY_GATE,
     Hook,
     Layer,
@@ -21,6 +20,7 @@ from hooklatch.core.registry import (
     select,
     switched,
 )
+from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.wire import Source
 
 TOOL = CATALOGUE["pre_tool_use"]

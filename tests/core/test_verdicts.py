@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch_worker.verdicts import (
+from hooklatch_worker.author.verdicts import (
     Answer,
     GarbageError,
     Verdict,

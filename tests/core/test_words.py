@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch.core.words import counted, did_you_mean
+from hooklatch.core.text import counted, did_you_mean
 
 
 @pytest.mark.parametrize(("number", "text"), [(0, "0 hooks"), (1, "1 hook"), (2, "2 hooks")])

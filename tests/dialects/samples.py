@@ -7,10 +7,10 @@ import msgspec
 
 from core.plays import CATALOGUE, Reply, play
 from hooklatch.dialects.axes import is_due, spec_for
-from hooklatch.dialects.beam import CONTEXT
 from hooklatch.dialects.dialect import Dialect, Feed
 from hooklatch.dialects.find import find, names
 from hooklatch.dialects.rendering import Rendered, render
+from hooklatch.dialects.systems.beam import CONTEXT
 from hooklatch.dialects.translation import carry, to_canonical
 
 VALUES = {

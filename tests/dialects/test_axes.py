@@ -6,15 +6,15 @@ import pytest
 
 from core.plays import BASH, CATALOGUE, failed, hook, play
 from dialects.samples import cases, gates, label
+from hooklatch.core.hooks.registry import Layer
 from hooklatch.core.messages import Cause
-from hooklatch.core.registry import Layer
 from hooklatch.dialects.axes import in_order, is_due, spec_for
-from hooklatch.dialects.beam import BEAM
 from hooklatch.dialects.dialect import Dialect, Feed, feed
-from hooklatch.dialects.ethos import ETHOS
-from hooklatch.dialects.radium import RADIUM
-from hooklatch.dialects.reasonix import REASONIX
-from hooklatch_worker.verdicts import amend, ask, context, deny
+from hooklatch.dialects.systems.beam import BEAM
+from hooklatch.dialects.systems.ethos import ETHOS
+from hooklatch.dialects.systems.radium import RADIUM
+from hooklatch.dialects.systems.reasonix import REASONIX
+from hooklatch_worker.author.verdicts import amend, ask, context, deny
 
 CAUSES = [cause for cause in get_args(Cause) if cause != "policy"]
 ASIDE = {"prompt": "p", "model_id": "m", "agent_type": "a", "trigger": "auto", "source": "s"}

@@ -8,7 +8,7 @@ import pytest
 
 from dialects.judges import of_ethos
 from dialects.samples import dialects, label
-from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.dialects import find as finding
 from hooklatch.dialects.dialect import Dialect, InvalidDialectError, checked
 from hooklatch.dialects.find import find, from_table, load_entry_points, names

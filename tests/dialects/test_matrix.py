@@ -14,7 +14,7 @@ from hooklatch.core.messages import Cause
 from hooklatch.dialects.dialect import Dialect, Feed
 from hooklatch.dialects.find import find
 from hooklatch.dialects.rendering import render
-from hooklatch_worker.verdicts import allow, amend, append, ask, claim, deny, halt, inject, resume
+from hooklatch_worker.author.verdicts import allow, amend, append, ask, claim, deny, halt, inject, resume
 
 MARK = "a-mark-to-look-for"
 CHANGES: dict[str, Any] = {

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from dialects.samples import dialects, label
-from hooklatch.dialects.beam import CONTEXT
 from hooklatch.dialects.dialect import Dialect, Feed
+from hooklatch.dialects.systems.beam import CONTEXT
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "dialects.md").read_text()
 

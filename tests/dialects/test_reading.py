@@ -8,16 +8,16 @@ import pytest
 from core.plays import CATALOGUE, play
 from dialects.samples import cases, label, sample, wire
 from hooklatch.dialects.axes import spec_for
-from hooklatch.dialects.beam import BEAM
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.dialects.ethos import ETHOS
-from hooklatch.dialects.exathena import EXATHENA
-from hooklatch.dialects.radium import RADIUM
 from hooklatch.dialects.reading import read_answer
-from hooklatch.dialects.reasonix import REASONIX
 from hooklatch.dialects.rendering import render
+from hooklatch.dialects.systems.beam import BEAM
+from hooklatch.dialects.systems.ethos import ETHOS
+from hooklatch.dialects.systems.exathena import EXATHENA
+from hooklatch.dialects.systems.radium import RADIUM
+from hooklatch.dialects.systems.reasonix import REASONIX
 from hooklatch.dialects.translation import to_canonical
-from hooklatch_worker.verdicts import GarbageError, decode
+from hooklatch_worker.author.verdicts import GarbageError, decode
 
 MESSAGE = {"role": "user", "content": "hi"}
 GO = {"success": True, "message": None, "modified_data": None, "should_continue": True}

@@ -6,15 +6,15 @@ import pytest
 
 from core.plays import Reply, failed
 from dialects.samples import fire, label
-from hooklatch.dialects.beam import BEAM
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.dialects.ethos import ETHOS
-from hooklatch.dialects.exathena import EXATHENA
 from hooklatch.dialects.exits import outcome_text
-from hooklatch.dialects.radium import RADIUM
-from hooklatch.dialects.reasonix import REASONIX
 from hooklatch.dialects.rendering import render
-from hooklatch_worker.verdicts import amend, append, claim, context, deny, halt, inject, warn
+from hooklatch.dialects.systems.beam import BEAM
+from hooklatch.dialects.systems.ethos import ETHOS
+from hooklatch.dialects.systems.exathena import EXATHENA
+from hooklatch.dialects.systems.radium import RADIUM
+from hooklatch.dialects.systems.reasonix import REASONIX
+from hooklatch_worker.author.verdicts import amend, append, claim, context, deny, halt, inject, warn
 
 MESSAGE = {"role": "system", "content": "ticket 7"}
 CRASH = "hook crashed (fail-safe deny): session/a: boom"

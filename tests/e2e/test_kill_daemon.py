@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch_worker import linux
+from hooklatch_worker.sandbox import linux
 from processes.pools import until
 from processes.survivors import PATIENCE, knowing, nobody_survives, wait_until_gone
 from support import Client
 
 DAEMON = """
 import json, sys
-from hooklatch.service.daemon import Options, run_daemon
+from hooklatch.service.process.daemon import Options, run_daemon
 
 def ready(what):
     print(json.dumps({"pid": what.pid, "agent": what.agent, "admin": what.admin}), flush=True)

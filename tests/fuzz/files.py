@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from fuzz.checks import document, said
-from hooklatch.cli.cases import read_cases
-from hooklatch.cli.exits import CommandError
-from hooklatch.core.catalogue import Catalogue, InvalidEventError
-from hooklatch.core.definitions import InvalidHookError, read_definition
-from hooklatch.core.matchers import MatcherError, compile_matcher
+from hooklatch.cli.terminal.exits import CommandError
+from hooklatch.cli.testing.cases import read_cases
+from hooklatch.core.hooks.catalogue import Catalogue, InvalidEventError
+from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
+from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
 from hooklatch.dialects.dialect import UnknownNativeEventError
 from hooklatch.importing import UnreadableFileError, read_hooks, write_toml
-from hooklatch.service.configuration import ConfigError, FileConfig, read_config
-from hooklatch.service.settings_files import read_settings
+from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config
+from hooklatch.service.config.settings_files import read_settings
 from hooklatch_worker import wire
 
 __all__ = [

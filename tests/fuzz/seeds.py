@@ -11,7 +11,9 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from hooklatch_worker import lsp_wire, markers, wire
+from hooklatch_worker import wire
+from hooklatch_worker.author import markers
+from hooklatch_worker.lsp import wire as lsp_wire
 
 __all__ = ["NASTY", "seeds_of", "words"]
 

@@ -10,9 +10,9 @@ import msgspec
 
 from fuzz.checks import document, said
 from fuzz.wires import read_verdict
-from hooklatch.core.catalogue import Catalogue
-from hooklatch.core.definitions import InvalidHookError, read_definition
-from hooklatch.core.matchers import MatcherError
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
+from hooklatch.core.hooks.matchers import MatcherError
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import Request, RpcError, convert, read_message
 from hooklatch.dialects.dialect import InvalidDialectError
@@ -22,9 +22,9 @@ from hooklatch.dialects.registration import read_matcher
 from hooklatch.dialects.rendering import render
 from hooklatch.dialects.translation import to_canonical, to_native
 from hooklatch.hosts import claude_code
-from hooklatch.service.fires import FireParams
-from hooklatch.service.native import payload_of, read_native_hooks
-from hooklatch_worker import verdicts
+from hooklatch.service.dispatch.dialect_fires import payload_of, read_native_hooks
+from hooklatch.service.dispatch.fires import FireParams
+from hooklatch_worker.author import verdicts
 
 __all__ = ["read_dialect", "read_native", "read_rendered", "read_registrations", "read_claude_code"]
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from fuzz.checks import pieces, said
-from hooklatch.core.catalogue import Catalogue
-from hooklatch.core.combining import find_fault
+from hooklatch.core.decisions.combining import find_fault
+from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.payload import Payload, PayloadError, canonical
 from hooklatch.core.protocol import LineBuffer, Request, RpcError, convert, encode_error, read_message
-from hooklatch.service.fires import FireParams
-from hooklatch.service.methods import HelloParams, RegisterParams, TopicsParams, UpdateParams
-from hooklatch_worker import lsp_wire, shell_answers, verdicts, wire
+from hooklatch.service.api.methods import HelloParams, RegisterParams, TopicsParams, UpdateParams
+from hooklatch.service.dispatch.fires import FireParams
+from hooklatch_worker import wire
+from hooklatch_worker.author import verdicts
+from hooklatch_worker.lsp import wire as lsp_wire
+from hooklatch_worker.shell import answers
 
 __all__ = ["read_frames", "read_lines", "read_verdict", "read_payload", "read_language_server", "read_shell_answer"]
 
@@ -127,10 +130,10 @@ def read_shell_answer(data: bytes) -> None:
     for name in CATALOGUE:
         spec = CATALOGUE[name]
         try:
-            verdict = shell_answers.read_answer(
+            verdict = answers.read_answer(
                 data, event=name, fails_closed=spec.fails_closed, allows=spec.verdicts | spec.outputs
             )
             verdicts.decode(verdicts.encode(verdict))
-            shell_answers.read_text(data)
+            answers.read_text(data)
         except verdicts.GarbageError as error:
             said(error)

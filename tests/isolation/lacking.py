@@ -9,8 +9,8 @@ import errno
 import os
 import sys
 
-from hooklatch_worker import isolation, linux, seccomp
-from hooklatch_worker.seccomp import PR_SET_SECCOMP, Rule, ValueRule
+from hooklatch_worker.sandbox import isolation, linux, seccomp
+from hooklatch_worker.sandbox.seccomp import PR_SET_SECCOMP, Rule, ValueRule
 
 RULES = {
     "landlock": [Rule("landlock_create_ruleset", errno.ENOSYS)],

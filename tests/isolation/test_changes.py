@@ -17,9 +17,9 @@ from typing import Any
 import pytest
 
 from hooklatch.processes.worker import LoadError
-from hooklatch.service.configuration import ConfigError, read_config
+from hooklatch.service.config.configuration import ConfigError, read_config
 from hooklatch_worker import wire
-from hooklatch_worker.isolation import held_by, kernel_here
+from hooklatch_worker.sandbox.isolation import held_by, kernel_here
 from hooklatch_worker.wire import Isolation
 from processes.pools import running_pool, until
 from support import Client, Daemon, running_daemon
@@ -163,8 +163,8 @@ async def test_language_servers_stay_standard_unless_their_table_says_otherwise(
 
         after = await isolations(daemon)
 
-    assert before == {"hooklatch_worker.lsp": strictly("standard")}
-    assert after == {"hooklatch_worker.lsp": strictly("restricted")}
+    assert before == {"hooklatch_worker.lsp.diagnostics": strictly("standard")}
+    assert after == {"hooklatch_worker.lsp.diagnostics": strictly("restricted")}
 
 
 async def test_what_a_client_registers_has_the_default_level_and_keeps_it_over_a_restart(tmp_path: Path) -> None:

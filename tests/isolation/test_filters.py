@@ -11,15 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch_worker import landlock, seccomp
-from hooklatch_worker.isolation import kernel_here
+from hooklatch_worker.sandbox import landlock, seccomp
+from hooklatch_worker.sandbox.isolation import kernel_here
 
 KERNEL = kernel_here()
 HEADERS = ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm-generic/unistd.h")
 can_filter = pytest.mark.skipif(not KERNEL.has_filters, reason="this kernel takes no filters")
 NOW = """
 import ctypes, errno, os, sys
-from hooklatch_worker import landlock, linux, seccomp
+from hooklatch_worker.sandbox import landlock
+from hooklatch_worker.sandbox import linux
+from hooklatch_worker.sandbox import seccomp
 linux.forbid_new_privileges()
 def call(number, *arguments):
     libc = ctypes.CDLL(None, use_errno=True)

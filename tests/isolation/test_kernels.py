@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from cli.processes import PROGRAM, Daemon, Place, new_place
-from hooklatch_worker.isolation import Kernel, held_by, kernel_here
+from hooklatch_worker.sandbox.isolation import Kernel, held_by, kernel_here
 from hooklatch_worker.wire import Isolation
 
 LACKING = Path(__file__).parent / "lacking.py"

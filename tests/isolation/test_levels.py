@@ -10,7 +10,7 @@ from typing import NamedTuple
 import pytest
 import trio
 
-from hooklatch_worker.isolation import held_by, kernel_here
+from hooklatch_worker.sandbox.isolation import held_by, kernel_here
 from hooklatch_worker.wire import Isolation
 from isolation.ground import SHELL_ATTEMPTS, ground, printed, try_calls, try_python, try_shell, trying
 

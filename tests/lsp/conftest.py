@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from diagnostics.workspace import Workspace
 
-from hooklatch_worker import lsp
-from hooklatch_worker.lsp_fleet import Fleet
-from lsp.workspace import Workspace
+from hooklatch_worker.lsp import diagnostics
+from hooklatch_worker.lsp.fleet import Fleet
 from support import nothing_left
 
 
@@ -20,7 +20,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Works
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
-    monkeypatch.setattr(lsp, "FLEET", Fleet())
+    monkeypatch.setattr(diagnostics, "FLEET", Fleet())
     with nothing_left():
         yield Workspace(folder)
-        lsp.close()
+        diagnostics.close()

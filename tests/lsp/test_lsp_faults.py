@@ -6,10 +6,11 @@ import os
 import time
 
 import pytest
+from diagnostics.workspace import Workspace
 
-from hooklatch_worker import linux, lsp
-from hooklatch_worker.lsp_fleet import Fleet, Limits
-from lsp.workspace import Workspace
+from hooklatch_worker.lsp import diagnostics
+from hooklatch_worker.lsp.fleet import Fleet, Limits
+from hooklatch_worker.sandbox import linux
 from support import nothing_left
 
 BAD = "x = 1\nBAD = 2\n"
@@ -29,7 +30,7 @@ class Clock:
 @pytest.fixture
 def clock(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(lsp, "FLEET", Fleet(limits=Limits(servers=2, silence=0.0), clock=clock))
+    monkeypatch.setattr(diagnostics, "FLEET", Fleet(limits=Limits(servers=2, silence=0.0), clock=clock))
     return clock
 
 
@@ -49,7 +50,7 @@ def test_a_servers_requests_are_answered_before_it_is_waited_for(workspace: Work
     workspace.use_fake("asks")
 
     workspace.edit("a.py", BAD)
-    lsp.close()
+    diagnostics.close()
 
     answers = {record["id"]: record.get("result", record.get("error")) for record in workspace.logged if "id" in record}
     assert answers["q0"] == [None, None]
@@ -199,7 +200,7 @@ def test_the_least_recently_used_server_makes_room(workspace: Workspace, clock: 
         workspace.write(f"{project}/pyproject.toml", "")
         workspace.edit(f"{project}/a.py", GOOD)
 
-    assert [os.path.basename(root) for _, root in lsp.FLEET.pids] == ["one", "three"]
+    assert [os.path.basename(root) for _, root in diagnostics.FLEET.pids] == ["one", "three"]
 
 
 def test_an_idle_server_is_closed_at_the_next_call(workspace: Workspace, clock: Clock) -> None:
@@ -232,7 +233,7 @@ def test_a_helper_that_left_the_servers_group_dies_with_it(workspace: Workspace)
     [helper] = [record["helper"] for record in workspace.logged if "helper" in record]
 
     with nothing_left():
-        lsp.close()
+        diagnostics.close()
 
     assert not is_running(helper)
 

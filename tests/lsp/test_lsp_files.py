@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hooklatch_worker.lsp_files import MAX_SOURCE, locate, read_source, root_of
-from hooklatch_worker.lsp_table import BY_EXTENSION, LANGUAGES, find_server, language_id
+from hooklatch_worker.lsp.files import MAX_SOURCE, locate, read_source, root_of
+from hooklatch_worker.lsp.table import BY_EXTENSION, LANGUAGES, find_server, language_id
 
 
 @pytest.mark.parametrize(

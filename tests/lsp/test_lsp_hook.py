@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from diagnostics.workspace import Workspace
 
-from hooklatch_worker import lsp
-from lsp.workspace import Workspace
+from hooklatch_worker.lsp import diagnostics
 
 BROKEN = "import os\n\nprint(missing)\n"
 FIXED = "print(1)\n"
@@ -156,7 +156,7 @@ def test_start_and_stop_are_told(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, text: str, count: int, had_errors: bool
 ) -> None:
     told: list[tuple[str, dict[str, object]]] = []
-    monkeypatch.setattr(lsp, "emit", lambda name, data: told.append((name, data)))
+    monkeypatch.setattr(diagnostics, "emit", lambda name, data: told.append((name, data)))
     workspace.write("sub/a.py", text)
 
     workspace.call({"file_path": "sub/a.py"}, "Write")
@@ -172,7 +172,7 @@ def test_nothing_is_told_of_an_edit_that_no_server_is_for(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr(lsp, "emit", lambda name, _: told.append(name))
+    monkeypatch.setattr(diagnostics, "emit", lambda name, _: told.append(name))
 
     workspace.edit("a.xyz", BROKEN)
 
@@ -193,17 +193,17 @@ def test_nothing_is_told_of_an_edit_that_no_server_is_for(
 )
 def test_a_bad_setting_is_named(table: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        lsp.read_config(table)
+        diagnostics.read_config(table)
 
 
 @pytest.mark.parametrize("tool", ["Edit", "Write", "MultiEdit", "NotebookEdit", "edit", "write", "write_file"])
 def test_the_matcher_knows_the_tools_by_their_real_names(tool: str) -> None:
-    assert tool in lsp.TOOLS
+    assert tool in diagnostics.TOOLS
 
 
 def test_the_matcher_names_no_tool_twice_and_none_that_reads() -> None:
-    assert len(set(lsp.TOOLS)) == len(lsp.TOOLS)
-    assert not {"Read", "read", "view", "Bash", "apply_patch"} & set(lsp.TOOLS)
+    assert len(set(diagnostics.TOOLS)) == len(diagnostics.TOOLS)
+    assert not {"Read", "read", "view", "Bash", "apply_patch"} & set(diagnostics.TOOLS)
 
 
 def test_one_server_serves_each_project_below_the_directory(workspace: Workspace) -> None:
@@ -212,4 +212,4 @@ def test_one_server_serves_each_project_below_the_directory(workspace: Workspace
         workspace.edit(f"{project}/src/a.py", FIXED)
     workspace.edit("one/b.py", FIXED)
 
-    assert [Path(root).name for _, root in lsp.FLEET.pids] == ["two", "one"]
+    assert [Path(root).name for _, root in diagnostics.FLEET.pids] == ["two", "one"]

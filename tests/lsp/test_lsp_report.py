@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch_worker.lsp_report import MAX_LINES, SEVERITIES, Diagnostic, Markup, Position, Report, Span, report
+from hooklatch_worker.lsp.report import MAX_LINES, SEVERITIES, Diagnostic, Markup, Position, Report, Span, report
 
 
 def at(line: int, character: int, message: str = "m", severity: int | None = 1) -> Diagnostic:

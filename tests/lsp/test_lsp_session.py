@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch_worker.lsp_session import MAX_DOCUMENTS, MAX_OUTGOING, MAX_PULLS, Session
-from hooklatch_worker.lsp_wire import GarbageError, encode
+from hooklatch_worker.lsp.session import MAX_DOCUMENTS, MAX_OUTGOING, MAX_PULLS, Session
+from hooklatch_worker.lsp.wire import GarbageError, encode
 
 PULLING = {"diagnosticProvider": {"identifier": "x"}}
 URI = "file:///w/a.py"

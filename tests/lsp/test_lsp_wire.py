@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch_worker.lsp_wire import MAX_HEADER, MAX_MESSAGE, GarbageError, MessageReader, encode, path_of, uri_of
+from hooklatch_worker.lsp.wire import MAX_HEADER, MAX_MESSAGE, GarbageError, MessageReader, encode, path_of, uri_of
 
 FRAME = encode({"method": "initialized", "params": {}})
 

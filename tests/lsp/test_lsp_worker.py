@@ -9,15 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch_worker import linux, lsp
+from hooklatch_worker.lsp import diagnostics
+from hooklatch_worker.sandbox import linux
 from support import Client, Daemon, running_daemon
 
 HOOK = f"""
 [[hook]]
 id = "lsp"
 event = "post_tool_use"
-match = {list(lsp.TOOLS)!r}
-run = "hooklatch_worker.lsp:diagnose"
+match = {list(diagnostics.TOOLS)!r}
+run = "hooklatch_worker.lsp.diagnostics:diagnose"
 timeout = 6.0
 config = {{ timeout = 5.0 }}
 """

@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from hooklatch_worker import lsp
-from hooklatch_worker.events import PostToolUse
+from hooklatch_worker.author.events import PostToolUse
+from hooklatch_worker.lsp import diagnostics
 
 FAKE = str(Path(__file__).with_name("fake_server.py"))
 
@@ -44,7 +44,7 @@ class Workspace:
             reinvoked=False,
         )
         started_at = time.monotonic()
-        verdict = lsp.diagnose(event)
+        verdict = diagnostics.diagnose(event)
         self.seconds = time.monotonic() - started_at
         return verdict.texts[0] if verdict else None
 
@@ -54,7 +54,7 @@ class Workspace:
 
     @property
     def pids(self) -> list[int]:
-        return list(lsp.FLEET.pids.values())
+        return list(diagnostics.FLEET.pids.values())
 
     @property
     def logged(self) -> list[dict[str, Any]]:

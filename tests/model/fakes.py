@@ -15,25 +15,26 @@ import msgspec
 import trio
 
 from callbacks import scripted
-from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import CallOutcome, Decision, Head
 from hooklatch.core.protocol import Request, RpcError
 from hooklatch.processes.pool import Invocation, Pool, PoolLimits
 from hooklatch.processes.worker import Reply
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Fact, Record
-from hooklatch.service.dispatcher import Dispatcher
-from hooklatch.service.files import Files
-from hooklatch.service.hub import Bus, Hub
-from hooklatch.service.methods import Methods
-from hooklatch.service.projects import Projects
-from hooklatch.service.registries import Registries
-from hooklatch.service.sessions import Sessions
-from hooklatch.service.shared_state import SharedState
-from hooklatch.service.sources import Sources, Unit
-from hooklatch.service.state import StateFile
-from hooklatch.service.statistics import Statistics
-from hooklatch_worker import verdicts, wire
+from hooklatch.service.api.hub import Bus, Hub
+from hooklatch.service.api.methods import Methods
+from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.dispatch.dispatcher import Dispatcher
+from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.projects import Projects
+from hooklatch.service.loading.sources import Sources, Unit
+from hooklatch.service.registry.registries import Registries
+from hooklatch.service.registry.sessions import Sessions
+from hooklatch.service.registry.statistics import Statistics
+from hooklatch_worker import wire
+from hooklatch_worker.author import verdicts
 
 __all__ = ["Died", "FakePlace", "FakePool", "running_fakes"]
 

@@ -80,7 +80,7 @@ async def join(daemon: Daemon, first: Client) -> Client:
     return client
 
 
-async def until(is_so: Any, patience: float = 30.0) -> None:
-    with trio.fail_after(patience):
+async def until(is_so: Any, line_timeouts: float = 30.0) -> None:
+    with trio.fail_after(line_timeouts):
         while not is_so():  # noqa: ASYNC110  (nobody tells)
             await trio.sleep(0.005)

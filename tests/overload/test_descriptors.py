@@ -17,7 +17,7 @@ import pytest
 from cli.processes import PROGRAM, Daemon, new_place
 from hooklatch.core.limits import ADMIN_PLACES, places
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.service.server import refuse
+from hooklatch.service.transport.server import refuse
 
 MOST = 200
 GUARDS = """

@@ -13,9 +13,9 @@ import trio
 
 from hooklatch.core.protocol import MAX_IN_FLIGHT
 from hooklatch.processes.pool import Pool
-from hooklatch.service.connection import MAX_BUFFERED
-from hooklatch.service.dispatcher import MAX_BACKGROUND
-from hooklatch.service.turnstile import MAX_OF_SESSION
+from hooklatch.service.dispatch.dispatcher import MAX_BACKGROUND
+from hooklatch.service.registry.admission import MAX_OF_SESSION
+from hooklatch.service.transport.connection import MAX_BUFFERED
 from overload.floods import Answers, fires, flooded_daemon, join, requests, until
 from support import Client, Daemon
 
@@ -70,7 +70,7 @@ async def test_floods_are_refused_and_every_quiet_session_is_served(daemon: Daem
     async with AsyncExitStack() as stack:
         clients = await hold(daemon, stack, go, sessions=FLOODERS)
         assert pool.status().waiting == pool.limits.queue
-        waiting = [pool._shares._gates.waiting(session.id) for session in daemon.hub.sessions if session.connections]
+        waiting = [pool._queue._gates.waiting(session.id) for session in daemon.hub.sessions if session.connections]
         quiet = [await stack.enter_async_context(daemon.session()) for _ in range(QUIET)]
         for client in quiet:
             await client.send_raw(fires(100, 3, "Bash"))

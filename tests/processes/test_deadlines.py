@@ -17,12 +17,12 @@ from hooklatch.core.protocol import Response
 from hooklatch.processes.pool import Invocation, Pool, PoolLimits
 from hooklatch.processes.worker import CallIds, Reply, Worker
 from hooklatch.processes.zygote import WorkerProcess
-from hooklatch.service.connection import Connection
-from hooklatch.service.fires import Envelope, Question
-from hooklatch.service.hangups import Hangups
-from hooklatch.service.patience import Patience
-from hooklatch.service.ticker import Ticker
-from hooklatch.service.turnstile import Turnstile
+from hooklatch.service.dispatch.fires import Envelope, Question
+from hooklatch.service.registry.admission import Admission
+from hooklatch.service.transport.connection import Connection
+from hooklatch.service.transport.hangups import Hangups
+from hooklatch.service.transport.line_timeouts import LineTimeouts
+from hooklatch.service.transport.reader_handoff import ReaderHandoff
 from hooklatch_worker import wire
 from support import nothing_left
 
@@ -137,7 +137,7 @@ async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
     mock_clock: trio.testing.MockClock, now: float, cause: str
 ) -> None:
     ours, theirs = socket.socketpair()
-    connection = Connection(1, ours, None, Ticker(), Turnstile(), Hangups(), Patience(), is_admin=False)  # type: ignore[arg-type]
+    connection = Connection(1, ours, None, ReaderHandoff(), Admission(), Hangups(), LineTimeouts(), is_admin=False)  # type: ignore[arg-type]
     outcomes: list[str] = []
 
     async def call() -> None:

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.processes.memory import watch_memory
-from hooklatch_worker import linux
+from hooklatch.processes.resource_limits import watch_memory
+from hooklatch_worker.sandbox import linux
 from processes.pools import Workers, running_pool, until
 from support import callbacks
 

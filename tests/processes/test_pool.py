@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.processes.memory import watch_memory
 from hooklatch.processes.pool import Pool
+from hooklatch.processes.resource_limits import watch_memory
 from hooklatch.processes.worker import LoadError, Reply
 from hooklatch.processes.zygote import open_zygote
 from processes.pools import Workers, running_pool, until

@@ -15,13 +15,17 @@ import trio
 from hooklatch.processes.pool import Invocation
 from hooklatch.processes.worker import Reply
 from hooklatch_worker import wire
+from hooklatch_worker.author.state import Asked
 from processes.pools import Workers, running_pool, until
 
 pytestmark = pytest.mark.slow
 
 SOURCE = """
 import json, os, socket, time
-from hooklatch_worker import asking, context, state, wire
+from hooklatch_worker.runtime import state_client
+from hooklatch_worker import context
+from hooklatch_worker.author import state
+from hooklatch_worker import wire
 
 def line():
     return state.line
@@ -29,12 +33,12 @@ def line():
 def send(event):
     '''Send frames of the test's making, then answer as if nothing were.'''
     def asked(generation, call_id, *rest):
-        return wire.Asked(line()._generation + generation, line()._call_id + call_id, *rest)
+        return Asked(line()._generation + generation, line()._call_id + call_id, *rest)
     os.write(3, b"".join(wire.frame(asked(*one)) for one in event.payload["frames"]))
     time.sleep(event.payload.get("wait", 0))
 
 def garble(event):
-    body = wire.encode(wire.Asked(line()._generation, line()._call_id, 1, "get", "k")).replace(b"get", b"got")
+    body = wire.encode(Asked(line()._generation, line()._call_id, 1, "get", "k")).replace(b"get", b"got")
     os.write(3, wire.HEADER.pack(len(body)) + body)
     time.sleep(60)
 
@@ -54,13 +58,13 @@ class Counter:
     def __init__(self) -> None:
         self.count = 0
 
-    def __call__(self, asked: wire.Asked) -> wire.Told:
+    def __call__(self, asked: Asked) -> wire.Told:
         self.count += 1
         return wire.Told(asked.generation, asked.call_id, asked.number, json.dumps(self.count).encode())
 
 
 async def call(
-    workers: Workers, function: str, on_asked: Callable[[wire.Asked], wire.Told] | None, **payload: object
+    workers: Workers, function: str, on_asked: Callable[[Asked], wire.Told] | None, **payload: object
 ) -> Reply:
     files = {"began": str(workers.folder / "began"), "go": str(workers.folder / "go")}
     given = json.dumps(files | payload).encode()
@@ -98,7 +102,7 @@ async def test_what_is_out_of_turn_ends_the_worker_and_is_garbage(tmp_path: Path
 
 
 async def test_what_the_daemon_itself_takes_for_garbage_ends_the_worker(tmp_path: Path) -> None:
-    def refuse(asked: wire.Asked) -> wire.Told:
+    def refuse(asked: Asked) -> wire.Told:
         raise wire.FrameError("about state: a value that is no JSON")
 
     async with running_pool(tmp_path, SOURCE, workers=2) as workers:

@@ -94,4 +94,4 @@ async def test_calls_that_are_cancelled_at_random_lose_no_worker(tmp_path: Path)
 
         assert await workers.said("pid")
         assert workers.pool.status().idle <= 4
-        assert workers.pool._shares._busy_notifications == 0
+        assert workers.pool._queue._busy_notifications == 0

@@ -13,7 +13,8 @@ import trio
 import trio.testing
 
 from hooklatch.processes.zygote import ForkError, WorkerProcess, Zygote, ZygoteLostError, open_zygote
-from hooklatch_worker import linux, wire
+from hooklatch_worker import wire
+from hooklatch_worker.sandbox import linux
 from processes.pools import until
 from processes.survivors import nobody_survives
 from support import nothing_left, stop_resource_tracker

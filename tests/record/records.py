@@ -16,7 +16,7 @@ import trio
 
 from hooklatch.core.messages import Decision, Head, HookOutcome
 from hooklatch.core.payload import Payload
-from hooklatch.record.mark import path_of_mark
+from hooklatch.record.files.mark import path_of_mark
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.verify import Finding, verify
 from hooklatch.record.writer import Fact, Record

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from hooklatch.core.messages import Head
-from hooklatch.record.chain import GENESIS, Link, Stamps, head_of, read_link, seal
+from hooklatch.record.files.chain import GENESIS, Link, Stamps, head_of, read_link, seal
 
 AT = "2026-01-31T12:00:00.000Z"
 LINE, OWN = seal(1, GENESIS, AT, "started", b'{"pid":7,"hash":"x","nested":{"a":1,"hash":"y"}}')

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch.record.disk import Disk, Stage
 from hooklatch.record.settings import RecordSettings
+from hooklatch.record.storage.disk import Disk, Stage
 
 LIMITS = RecordSettings(low_bytes=1000, critical_bytes=500, full_bytes=100)
 

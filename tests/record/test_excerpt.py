@@ -12,7 +12,7 @@ import pytest
 
 from hooklatch.core.messages import HookOutcome
 from hooklatch.core.payload import Payload
-from hooklatch.record.chain import read_link
+from hooklatch.record.files.chain import read_link
 from record.records import SETTINGS, decision, fact, lines, opened, recorded, records
 
 

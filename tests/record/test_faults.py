@@ -119,7 +119,7 @@ def test_an_append_that_failed_and_went_elsewhere_costs_no_record_and_nobody_has
 ) -> None:
     with opened(tmp_path) as record:
         decided(record)
-        fd = record._book.segment.fd
+        fd = record._journal.segment.fd
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         os.dup2(
             null, fd, inheritable=False
@@ -225,7 +225,7 @@ def test_a_disk_that_cannot_begin_a_segment_either_refuses_at_once_and_not_at_ev
     with opened(tmp_path / "record", SETTINGS) as record:
         decided(record)
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        os.dup2(null, record._book.segment.fd, inheritable=False)
+        os.dup2(null, record._journal.segment.fd, inheritable=False)
         os.close(null)
         shutil.rmtree(tmp_path / "record")
 

@@ -62,7 +62,7 @@ def test_the_stages_of_a_disk_that_fills_up(tmp_path: Path) -> None:
         seen = [record.status()]
         for free in (1400, 900, 400):
             leave(disk, free * KIB)
-            record._room.look()
+            record._space.look()
             seen.append(record.status())
             if free == 900:
                 gate = record.decided(decision(1), fact())
@@ -115,7 +115,7 @@ def test_a_disk_without_a_free_byte_denies_records_the_denials_and_goes_on_when_
 @needs_root
 def test_without_room_kept_for_it_a_short_write_is_taken_back(tmp_path: Path) -> None:
     with tiny_disk(tmp_path / "disk", 256) as disk, opened(disk / "record", reserve=4 * KIB) as record:
-        record._book.segment._can_allocate = False  # as on a filesystem that cannot
+        record._journal.segment._can_allocate = False  # as on a filesystem that cannot
         record.decided(decision(), fact())
         assert (disk / "record" / "reserve").stat().st_size == 4 * KIB
         fill(disk)
@@ -174,7 +174,7 @@ async def test_the_watch_sees_that_there_is_room_again_without_a_fire(tmp_path: 
 
 def test_a_write_that_finds_no_space_refuses_the_gate_and_counts_the_rest(tmp_path: Path) -> None:
     with opened(tmp_path) as record:
-        segment = record._book.segment
+        segment = record._journal.segment
         kept = os.dup(segment.fd)
         full = os.open("/dev/full", os.O_WRONLY | os.O_CLOEXEC)
         os.dup2(full, segment.fd, inheritable=False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hooklatch.core.messages import HookOutcome
-from hooklatch.record.reading import BLOCK, Filters, NoRecordError, Tailer, backwards, forwards, matching, query
+from hooklatch.record.files.reading import BLOCK, Filters, NoRecordError, Tailer, backwards, forwards, matching, query
 from hooklatch.record.writer import Record
 from record.records import SETTINGS, decision, fact, lines, opened, segments
 
@@ -26,7 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with opened(folder, clock=lambda: next(moments)) as record:
         record.decided(decision(1), fact(session="s1"))
         record.decided(decision(2, verdict="allow", hook="first", outcomes=OTHER), fact(session="s2"))
-        record._book.begin_segment()
+        record._journal.begin_segment()
         record.decided(
             decision(3, event="stop", verdict="pass", cause=None, hook=None, outcomes=[]), fact(session="s1")
         )
@@ -104,7 +104,7 @@ def test_backwards_is_forwards_reversed(tmp_path: Path) -> None:
         for number in range(900):
             record.decided(decision(number, reason="x" * (number % 7) * 100), fact())
             if number % 400 == 399:
-                record._book.begin_segment()
+                record._journal.begin_segment()
 
     assert sum(path.stat().st_size for path in segments(tmp_path)) > 2 * BLOCK
     assert list(forwards(str(tmp_path))) == lines(tmp_path)
@@ -151,9 +151,9 @@ def test_what_is_recorded_from_now_on_is_followed_over_segments(tmp_path: Path) 
     record.decided(decision(1), fact())
     first = list(new(tailer))
     record.decided(decision(2), fact())
-    record._book.begin_segment()
+    record._journal.begin_segment()
     record.decided(decision(3), fact())
-    record._book.begin_segment()
+    record._journal.begin_segment()
     second = list(new(tailer))
     record.close()
     third = list(new(tailer))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from hooklatch.core.messages import HookOutcome
-from hooklatch.record.redaction import REDACTED, WINDOW, Redactor
+from hooklatch.record.content.redaction import REDACTED, WINDOW, Redactor
 from hooklatch.record.settings import RecordSettings
 from record.records import decision, fact, lines, recorded
 

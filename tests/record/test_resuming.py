@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch.record.chain import GENESIS
-from hooklatch.record.mark import BLOCK, Mark
-from hooklatch.record.resuming import End, resume
+from hooklatch.record.files.chain import GENESIS
+from hooklatch.record.files.mark import BLOCK, Mark
+from hooklatch.record.storage.resuming import End, resume
 
 HASH = "ab" * 32
 OTHER = "cd" * 32

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hooklatch.record.reading import Filters, matching
+from hooklatch.record.files.reading import Filters, matching
 from hooklatch.record.verify import verify
 from processes.pools import until
 from record.records import SETTINGS, decided, kinds, records, running, segments

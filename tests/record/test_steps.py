@@ -16,7 +16,7 @@ SCRIPT = """
 import os, shutil, signal, sys, threading, trio
 import msgspec
 from pathlib import Path
-from hooklatch.record.mark import path_of_mark
+from hooklatch.record.files.mark import path_of_mark
 from hooklatch.record.verify import verify
 from hooklatch.record.writer import Record
 from record.records import SETTINGS, decision, fact, opened, segments

@@ -15,7 +15,7 @@ import trio
 from trio.testing import assert_no_checkpoints, wait_all_tasks_blocked
 
 from hooklatch.core.messages import Head
-from hooklatch.record.anchor import read_anchor
+from hooklatch.record.files.anchor import read_anchor
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import RecordError
 from processes.pools import until

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hooklatch.record.chain import GENESIS
-from hooklatch.record.mark import BLOCK
-from hooklatch.record.slots import slot_line
+from hooklatch.record.files.chain import GENESIS
+from hooklatch.record.files.mark import BLOCK
+from hooklatch.record.files.slots import slot_line
 from hooklatch.record.verify import verify
 from processes.pools import until
 from record.records import (
@@ -43,7 +43,7 @@ def make(folder: Path, parts: int = 4) -> None:
             for number in range(4):
                 record.decided(decision(10 * part + number), fact())
             if part < parts - 1:
-                record._book.begin_segment()
+                record._journal.begin_segment()
             if part == 0:
                 assert record._syncs.once_blocking() is None
                 shutil.copy(folder / "anchor", folder.parent / "older")
@@ -215,7 +215,7 @@ async def test_retention_goes_on_from_where_it_was_over_restarts_and_crashes(fol
     for round_ in range(3):
         async with running(folder, TIGHT) as record:
             await until(lambda: len(segments(folder)) == 1)
-            record._book.begin_segment()
+            record._journal.begin_segment()
             head = decided(record)
             await until(lambda: record.status()["synced_seq"] >= head.seq)  # noqa: B023
         if round_ == 1:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.record.reading import backwards
-from hooklatch.record.segments import allocate
+from hooklatch.record.files.reading import backwards
+from hooklatch.record.files.segments import allocate
 from hooklatch.record.verify import verify
 from record.records import Beside, decision, fact, found_beyond_faults, kinds, lines, opened, records, segments
 

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
-from hooklatch.record.chain import GENESIS, seal
-from hooklatch.record.mark import Mark, path_of_mark
-from hooklatch.record.reading import NoRecordError
-from hooklatch.record.slots import slot_line
+from hooklatch.record.files.chain import GENESIS, seal
+from hooklatch.record.files.mark import Mark, path_of_mark
+from hooklatch.record.files.reading import NoRecordError
+from hooklatch.record.files.slots import slot_line
 from hooklatch.record.verify import Report, Witness, verify
 from hooklatch.record.writer import Record
 from record.records import SETTINGS, decision, fact, opened, segments
@@ -32,7 +32,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for number in range(4):
                 record.decided(decision(10 * part + number), fact())
             if part < 3:
-                record._book.begin_segment()
+                record._journal.begin_segment()
     return folder
 
 

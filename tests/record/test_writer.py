@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hooklatch.core.messages import Head
-from hooklatch.record.chain import seal
+from hooklatch.record.files.chain import seal
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Record, RecordError
 from record.records import SETTINGS, decision, fact, kinds, lines, opened, records, segments

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.activation import ActivationError, path_of, take_sockets
-from hooklatch_worker import linux
+from hooklatch.service.process.socket_activation import ActivationError, path_of, take_sockets
+from hooklatch_worker.sandbox import linux
 from processes.survivors import knowing
 from running.manager import Manager, bound, leave, managing, open_sockets
 

@@ -20,7 +20,7 @@ import pytest
 
 from cli.processes import PROGRAM, Place, Started, new_place, serving
 from hooklatch.cli.commands import all_commands
-from hooklatch_worker import linux
+from hooklatch_worker.sandbox import linux
 
 FOLDER = Path(__file__).parents[2] / "packaging" / "container"
 RECIPE = (FOLDER / "Containerfile").read_text()

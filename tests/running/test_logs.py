@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cli.processes import PROGRAM, Place, Started, new_place, payload
-from hooklatch.service.logs import CAPACITY, Form, HumanFormatter, JsonFormatter, Log
+from hooklatch.service.process.logs import CAPACITY, Form, HumanFormatter, JsonFormatter, Log
 
 RECORD = {"name": "hooklatch.test", "levelno": 20, "levelname": "INFO", "msg": "said %s", "args": ("so",)}
 

@@ -16,7 +16,7 @@ import trio
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hooklatch.service.measurements import measure
+from hooklatch.service.process.measurements import measure
 from processes.pools import until
 from support import Daemon, running_daemon
 

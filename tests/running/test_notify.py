@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch.service.notify import Notifier
+from hooklatch.service.process.service_manager import Notifier
 from running.manager import Manager, leave, managing
 
 

@@ -15,17 +15,17 @@ import trio
 from hooklatch.core.restarts import Restart
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import ChildSpec, Node, PartFailedError, Supervisor
-from hooklatch.service.dispatcher import Dispatcher
-from hooklatch.service.files import Files
-from hooklatch.service.hub import Hub
-from hooklatch.service.methods import Methods
-from hooklatch.service.metrics import Metrics
-from hooklatch.service.notify import Notifier
-from hooklatch.service.orders import Orders
-from hooklatch.service.sessions import Sessions
-from hooklatch.service.suspensions import Suspensions
-from hooklatch.service.ticker import Ticker
-from hooklatch.service.turnstile import Turnstile
+from hooklatch.service.api.hub import Hub
+from hooklatch.service.api.methods import Methods
+from hooklatch.service.dispatch.dispatcher import Dispatcher
+from hooklatch.service.loading.files import Files
+from hooklatch.service.process.metrics import Metrics
+from hooklatch.service.process.service_manager import Notifier
+from hooklatch.service.process.signals import Signals
+from hooklatch.service.registry.admission import Admission
+from hooklatch.service.registry.sessions import Sessions
+from hooklatch.service.registry.suspensions import Suspensions
+from hooklatch.service.transport.reader_handoff import ReaderHandoff
 from processes.pools import until
 from support import Client, Daemon, running_daemon
 
@@ -121,11 +121,11 @@ def slow(go: Path) -> dict[str, Any]:
 
 
 PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
-    "ticker": (Ticker, "_tick", Place.slow_fire),
-    "turnstile": (Turnstile, "_let_one_in", Place.flood),
-    "memory's watch": ("hooklatch.processes.memory", "check", Place.nothing),
+    "reader handoff": (ReaderHandoff, "_tick", Place.slow_fire),
+    "admission": (Admission, "_let_one_in", Place.flood),
+    "memory's watch": ("hooklatch.processes.resource_limits", "check", Place.nothing),
     "files' watch": (Files, "_stamps", Place.hint),
-    "hints": ("hooklatch.service.hints", "folders_of", Place.hint),
+    "hints": ("hooklatch.service.loading.file_watcher", "folders_of", Place.hint),
     "suspensions": (Suspensions, "_end", Place.suspend),
     "metrics": (Metrics, "_keep", Place.other_metrics),
     "guards.py": (Pool, "_next_deadline", Place.end_of_a_deadline),
@@ -155,7 +155,7 @@ async def test_a_part_that_fails_is_seen_and_works_again_and_fires_go_on(
 ) -> None:
     import importlib
 
-    monkeypatch.setattr("hooklatch.service.sessions.LINGER", 0.0)
+    monkeypatch.setattr("hooklatch.service.registry.sessions.LINGER", 0.0)
     async with running_daemon(tmp_path, FILES) as daemon, daemon.session() as client, daemon.administrator() as admin:
         place = Place(daemon, client, admin)
         assert (await admin.call("health"))["reasons"] == []
@@ -207,8 +207,8 @@ async def test_without_its_listener_or_its_record_the_daemon_ends(
 
 
 async def test_orders_outlive_an_exception_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    orders = Orders(Notifier())
-    fuse = Fuse(monkeypatch, Orders, "_take")
+    orders = Signals(Notifier())
+    fuse = Fuse(monkeypatch, Signals, "_take")
     async with Supervisor("process").open() as process:
         await process.start(orders.spec)
         os.kill(os.getpid(), signal.SIGHUP)

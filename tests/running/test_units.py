@@ -14,12 +14,12 @@ import pytest
 
 from hooklatch import paths
 from hooklatch.cli.commands import all_commands
-from hooklatch.cli.exits import Exit
+from hooklatch.cli.terminal.exits import Exit
 from hooklatch.processes.zygote import STOP_TIMEOUT
-from hooklatch.service.activation import FILES
-from hooklatch.service.daemon import SUCCESSION
-from hooklatch.service.orders import DRAIN_TIMEOUT, FLUSH_TIMEOUT
-from hooklatch.service.server import BACKLOG
+from hooklatch.service.process.daemon import SUCCESSION
+from hooklatch.service.process.signals import DRAIN_TIMEOUT, FLUSH_TIMEOUT
+from hooklatch.service.process.socket_activation import FILES
+from hooklatch.service.transport.server import BACKLOG
 
 UNITS = Path(__file__).parents[2] / "packaging" / "systemd"
 SERVICES = sorted(UNITS.glob("*/*.service"))

@@ -9,7 +9,8 @@ import trio
 from support import Client
 
 GUARDS = """
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 @hook("pre_tool_use", match="Bash")
 def no(event):

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 GUARDS = """
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 @hook("pre_tool_use", match="Bash")
 def no_bash(event):

@@ -13,7 +13,9 @@ GUARDS = """
 import os
 import time
 
-from hooklatch_worker import amend, deny, hook
+from hooklatch_worker import amend
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 @hook("pre_tool_use", match="Bash")
 def no(event):

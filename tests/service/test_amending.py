@@ -13,7 +13,9 @@ import pytest
 from support import Client, Daemon, RpcFailure, child_of, running_daemon
 
 HOOKS = """
-from hooklatch_worker import amend, deny, hook
+from hooklatch_worker import amend
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 def put(event):
     return amend(tool_input={"said": [*event.tool_input["said"], event.config["word"]]})

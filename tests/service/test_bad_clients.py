@@ -44,7 +44,7 @@ async def test_a_line_that_is_not_ended_in_time_is_told_and_closed_however_it_dr
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Slow: it waits for the daemon's patience to end, shortened to 0.5 s."""
-    monkeypatch.setattr("hooklatch.service.connection.FRAME_TIMEOUT", 0.5)
+    monkeypatch.setattr("hooklatch.service.transport.connection.FRAME_TIMEOUT", 0.5)
     async with daemon.session() as client, daemon.session() as other:
         answer: dict[str, Any] | None = None
         await client.send_raw(b'{"jsonrpc":"2.0","id":1,"meth')
@@ -61,7 +61,7 @@ async def test_a_line_that_is_not_ended_in_time_is_told_and_closed_however_it_dr
 
 
 async def test_a_line_in_two_pieces_leaves_no_deadline_behind(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooklatch.service.connection.FRAME_TIMEOUT", 0.2)
+    monkeypatch.setattr("hooklatch.service.transport.connection.FRAME_TIMEOUT", 0.2)
     async with daemon.session() as client:
         await client.send_raw(b'{"jsonrpc":"2.0","id":1,')
         await trio.sleep(0.02)
@@ -149,7 +149,7 @@ async def test_a_client_that_never_reads_is_not_read_from_either(daemon: Daemon)
 @pytest.mark.slow
 async def test_a_client_that_takes_nothing_is_closed(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow: it waits for the daemon's patience to end, shortened to 0.3 s."""
-    monkeypatch.setattr("hooklatch.service.connection.WRITE_TIMEOUT", 0.3)
+    monkeypatch.setattr("hooklatch.service.transport.connection.WRITE_TIMEOUT", 0.3)
     async with daemon.session() as client:
         await client.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"events"}\n' * 100)
 

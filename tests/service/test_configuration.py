@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.configuration import ConfigError, FileConfig, read_config, source_of
+from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config, source_of
 from support import running_daemon
 
 PATH = "/h/hooks.toml"

@@ -7,7 +7,8 @@ from pathlib import Path
 from support import running_daemon
 
 GUARD = """
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 @hook("pre_tool_use", match="Bash")
 def no_rm(event):

@@ -8,11 +8,15 @@ from typing import Any
 
 import pytest
 
-from hooklatch.dialects.radium import RADIUM
+from hooklatch.dialects.systems.radium import RADIUM
 from support import Client, Daemon, RpcFailure, running_daemon
 
 GUARD = """
-from hooklatch_worker import amend, append, ask, deny, hook
+from hooklatch_worker import amend
+from hooklatch_worker import append
+from hooklatch_worker import ask
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 @hook("pre_tool_use")
 def guard(event):

@@ -15,7 +15,19 @@ GUARDS = """
 import os
 import time
 
-from hooklatch_worker import allow, amend, append, ask, claim, context, deny, halt, hook, inject, last, resume, warn
+from hooklatch_worker import allow
+from hooklatch_worker import amend
+from hooklatch_worker import append
+from hooklatch_worker import ask
+from hooklatch_worker import claim
+from hooklatch_worker import context
+from hooklatch_worker import deny
+from hooklatch_worker import halt
+from hooklatch_worker import hook
+from hooklatch_worker import inject
+from hooklatch_worker import last
+from hooklatch_worker import resume
+from hooklatch_worker import warn
 
 # Each hook does what the payload's `do` says under its name; nothing said, no opinion.
 def told(event, name):

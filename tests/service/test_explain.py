@@ -12,7 +12,8 @@ import pytest
 from support import Daemon, RpcFailure, child_of, running_daemon
 
 GUARDS = """
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 @hook("pre_tool_use", match="Bash", timeout=2.0, description="says no")
 def no(event):

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from core import plays
+from hooklatch.core.hooks.registry import Hook, ServedTarget
 from hooklatch.core.messages import CallOutcome
-from hooklatch.core.registry import Hook, ServedTarget
-from hooklatch.service.failures import KEPT, MAX_BYTES, Failures
+from hooklatch.service.registry.failure_log import KEPT, MAX_BYTES, Failures
 from support import RpcFailure, running_daemon
 
 CONFIG = '[[source]]\npath = "guards.py"\n'

@@ -14,13 +14,14 @@ import trio
 from trio.testing import MockClock
 
 from hooklatch import connect, connect_sync
-from hooklatch.service.sessions import LINGER
+from hooklatch.service.registry.sessions import LINGER
 from processes.pools import until
 from support import Client, Daemon, RpcFailure, child_of, running_daemon
 
 GUARDS = """
 import os, time
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 def no(event):
     return deny("no")

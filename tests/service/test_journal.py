@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.journal import HEADER, Change, Journal, JournalError, seal
+from hooklatch.service.dispatch.state_journal import HEADER, Change, Journal, JournalError, seal
 
 
 def change(key: str, value: str = "1") -> Change:

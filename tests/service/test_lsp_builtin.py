@@ -15,7 +15,8 @@ from support import Client, running_daemon
 
 FAKE = Path(__file__).parents[1] / "lsp/fake_server.py"
 USERS = """
-from hooklatch_worker import append, hook
+from hooklatch_worker import append
+from hooklatch_worker import hook
 
 @hook("post_tool_use", priority=1000)
 def users(event):

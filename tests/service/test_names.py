@@ -14,15 +14,16 @@ from typing import Any
 
 import pytest
 
-from hooklatch.core.matchers import compile_matcher
-from hooklatch.core.registry import Hook, Layer, PythonTarget, ServedTarget
-from hooklatch.service.breakers import Breakers
-from hooklatch.service.statistics import Statistics
+from hooklatch.core.hooks.matchers import compile_matcher
+from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, ServedTarget
+from hooklatch.service.dispatch.breakers import Breakers
+from hooklatch.service.registry.statistics import Statistics
 from hooklatch_worker.wire import Source
 from support import Client, Daemon, RpcFailure, child_of, running_daemon
 
 GUARD = """
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 @hook("pre_tool_use", match="{tool}")
 def no(event):

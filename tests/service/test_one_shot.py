@@ -17,7 +17,8 @@ GUARDS = """
 import os
 import time
 
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 @hook("pre_tool_use", match="Bash")
 def no(event):

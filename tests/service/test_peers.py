@@ -17,7 +17,7 @@ import trio
 
 from hooklatch.core.protocol import RpcError
 from hooklatch.processes.zygote import Zygote
-from hooklatch.service.peers import LAST_WORDS, PeerGoneError, Peers
+from hooklatch.service.transport.peers import LAST_WORDS, PeerGoneError, Peers
 from processes.pools import until
 from service.strangers import CALL, NOBODY, as_nobody, as_root, folder_for_all, start_caller
 from support import Daemon, running_daemon
@@ -94,7 +94,7 @@ def test_a_daemon_of_its_own_refuses_all_that_it_adopts() -> None:
 OUTSIDE = """
 import socket, sys
 sys.path[:0] = {path!r}
-from hooklatch.service.peers import Peers
+from hooklatch.service.transport.peers import Peers
 stream, _ = socket.socket(fileno=int(sys.argv[1])).accept()
 Peers(lambda: frozenset({{1}})).check(stream)
 print("admitted")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.administration import Administration
+from hooklatch.service.api.administration import Administration
 from support import RpcFailure, running_daemon
 
 

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.service import beginnings
-from hooklatch.service.beginnings import Beginnings
-from hooklatch.service.places import alike, dashed, find_place, nearest
+from hooklatch.service.registry.places import alike, dashed, find_place, nearest
+from hooklatch.service.registry.session_starts import SessionStarts
 from hosts.fake_daemon import SHIM
 from support import Client, Daemon, child_of, running_daemon
 
 GUARD = """
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 @hook("pre_tool_use", match={tool!r})
 def guard(event):
@@ -93,8 +93,8 @@ def test_a_long_name_is_compared_as_far_as_it_was_written() -> None:
 
 
 def test_of_so_many_host_sessions_the_beginning_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beginnings, "MOST", 2)
-    began, first, later = Beginnings(), (find_place("/a"),), (find_place("/b"),)
+    monkeypatch.setattr("hooklatch.service.registry.session_starts.MOST", 2)
+    began, first, later = SessionStarts(), (find_place("/a"),), (find_place("/b"),)
     for name in ("1", "2"):
         began.note(name, first)
         began.note(name, later)

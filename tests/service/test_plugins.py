@@ -24,7 +24,9 @@ def last(event):
     return None
 """
 MODELS = """
-from hooklatch_worker import append, claim, hook
+from hooklatch_worker import append
+from hooklatch_worker import claim
+from hooklatch_worker import hook
 
 @hook("post_tool_use")
 def appended(event):

@@ -14,7 +14,8 @@ from support import Client, Daemon, RpcFailure, child_of, running_daemon
 
 GUARDS = """
 from helper import REASON
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 @hook("pre_tool_use", match="Bash")
 def no_bash(event):
@@ -324,7 +325,8 @@ async def test_a_change_with_its_time_set_back_is_seen(daemon: Daemon, project: 
 SLOW = """
 import os
 import time
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 open({began!r}, "w").close()
 while not os.path.exists({go!r}):

@@ -13,7 +13,8 @@ import trio
 from support import Client, Daemon, RpcFailure, child_of, running_daemon
 
 GUARDS = """
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 def no(event):
     return deny("no")

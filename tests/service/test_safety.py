@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch.service.daemon import StartError
-from hooklatch.service.safety import MAX_FILE, UnsafeFileError, read_safely
-from hooklatch.service.server import make_runtime_dir
+from hooklatch.service.config.file_safety import MAX_FILE, UnsafeFileError, read_safely
+from hooklatch.service.process.daemon import StartError
+from hooklatch.service.transport.server import make_runtime_dir
 from service.strangers import NOBODY, as_nobody, as_root, folder_for_all
 from support import Daemon, running_daemon
 

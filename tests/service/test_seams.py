@@ -18,7 +18,8 @@ model = "{model}"
 NOTIFY = EVENT.format(model="notify", verdicts="")
 GATE = EVENT.format(model="gate", verdicts='verdicts = ["deny"]')
 DENY = """
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 def refuse(event):
     return deny("no")

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 
-from hooklatch.core.catalogue import Catalogue
-from hooklatch.core.matchers import compile_matcher
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.hooks.matchers import compile_matcher
+from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, Snapshot
 from hooklatch.core.protocol import RpcError
-from hooklatch.core.registry import Hook, Layer, PythonTarget, Snapshot
-from hooklatch.service.registries import Announcement, Registries
-from hooklatch.service.sessions import LINGER, Session, Sessions
+from hooklatch.service.registry.registries import Announcement, Registries
+from hooklatch.service.registry.sessions import LINGER, Session, Sessions
 from hooklatch_worker.wire import Source
 
 EMPTY = Snapshot(1, ())
@@ -93,7 +93,7 @@ def test_a_session_without_an_id_gets_one_nobody_can_guess() -> None:
 
 
 def test_there_are_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hooklatch.service.sessions.MAX_SESSIONS", 2)
+    monkeypatch.setattr("hooklatch.service.registry.sessions.MAX_SESSIONS", 2)
     sessions = Sessions()
     for name in ("a", "b"):
         sessions.open(name, None, EMPTY)

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.service import shared_state
-from hooklatch_worker import isolation, wire
+from hooklatch.service.dispatch import shared_state
+from hooklatch_worker import wire
+from hooklatch_worker.sandbox import isolation
 from processes.pools import until
 from support import Client, Daemon, child_of, running_daemon
 

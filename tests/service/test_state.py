@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.service.state import LockedError, ManifestHook, State, StateFile, lock
+from hooklatch.service.config.state_file import LockedError, ManifestHook, State, StateFile, lock
 from support import Client, Daemon, running_daemon
 
 GUARDS = """

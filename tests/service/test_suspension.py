@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.core.suspension import MAX_SUSPENSION
+from hooklatch.core.hooks.suspension import MAX_SUSPENSION
 from service.test_quarantine import HOOK, daemon_and_client, quarantine
 from support import Client, Daemon, RpcFailure, running_daemon
 

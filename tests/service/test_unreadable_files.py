@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.service.looking import Absent, Fault, Found, Names, is_passing, look, names_in, stamp
+from hooklatch.service.config.path_lookup import Absent, Fault, Found, Names, is_passing, look, names_in, stamp
 from service.edited import CONFIG, GUARDS, bash, is_green, is_red
 from service.packages import install
 from service.strangers import as_nobody, as_root, bound_by_permissions, folder_for_all
@@ -22,7 +22,8 @@ from support import Client, Daemon, running_daemon
 
 FILES = {"hooks.toml": "", "hooks.d/guards.py": GUARDS}
 SWITCHED_OFF = """
-from hooklatch_worker import deny, hook
+from hooklatch_worker import deny
+from hooklatch_worker import hook
 
 @hook("pre_tool_use", match="Bash", enabled=False)
 def no(event):

@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch.core.catalogue import Catalogue
-from hooklatch.core.definitions import InvalidHookError
-from hooklatch.core.matchers import MAX_STEPS, compile_matcher
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.hooks.definitions import InvalidHookError
+from hooklatch.core.hooks.matchers import MAX_STEPS, compile_matcher
+from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget, select
 from hooklatch.core.payload import Payload
-from hooklatch.core.registry import Hook, Layer, ServedTarget, select
 from hooklatch.dialects.find import BUILT_IN
 from hooklatch.dialects.registration import read_registration
 from hooklatch.importing import read_hooks
-from hooklatch.service.configuration import ConfigError, read_config
+from hooklatch.service.config.configuration import ConfigError, read_config
 from support import RpcFailure, running_daemon
 
 LOOKING = "^(?!Read$).*"  # what somebody writes who knows another engine

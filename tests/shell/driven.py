@@ -17,7 +17,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from hooklatch_worker import events, linux, shell, shell_command, verdicts
+from hooklatch_worker.author import events, verdicts
+from hooklatch_worker.sandbox import linux
+from hooklatch_worker.shell import command, runner
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 ENVIRONMENT = {"PATH": "/nowhere", "HOME": "/home/someone", "LC_ALL": "C.UTF-8", "SECRET": "s3cret", "LOGNAME": "x"}
@@ -153,7 +155,7 @@ def serve() -> None:
 
 
 def left() -> list[int]:
-    shell_command.reap()
+    command.reap()
     return linux.children()
 
 
@@ -162,13 +164,13 @@ def call(event: str, payload: dict[str, Any], envelope: dict[str, Any], config: 
     answer = b""
     began = time.monotonic()
     try:
-        answer = verdicts.encode(shell.run(events.build(event, payload, envelope, config, None, False)))
-    except shell.CallFailed as error:
+        answer = verdicts.encode(runner.run(events.build(event, payload, envelope, config, None, False)))
+    except runner.CallFailed as error:
         cause, message = error.cause, error.message
     except verdicts.GarbageError as error:
         cause, message = "protocol", str(error)
     seconds = time.monotonic() - began
-    result = shell.take_result() or shell.Result(exit_code=None)
+    result = runner.take_result() or runner.Result(exit_code=None)
     return {
         "answer": json.loads(answer) if answer else None,
         "cause": cause,

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch.core.catalogue import Catalogue
-from hooklatch.core.combining import find_fault
-from hooklatch_worker import verdicts
-from hooklatch_worker.shell_answers import read_answer
-from hooklatch_worker.shell_forms import CLAUDE_NAMES
+from hooklatch.core.decisions.combining import find_fault
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch_worker.author import verdicts
+from hooklatch_worker.shell.answers import read_answer
+from hooklatch_worker.shell.forms import CLAUDE_NAMES
 from shell.driven import Driven
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hooklatch.core.catalogue import Catalogue
+from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.hosts import claude_code
-from hooklatch_worker import events
-from hooklatch_worker.shell_forms import (
+from hooklatch_worker.author import events
+from hooklatch_worker.shell.forms import (
     CLAUDE_FIELDS,
     CLAUDE_NAMES,
     REASONIX_FIELDS,

@@ -27,7 +27,9 @@ async def pool_of_shells() -> AsyncGenerator[Pool]:
     with nobody_survives(), nothing_left():
         try:
             async with open_zygote() as zygote, trio.open_nursery() as nursery:
-                pool = Pool(wire.Source("module", "hooklatch_worker.shell"), 1, zygote, PoolLimits(workers=1), b"")
+                pool = Pool(
+                    wire.Source("module", "hooklatch_worker.shell.runner"), 1, zygote, PoolLimits(workers=1), b""
+                )
                 await nursery.start(pool.run)
                 yield pool
                 nursery.cancel_scope.cancel()

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from hooklatch_worker import CustomEvent, Event, Verdict, allow, claim, deny, hook, inject, last, warn
-from hooklatch_worker.events import PostToolUse, PreModel, PreToolUse
+from hooklatch_worker.author.events import PostToolUse, PreModel, PreToolUse
 
 
 @hook("pre_tool_use", match="Bash", timeout=2.0)

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.core.catalogue import Catalogue, EventSpec
-from hooklatch_worker.events import EVENT_CLASSES
+from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
+from hooklatch_worker.author.events import EVENT_CLASSES
 
 ROOT = Path(__file__).parents[2]
 SAMPLE = Path(__file__).with_name("sample.py")
@@ -18,7 +18,9 @@ CAPABILITIES = ["allow", "deny", "ask", "halt", "claim", "amend", "inject", "app
 
 HEAD = """\
 from typing import Literal
-from hooklatch_worker import Verdict, events as e, hook
+from hooklatch_worker import Verdict
+from hooklatch_worker.author import events as e
+from hooklatch_worker import hook
 """
 HOOK = """\
 @hook("{event}")

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hooklatch_worker import verdicts
-from hooklatch_worker.ambiguity import MAX_NAMED, ambiguity
+from hooklatch_worker.author import verdicts
+from hooklatch_worker.author.ambiguity import MAX_NAMED, ambiguity
 from profiles import fuzzing
 
 

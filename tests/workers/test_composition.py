@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from hooklatch_worker import allow, amend, append, ask, deny, events, warn
-from hooklatch_worker.composition import Function, chain, composite, when
-from hooklatch_worker.verdicts import GarbageError, Verdict
+from hooklatch_worker import allow, amend, append, ask, deny, warn
+from hooklatch_worker.author import events
+from hooklatch_worker.author.composition import Function, chain, composite, when
+from hooklatch_worker.author.verdicts import GarbageError, Verdict
 
 
 def event(command: str = "ls") -> events.Event:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch_worker.failures import MAX_TRACEBACK, Author, explain, format_error
+from hooklatch_worker.author.failures import MAX_TRACEBACK, Author, explain, format_error
 
 HOOK = """\
 import json

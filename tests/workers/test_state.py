@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from hooklatch_worker import StateError, events, state
-from hooklatch_worker.composition import chain
-from hooklatch_worker.state import Scope
-from hooklatch_worker.verdicts import amend
-from hooklatch_worker.wire import Asked
+from hooklatch_worker import StateError
+from hooklatch_worker.author import events, state
+from hooklatch_worker.author.composition import chain
+from hooklatch_worker.author.state import Asked, Scope
+from hooklatch_worker.author.verdicts import amend
 
 
 class Remembering:
@@ -102,10 +102,12 @@ def test_a_field_of_that_name_is_in_the_payload() -> None:
 
 INTERRUPTED = """
 import signal, socket, sys
-from hooklatch_worker import asking, state, wire
+from hooklatch_worker.runtime import state_client
+from hooklatch_worker.author import state
+from hooklatch_worker import wire
 
 ours, theirs = socket.socketpair()
-line = state.line = asking.Line(ours, wire.FrameReader(), 1)
+line = state.line = state_client.Line(ours, wire.FrameReader(), 1)
 line.begin(5)
 
 class Interrupted(Exception):

@@ -1,10 +1,10 @@
 """All that a hook's author writes with: the marker, the verdicts and the events.  Needs msgspec alone."""
 
-from hooklatch_worker.composition import chain, composite, when
-from hooklatch_worker.events import CustomEvent, Event
-from hooklatch_worker.markers import hook
-from hooklatch_worker.state import Scope, State, StateError
-from hooklatch_worker.verdicts import (
+from hooklatch_worker.author.composition import chain, composite, when
+from hooklatch_worker.author.decorator import hook
+from hooklatch_worker.author.events import CustomEvent, Event
+from hooklatch_worker.author.state import Scope, State, StateError
+from hooklatch_worker.author.verdicts import (
     Verdict,
     allow,
     amend,

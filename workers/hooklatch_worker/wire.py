@@ -9,11 +9,11 @@ earlier life can never be taken for the present one (pebble #153).  Nothing here
 from __future__ import annotations
 
 import struct
-from typing import Literal, TypeAlias
 
 import msgspec
 
-from hooklatch_worker.markers import Marker
+from hooklatch_worker.author.marker import Marker
+from hooklatch_worker.author.state import Asked
 
 __all__ = [
     "ISOLATION_LEVELS",
@@ -22,7 +22,6 @@ __all__ = [
     "MAX_EMITTED_BYTES",
     "MAX_FRAME",
     "Answered",
-    "Asked",
     "Call",
     "Code",
     "Declared",
@@ -40,7 +39,6 @@ __all__ = [
     "Isolation",
     "LoadFailed",
     "Loaded",
-    "Operation",
     "Ready",
     "Source",
     "Told",
@@ -230,28 +228,6 @@ class Emitted(msgspec.Struct, frozen=True, tag="emitted"):
     call_id: int
     event_type: str
     data: bytes
-
-
-Operation: TypeAlias = Literal["get", "set", "increment", "delete", "compare_and_set"]
-
-
-class Asked(msgspec.Struct, frozen=True, tag="asked", omit_defaults=True):
-    """Worker to daemon, in the middle of a call: one step on the state of its source.  `state.py` says what each does.
-
-    `number` counts from 1 in each call, and nothing else is sent before its `Told` has come.  `value` and `expected`
-    are JSON, empty for none; `ttl` is in seconds, 0 for ever.
-    """
-
-    generation: int
-    call_id: int
-    number: int
-    operation: Operation
-    key: str
-    is_session: bool = False
-    value: bytes = b""
-    expected: bytes = b""
-    ttl: float = 0.0
-    once: bool = False
 
 
 class Told(msgspec.Struct, frozen=True, tag="told", omit_defaults=True):

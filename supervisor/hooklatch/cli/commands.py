@@ -7,44 +7,31 @@ from __future__ import annotations
 
 import traceback
 
-from hooklatch.cli import (
-    doctor,
-    firing,
-    health,
-    hooks,
-    importing,
-    log,
-    reporting,
-    serving,
-    starting,
-    stopping,
-    suspending,
-    terminal,
-    testing,
-    trusting,
-    watching,
-)
-from hooklatch.cli.exits import CommandError, Exit
-from hooklatch.cli.parser import Commands
+from hooklatch.cli.daemon import doctor, health, init, log, serve, stop, watch
+from hooklatch.cli.hooks import hooks, import_hooks, reports, suspend, trust
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.testing import fire, policy_tests
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 
 __all__ = ["all_commands", "run"]
 
 GROUPS = (
-    serving,
-    stopping,
-    firing,
+    serve,
+    stop,
+    fire,
     hooks,
-    reporting,
+    reports,
     health,
-    watching,
+    watch,
     log,
     doctor,
-    starting,
-    trusting,
-    suspending,
-    importing,
-    testing,
+    init,
+    trust,
+    suspend,
+    import_hooks,
+    policy_tests,
 )
 CODES = {
     "load_failed": Exit.BAD_DATA,
@@ -69,23 +56,23 @@ def all_commands() -> Commands:
 
 def run(words: list[str]) -> int:
     """Run a command; give its exit code."""
-    terminal.prepare()
+    output.prepare()
     arguments = all_commands().parse(words)
     try:
         code = int(arguments.run(arguments))
     except CommandError as error:
-        terminal.complain(str(error))
+        output.complain(str(error))
         return error.code
     except HooklatchError as error:
-        terminal.complain(text_of(error))
+        output.complain(text_of(error))
         return code_of(error)
     except Exception:
         traceback.print_exc()
-        terminal.complain("this is a bug in hooklatch; please report it with the lines above")
+        output.complain("this is a bug in hooklatch; please report it with the lines above")
         return Exit.SOFTWARE
-    fault = terminal.finish()
+    fault = output.finish()
     if fault is not None:
-        terminal.complain(fault)
+        output.complain(fault)
         return code or Exit.IO_ERROR
     return code
 

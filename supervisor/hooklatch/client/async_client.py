@@ -13,18 +13,27 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack, overload
 
-from hooklatch.client.announcements import Announcement, Inbox
-from hooklatch.client.answers import Changed, Registered, is_handled, read_answer
-from hooklatch.client.async_keeper import Keeper
-from hooklatch.client.decisions import Accepted, Decision
-from hooklatch.client.fires import Firing
-from hooklatch.client.memory import HookItem, HookOptions, Memory, Options, Scope, checked_scope, target_of
-from hooklatch.client.runtime import Runtime, enter_runtime
-from hooklatch.client.served import ServedFunction
+from hooklatch.client.async_reconnector import Reconnector
+from hooklatch.client.library import enter_runtime
+from hooklatch.client.protocol.announcements import Announcement, Inbox
+from hooklatch.client.protocol.answers import Changed, Registered, is_handled, read_answer
+from hooklatch.client.protocol.decisions import Accepted, Decision
+from hooklatch.client.runtime import Runtime
+from hooklatch.client.session.fires import Firing
+from hooklatch.client.session.served import ServedFunction
+from hooklatch.client.session.session_base import Facts, SessionBase
+from hooklatch.client.session.session_state import (
+    HookItem,
+    HookOptions,
+    Memory,
+    Options,
+    Scope,
+    checked_scope,
+    target_of,
+)
+from hooklatch.client.session.tool_calls import AskHost, CallTool, FireEvent, Raised, Returned, ToolCall, ToolOptions
+from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun
 from hooklatch.client.sockets import candidates
-from hooklatch.client.standing import Facts, Standing
-from hooklatch.client.tool_calls import AskHost, CallTool, FireEvent, Raised, Returned, ToolCall, ToolOptions
-from hooklatch.client.tool_runs import PermissionQuestion, ToolRun
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
 __all__ = ["Announcements", "Registration", "Session", "connect", "session"]
@@ -46,7 +55,7 @@ def connect(
         DaemonUnreachableError: with `require=True`: no daemon is reachable.
         RequestFailedError: the daemon refused the session or one of its hooks.
     """
-    return Session(Keeper(candidates(path, options.get("runtime_dir")), Memory(session_id, options)))
+    return Session(Reconnector(candidates(path, options.get("runtime_dir")), Memory(session_id, options)))
 
 
 def session(id: str | None = None, **options: Unpack[Options]) -> Session:  # noqa: A002 - the key's name on the wire
@@ -100,15 +109,15 @@ class Session(Facts):
     the daemon ends it with the block, and its id may be used again.
     """
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
-        self._memory = keeper.memory
+    def __init__(self, reconnector: Reconnector) -> None:
+        self._reconnector = reconnector
+        self._memory = reconnector.memory
 
     async def __aenter__(self) -> Session:
-        self._keeper.check_open()
+        self._reconnector.check_open()
         runtime = await enter_runtime()
         try:
-            await self._keeper.start(runtime)
+            await self._reconnector.start(runtime)
         except BaseException:
             await self._close(runtime)
             raise
@@ -122,17 +131,17 @@ class Session(Facts):
 
     async def _close(self, runtime: Runtime) -> None:
         try:
-            await self._keeper.leave()
+            await self._reconnector.leave()
         finally:
             await runtime.aclose()
 
-    def _standing(self) -> Standing:
-        return self._keeper
+    def _standing(self) -> SessionBase:
+        return self._reconnector
 
     @property
     def runtime(self) -> Runtime:
         """Where the session's tasks run; for its own parts."""
-        return self._keeper.runtime
+        return self._reconnector.runtime
 
     @overload
     async def fire(
@@ -216,7 +225,7 @@ class Session(Facts):
     async def _fire(self, event: str, arguments: Mapping[str, Any], wait: bool) -> Decision | Accepted:
         firing = Firing(self._memory, event, arguments, wait=wait)
         try:
-            return firing.answered(await self._keeper.request("fire", firing.params))
+            return firing.answered(await self._reconnector.request("fire", firing.params))
         except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:
             return firing.unanswered(error)
 
@@ -250,7 +259,7 @@ class Session(Facts):
         kept = checked_scope(scope, definitions)
         replaced = self._memory.keep(kept)  # first: the daemon may call a hook before we read that it is in force
         try:
-            answer = read_answer(await self._keeper.request("register", params), Registered, "list of hook ids")
+            answer = read_answer(await self._reconnector.request("register", params), Registered, "list of hook ids")
         except BaseException:
             self._memory.withdraw(kept, replaced)
             raise
@@ -283,7 +292,7 @@ class Session(Facts):
         Raises:
             InvalidPayloadError, RequestFailedError, UnreadableAnswerError, DaemonUnreachableError
         """
-        return read_answer(await self._keeper.request(method, params), object, "JSON")
+        return read_answer(await self._reconnector.request(method, params), object, "JSON")
 
     async def hooks(self, **filters: Any) -> Any:
         """The hooks that this session sees, in the order in which they fire."""
@@ -307,7 +316,7 @@ class Session(Facts):
 
     async def ping(self) -> None:
         """Return if the daemon answers. Raises as `request` does."""
-        await self._keeper.request("ping", {})
+        await self._reconnector.request("ping", {})
 
     async def update(
         self,
@@ -321,7 +330,7 @@ class Session(Facts):
         What is left out stays as it is.
         """
         params = self._memory.changed(cwd, personality, plugins)
-        return read_answer(await self._keeper.request("session.update", params), Changed, "revision").revision
+        return read_answer(await self._reconnector.request("session.update", params), Changed, "revision").revision
 
     async def subscribe(self, *topics: str) -> int:
         """Ask for announcements ("registry" unless named otherwise); once this returns, none is missed.
@@ -331,18 +340,18 @@ class Session(Facts):
         """
         self._memory.topics.update(topics or ("registry",))
         params = {"topics": sorted(self._memory.topics)}
-        return read_answer(await self._keeper.request("subscribe", params), Changed, "revision").revision
+        return read_answer(await self._reconnector.request("subscribe", params), Changed, "revision").revision
 
     async def unsubscribe(self, *topics: str) -> None:
         """Ask for no more announcements of these topics, or of any."""
         chosen = sorted(topics or self._memory.topics)
         self._memory.topics.difference_update(chosen)
-        await self._keeper.request("unsubscribe", {"topics": chosen})
+        await self._reconnector.request("unsubscribe", {"topics": chosen})
 
     def announcements(self) -> Announcements:
         """What is announced from now on; the first `async for` subscribes to the registry if nothing did before."""
         listener = Announcements(self)
-        self._keeper.inboxes.add(listener.inbox)
+        self._reconnector.inboxes.add(listener.inbox)
         return listener
 
     def on_reload(self, callback: Callback) -> Callback:
@@ -372,7 +381,7 @@ class Session(Facts):
                     log.exception("a callback of on_reload failed: session=%s", self.session_id)
 
     async def _change(self, method: str, hook_id: str, scope: Scope) -> int:
-        result = await self._keeper.request(method, {"id": hook_id, "scope": scope})
+        result = await self._reconnector.request(method, {"id": hook_id, "scope": scope})
         return read_answer(result, Changed, "revision").revision
 
     async def _switch(self, method: Literal["enable", "disable"], hook_id: str, scope: Scope) -> int:

@@ -12,9 +12,9 @@ from typing import assert_never, cast
 
 import msgspec
 
-from hooklatch.client.core import Announced, CallRequested, ReplyDue
-from hooklatch.client.exchange import Errand, Exchange
-from hooklatch.client.liveness import Liveness
+from hooklatch.client.protocol.core import Announced, CallRequested, ReplyDue
+from hooklatch.client.protocol.exchange import Action, Exchange
+from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.runtime import Announce, Serve
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
@@ -80,8 +80,8 @@ class Link(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        for errand in self._exchange.receive(data, self._loop.time()):
-            self._see_to(errand)
+        for action in self._exchange.receive(data, self._loop.time()):
+            self._see_to(action)
 
     def eof_received(self) -> None:
         self._exchange.receive(b"", self._loop.time())
@@ -97,16 +97,16 @@ class Link(asyncio.Protocol):
             self._transport.abort()
         self._ended.set()
 
-    def _see_to(self, errand: Errand) -> None:
-        match errand:
+    def _see_to(self, action: Action) -> None:
+        match action:
             case CallRequested():
-                self._start_soon(self._answer, errand)
+                self._start_soon(self._answer, action)
             case ReplyDue(data):
                 self._write(data)
             case Announced(announcement):
                 self._announce(announcement)
             case _:
-                assert_never(errand)
+                assert_never(action)
 
     async def _answer(self, call: CallRequested) -> None:
         self._write(self._exchange.reply(call, await self._serve(call)))

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from hooklatch.client.asyncio_link import Link
-from hooklatch.client.liveness import Liveness
+from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.runtime import Announce, Serve, called
 from hooklatch.client.runtime import Link as RuntimeLink
 

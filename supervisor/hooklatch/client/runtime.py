@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import inspect
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, Protocol
 
 import msgspec
 
-from hooklatch.client.announcements import Announcement
-from hooklatch.client.core import CallRequested
-from hooklatch.client.liveness import Liveness
-from hooklatch.client.served import is_async
+from hooklatch.client.protocol.announcements import Announcement
+from hooklatch.client.protocol.core import CallRequested
+from hooklatch.client.protocol.liveness import Liveness
+from hooklatch.client.session.served import is_async
 from hooklatch.errors import HooklatchError
 
-__all__ = ["Announce", "Event", "Link", "Runtime", "Serve", "called", "enter_runtime"]
+__all__ = ["Announce", "Event", "Link", "Runtime", "Serve", "called"]
 
 Serve = Callable[[CallRequested], Coroutine[Any, Any, bytes | str]]
 Announce = Callable[[Announcement], None]
@@ -96,41 +95,6 @@ class Runtime(Protocol):
     async def aclose(self) -> None:
         """Cancel every task, and wait until all have ended and every link is closed."""
         ...
-
-
-async def enter_runtime() -> Runtime:
-    """Give the runtime of the library that runs the calling task.
-
-    Raises:
-        RuntimeError: neither trio nor asyncio runs it.
-    """
-    # Imported where it is known to be in use: neither of them is to cost the other's users anything.
-    if is_under_trio():
-        from hooklatch.client.trio_runtime import TrioRuntime
-
-        return await TrioRuntime.enter()
-    if is_under_asyncio():
-        from hooklatch.client.asyncio_runtime import AsyncioRuntime
-
-        return AsyncioRuntime()
-    raise RuntimeError("a session is opened under trio or asyncio; for threads there is hooklatch.connect_sync()")
-
-
-def is_under_trio() -> bool:
-    # First: in guest mode an asyncio loop runs beneath trio's tasks.
-    trio = sys.modules.get("trio")
-    return trio is not None and bool(trio.lowlevel.in_trio_task())
-
-
-def is_under_asyncio() -> bool:
-    asyncio = sys.modules.get("asyncio")
-    if asyncio is None:
-        return False
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
 
 
 async def called(

@@ -11,11 +11,13 @@ from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from hooklatch.client.announcements import Announcement, Inbox
-from hooklatch.client.answers import Changed, Registered, is_handled, read_answer
-from hooklatch.client.decisions import Accepted, Decision
-from hooklatch.client.fires import Firing
-from hooklatch.client.memory import (
+from hooklatch.client.protocol.announcements import Announcement, Inbox
+from hooklatch.client.protocol.answers import Changed, Registered, is_handled, read_answer
+from hooklatch.client.protocol.decisions import Accepted, Decision
+from hooklatch.client.session.fires import Firing
+from hooklatch.client.session.served import ServedFunction, is_async
+from hooklatch.client.session.session_base import Facts, SessionBase
+from hooklatch.client.session.session_state import (
     HookItem,
     HookOptions,
     Memory,
@@ -25,13 +27,11 @@ from hooklatch.client.memory import (
     refuse_async,
     target_of,
 )
-from hooklatch.client.served import ServedFunction, is_async
+from hooklatch.client.session.tool_calls import AskHost, CallTool, FireEvent, Raised, Returned, ToolCall, ToolOptions
+from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun
 from hooklatch.client.sockets import candidates
-from hooklatch.client.standing import Facts, Standing
-from hooklatch.client.sync_keeper import Keeper
 from hooklatch.client.sync_link import in_thread
-from hooklatch.client.tool_calls import AskHost, CallTool, FireEvent, Raised, Returned, ToolCall, ToolOptions
-from hooklatch.client.tool_runs import PermissionQuestion, ToolRun
+from hooklatch.client.sync_reconnector import Reconnector
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
 __all__ = ["Announcements", "Registration", "SyncSession", "connect_sync"]
@@ -56,7 +56,7 @@ def connect_sync(
     """
     memory = Memory(session_id, options)
     refuse_async(memory.definitions)
-    return SyncSession(Keeper(candidates(path, options.get("runtime_dir")), memory))
+    return SyncSession(Reconnector(candidates(path, options.get("runtime_dir")), memory))
 
 
 class Registration:
@@ -101,14 +101,14 @@ class SyncSession(Facts):
     session on a connection of its own; the hooks that the session serves go on running in the parent.
     """
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._original = keeper
-        self._keepers = {os.getpid(): keeper}
+    def __init__(self, reconnector: Reconnector) -> None:
+        self._original = reconnector
+        self._keepers = {os.getpid(): reconnector}
         SESSIONS.add(self)
 
     def __enter__(self) -> SyncSession:
         try:
-            self._keeper.start()
+            self._reconnector.start()
         except BaseException:
             self.close()
             raise
@@ -121,26 +121,26 @@ class SyncSession(Facts):
 
     def close(self) -> None:
         """End the session, in this process; every waiting fire is decided now."""
-        self._keeper.close()
+        self._reconnector.close()
 
     def abandon(self) -> None:
         """Close this process's copies of connections that its parents made; the next use makes one of its own."""
-        for keeper in self._keepers.values():
-            keeper.abandon()
+        for reconnector in self._keepers.values():
+            reconnector.abandon()
         self._keepers = {}
 
     @property
-    def _keeper(self) -> Keeper:
+    def _reconnector(self) -> Reconnector:
         # A forked process has a copy of the parent's locks, held or not, and none of its threads.
         pid = os.getpid()
         return self._keepers.get(pid) or self._keepers.setdefault(pid, self._original.copy())
 
     @property
     def _memory(self) -> Memory:
-        return self._keeper.memory
+        return self._reconnector.memory
 
-    def _standing(self) -> Standing:
-        return self._keeper
+    def _standing(self) -> SessionBase:
+        return self._reconnector
 
     @overload
     def fire(
@@ -223,7 +223,7 @@ class SyncSession(Facts):
     def _fire(self, event: str, arguments: Mapping[str, Any], wait: bool) -> Decision | Accepted:
         firing = Firing(self._memory, event, arguments, wait=wait)
         try:
-            return firing.answered(self._keeper.request("fire", firing.params))
+            return firing.answered(self._reconnector.request("fire", firing.params))
         except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:
             return firing.unanswered(error)
 
@@ -258,7 +258,7 @@ class SyncSession(Facts):
         kept = checked_scope(scope, definitions)
         replaced = self._memory.keep(kept)  # first: the daemon may call a hook before we read that it is in force
         try:
-            answer = read_answer(self._keeper.request("register", params), Registered, "list of hook ids")
+            answer = read_answer(self._reconnector.request("register", params), Registered, "list of hook ids")
         except BaseException:
             self._memory.withdraw(kept, replaced)
             raise
@@ -291,7 +291,7 @@ class SyncSession(Facts):
         Raises:
             InvalidPayloadError, RequestFailedError, UnreadableAnswerError, DaemonUnreachableError
         """
-        return read_answer(self._keeper.request(method, params), object, "JSON")
+        return read_answer(self._reconnector.request(method, params), object, "JSON")
 
     def hooks(self, **filters: Any) -> Any:
         """The hooks that this session sees, in the order in which they fire."""
@@ -315,7 +315,7 @@ class SyncSession(Facts):
 
     def ping(self) -> None:
         """Return if the daemon answers. Raises as `request` does."""
-        self._keeper.request("ping", {})
+        self._reconnector.request("ping", {})
 
     def update(
         self,
@@ -329,7 +329,7 @@ class SyncSession(Facts):
         What is left out stays as it is.
         """
         params = self._memory.changed(cwd, personality, plugins)
-        return read_answer(self._keeper.request("session.update", params), Changed, "revision").revision
+        return read_answer(self._reconnector.request("session.update", params), Changed, "revision").revision
 
     def subscribe(self, *topics: str) -> int:
         """Ask for announcements ("registry" unless named otherwise); once this returns, none is missed.
@@ -339,18 +339,18 @@ class SyncSession(Facts):
         """
         self._memory.topics.update(topics or ("registry",))
         params = {"topics": sorted(self._memory.topics)}
-        return read_answer(self._keeper.request("subscribe", params), Changed, "revision").revision
+        return read_answer(self._reconnector.request("subscribe", params), Changed, "revision").revision
 
     def unsubscribe(self, *topics: str) -> None:
         """Ask for no more announcements of these topics, or of any."""
         chosen = sorted(topics or self._memory.topics)
         self._memory.topics.difference_update(chosen)
-        self._keeper.request("unsubscribe", {"topics": chosen})
+        self._reconnector.request("unsubscribe", {"topics": chosen})
 
     def announcements(self) -> Announcements:
         """What is announced from now on; the first `for` subscribes to the registry if nothing did before."""
         listener = Announcements(self)
-        self._keeper.inboxes.add(listener.inbox)
+        self._reconnector.inboxes.add(listener.inbox)
         return listener
 
     def on_reload(self, callback: Callback) -> Callback:
@@ -380,7 +380,7 @@ class SyncSession(Facts):
                     log.exception("a callback of on_reload failed: session=%s", self.session_id)
 
     def _change(self, method: str, hook_id: str, scope: Scope) -> int:
-        result = self._keeper.request(method, {"id": hook_id, "scope": scope})
+        result = self._reconnector.request(method, {"id": hook_id, "scope": scope})
         return read_answer(result, Changed, "revision").revision
 
     def _switch(self, method: Literal["enable", "disable"], hook_id: str, scope: Scope) -> int:

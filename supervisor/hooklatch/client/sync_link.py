@@ -16,10 +16,10 @@ from typing import Final, assert_never
 
 import msgspec
 
-from hooklatch.client.announcements import Announcement
-from hooklatch.client.core import Announced, CallRequested, ReplyDue
-from hooklatch.client.exchange import Errand, Exchange, Waiter
-from hooklatch.client.liveness import Liveness, crowd_delay
+from hooklatch.client.protocol.announcements import Announcement
+from hooklatch.client.protocol.core import Announced, CallRequested, ReplyDue
+from hooklatch.client.protocol.exchange import Action, Exchange, Waiter
+from hooklatch.client.protocol.liveness import Liveness, crowd_delay
 from hooklatch.client.sockets import attempt
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
@@ -121,7 +121,7 @@ class Link:
             try:
                 self._send(line)
                 while not answered.is_set():
-                    pause(self._patience())
+                    pause(self._line_timeouts())
                     self._check()
             finally:
                 with self._state:
@@ -148,7 +148,7 @@ class Link:
         with self._state:
             return self._exchange.begin(method, params, wake=answered.set, now=time.monotonic())
 
-    def _patience(self) -> float:
+    def _line_timeouts(self) -> float:
         with self._state:
             return max(0.0, self._exchange.due - time.monotonic())
 
@@ -176,20 +176,20 @@ class Link:
             self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
             return
         with self._state:
-            errands = self._exchange.receive(data, time.monotonic())
-        for errand in errands:
-            self._see_to(errand)
+            actions = self._exchange.receive(data, time.monotonic())
+        for action in actions:
+            self._see_to(action)
 
-    def _see_to(self, errand: Errand) -> None:
-        match errand:
+    def _see_to(self, action: Action) -> None:
+        match action:
             case CallRequested():
-                in_thread(self._answer, errand)
+                in_thread(self._answer, action)
             case ReplyDue(data):
                 in_thread(self._send, data)
             case Announced(announcement):
                 self._announce(announcement)
             case _:
-                assert_never(errand)
+                assert_never(action)
 
     def _answer(self, call: CallRequested) -> None:
         self._send(self._exchange.reply(call, self._serve(call)))
@@ -209,7 +209,7 @@ class Link:
                 try:
                     rest = rest[self._socket.send(rest) :]
                 except BlockingIOError:
-                    if is_ready(self._socket, select.POLLOUT, min(1.0, self._patience())):
+                    if is_ready(self._socket, select.POLLOUT, min(1.0, self._line_timeouts())):
                         self._heard()  # the buffer was full, so it is the daemon that made room
                     else:
                         self._check()

@@ -14,9 +14,9 @@ from typing import Final, assert_never
 import msgspec
 import trio
 
-from hooklatch.client.core import Announced, CallRequested, ReplyDue
-from hooklatch.client.exchange import Errand, Exchange
-from hooklatch.client.liveness import Liveness
+from hooklatch.client.protocol.core import Announced, CallRequested, ReplyDue
+from hooklatch.client.protocol.exchange import Action, Exchange
+from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.runtime import Announce, Serve
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
@@ -42,7 +42,7 @@ class Link:
         self._nursery = nursery
         self._exchange = Exchange(liveness, self._hang_up)
         self._slots = trio.CapacityLimiter(1)
-        self._patience = trio.CancelScope()
+        self._line_timeouts = trio.CancelScope()
         self._life = trio.CancelScope()
         self._turn = trio.Semaphore(1)  # no Lock: a task that is cancelled in mid-line hands it to another
         self.is_sessions_end = False
@@ -85,13 +85,13 @@ class Link:
         async with self._slots:
             answered = trio.Event()
             waiter, line = self._exchange.begin(method, params, wake=answered.set, now=trio.current_time())
-            self._patience.deadline = self._exchange.due
+            self._line_timeouts.deadline = self._exchange.due
             try:
                 await self._send(line)
                 await answered.wait()
             finally:
                 self._exchange.finish(waiter)
-                self._patience.deadline = self._exchange.due
+                self._line_timeouts.deadline = self._exchange.due
         return waiter.read()
 
     def _hang_up(self) -> None:
@@ -99,27 +99,27 @@ class Link:
         self._ended.set()
 
     async def _read_once(self) -> None:
-        with trio.CancelScope(deadline=self._exchange.due) as self._patience:
+        with trio.CancelScope(deadline=self._exchange.due) as self._line_timeouts:
             try:
                 data = await self._socket.recv(CHUNK)
             except OSError as error:
                 self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
                 return
-            for errand in self._exchange.receive(data, trio.current_time()):
-                self._see_to(errand)
-        if self._patience.cancelled_caught and (ping := self._exchange.check(trio.current_time())):
+            for action in self._exchange.receive(data, trio.current_time()):
+                self._see_to(action)
+        if self._line_timeouts.cancelled_caught and (ping := self._exchange.check(trio.current_time())):
             self._nursery.start_soon(self._send, ping)
 
-    def _see_to(self, errand: Errand) -> None:
-        match errand:
+    def _see_to(self, action: Action) -> None:
+        match action:
             case CallRequested():
-                self._nursery.start_soon(self._answer, errand)
+                self._nursery.start_soon(self._answer, action)
             case ReplyDue(data):
                 self._nursery.start_soon(self._send, data)
             case Announced(announcement):
                 self._announce(announcement)
             case _:
-                assert_never(errand)
+                assert_never(action)
 
     async def _answer(self, call: CallRequested) -> None:
         await self._send(self._exchange.reply(call, await self._serve(call)))

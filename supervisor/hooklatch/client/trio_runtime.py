@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from hooklatch.client.liveness import Liveness
+from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.runtime import Announce, Serve, called
 from hooklatch.client.runtime import Link as RuntimeLink
 from hooklatch.client.trio_link import Link

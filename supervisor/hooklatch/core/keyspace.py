@@ -14,8 +14,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hooklatch_worker.state import MAX_KEY, MAX_TTL, MAX_VALUE
-from hooklatch_worker.wire import Asked
+from hooklatch_worker.author.state import MAX_KEY, MAX_TTL, MAX_VALUE, Asked
 
 __all__ = [
     "MAX_BYTES", "MAX_KEYS", "MAX_TOTAL", "Entry", "GarbageStepError", "Keyspace", "Namespace", "Place", "Planned",

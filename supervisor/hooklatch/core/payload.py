@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from hooklatch_worker.failures import clipped
+from hooklatch_worker.author.failures import clipped
 
 __all__ = ["MAX_PAYLOAD", "Payload", "PayloadError", "canonical"]
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from hooklatch_worker.failures import clipped
+from hooklatch_worker.author.failures import clipped
 
 __all__ = [
     "MAX_FRAME",

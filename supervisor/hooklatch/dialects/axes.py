@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.catalogue import EventSpec
-from hooklatch.core.registry import Hook
+from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.registry import Hook
 from hooklatch.dialects.dialect import Dialect, Feed
 
 __all__ = ["in_order", "is_due", "spec_for"]

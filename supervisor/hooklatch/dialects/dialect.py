@@ -15,9 +15,9 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from hooklatch.core.catalogue import Catalogue, Combine, EventSpec, Flow, View
-from hooklatch.core.words import did_you_mean
-from hooklatch_worker.failures import clipped
+from hooklatch.core.hooks.catalogue import Catalogue, Combine, EventSpec, Flow, View
+from hooklatch.core.text import did_you_mean
+from hooklatch_worker.author.failures import clipped
 
 __all__ = [
     "OUTPUT_WORDS",

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from hooklatch.dialects.dialect import NativeEvent
 from hooklatch.dialects.exits import BLOCK
-from hooklatch_worker.verdicts import GarbageError
+from hooklatch_worker.author.verdicts import GarbageError
 
 __all__ = ["read_exit"]
 

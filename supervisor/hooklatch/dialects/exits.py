@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.dialects.settling import Said
+from hooklatch.dialects.verdict_mapping import Said
 
 __all__ = ["BLOCK", "outcome_text", "text_of_message", "write_exit"]
 

@@ -12,9 +12,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.core.catalogue import Catalogue
-from hooklatch.core.words import did_you_mean
-from hooklatch.dialects.beam import BEAM
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.text import did_you_mean
 from hooklatch.dialects.dialect import (
     Answers,
     Dialect,
@@ -25,10 +24,11 @@ from hooklatch.dialects.dialect import (
     checked,
     nearest,
 )
-from hooklatch.dialects.ethos import ETHOS
-from hooklatch.dialects.exathena import EXATHENA
-from hooklatch.dialects.radium import RADIUM
-from hooklatch.dialects.reasonix import REASONIX
+from hooklatch.dialects.systems.beam import BEAM
+from hooklatch.dialects.systems.ethos import ETHOS
+from hooklatch.dialects.systems.exathena import EXATHENA
+from hooklatch.dialects.systems.radium import RADIUM
+from hooklatch.dialects.systems.reasonix import REASONIX
 
 __all__ = ["GROUP", "canonical_of", "find", "from_table", "load_entry_points", "names"]
 

@@ -13,9 +13,9 @@ import msgspec
 
 from hooklatch.dialects.dialect import Dialect, Feed, NativeEvent, Style
 from hooklatch.dialects.exit_reading import read_exit
-from hooklatch.dialects.settling import STRICTER
 from hooklatch.dialects.translation import is_same, known_keys, to_canonical
-from hooklatch_worker.verdicts import GarbageError
+from hooklatch.dialects.verdict_mapping import STRICTER
+from hooklatch_worker.author.verdicts import GarbageError
 
 __all__ = ["Seen", "read_answer"]
 

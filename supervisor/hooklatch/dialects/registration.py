@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.core.definitions import InvalidHookError, default_id
-from hooklatch.core.matchers import MatcherError, compile_matcher
+from hooklatch.core.hooks.definitions import InvalidHookError, default_id
+from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
 
 __all__ = ["read_matcher", "read_registration"]

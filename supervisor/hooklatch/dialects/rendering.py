@@ -16,8 +16,8 @@ import msgspec
 
 from hooklatch.dialects.dialect import Dialect, Style
 from hooklatch.dialects.exits import write_exit
-from hooklatch.dialects.settling import Said, express, settle
 from hooklatch.dialects.translation import is_same, known_keys, overlaid
+from hooklatch.dialects.verdict_mapping import Said, express, settle
 
 __all__ = ["Rendered", "render"]
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from hooklatch.core.catalogue import Catalogue
-from hooklatch.core.words import did_you_mean
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.text import did_you_mean
 from hooklatch.importing.collecting import Collector
 from hooklatch.importing.commands import missing_variables, recognise, slips_in, target_of
-from hooklatch_worker.shell_forms import CLAUDE_NAMES
+from hooklatch_worker.shell.forms import CLAUDE_NAMES
 
 __all__ = ["DIFFERENCES", "EVENTS", "KIND", "read_group"]
 

@@ -19,9 +19,9 @@ from typing import Any, cast
 
 import msgspec
 
-from hooklatch.core.definitions import InvalidHookError, is_id, read_definition
-from hooklatch.core.matchers import MatcherError, compile_matcher
-from hooklatch.core.words import did_you_mean
+from hooklatch.core.hooks.definitions import InvalidHookError, is_id, read_definition
+from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
+from hooklatch.core.text import did_you_mean
 from hooklatch.importing.places import line_at
 
 __all__ = ["Collector", "Imported", "ImportedHook", "Note", "nearest_key", "strings_in"]

@@ -13,7 +13,7 @@ from hooklatch.importing import claude, radium, reasonix
 from hooklatch.importing.collecting import Collector, Imported
 from hooklatch.importing.commands import recognise
 from hooklatch.importing.places import lines_of
-from hooklatch_worker.failures import clipped
+from hooklatch_worker.author.failures import clipped
 
 __all__ = ["UnreadableFileError", "read_hooks"]
 

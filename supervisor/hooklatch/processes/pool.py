@@ -6,7 +6,7 @@ calls come in by `call()`, in the caller's own task.  If `run()` fails, its supe
     call ─▶ idle worker? ─▶ take it ─▶ answer ─▶ back to idle
               │ no                └▶ died, or the deadline passed ─▶ killed, replaced from the spare
               ▼
-            bounded queue, gates before notifications, each session in its turn (`shares.py`)
+            bounded queue, gates before notifications, each session in its turn (`queueing.py`)
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import trio
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes import scratch
-from hooklatch.processes.shares import Shares
+from hooklatch.processes.queueing import CallQueue
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.worker import Invocation, LoadError, Reply, Worker
 from hooklatch.processes.zygote import ForkError, Zygote, ZygoteLostError
@@ -34,7 +34,9 @@ SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothi
 RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # of workers that could not be started, or died before any call
 ZYGOTES = 3  # that may die over one start before it counts as failed
 RECYCLED, CLOSES = "recycled", "the pool closes"
-LSP_SOURCE = wire.Source("module", "hooklatch_worker.lsp")  # our own; a user's code has no telemetry to hand over
+LSP_SOURCE = wire.Source(
+    "module", "hooklatch_worker.lsp.diagnostics"
+)  # our own; a user's code has no telemetry to hand over
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
@@ -100,7 +102,7 @@ class Pool:
         self._condemned: set[Worker] = set()
         self._loading: set[Worker] = set()
         self._starting = 0
-        self._shares = Shares(limits.workers, limits.queue)
+        self._queue = CallQueue(limits.workers, limits.queue)
         self._forks = TokenBucket(rate=50.0, burst=20)
         self._restarts = Restarts(RESTARTS)
         self._is_closed = True  # until it runs
@@ -124,7 +126,7 @@ class Pool:
                 await self._watch_deadlines()
             finally:
                 self._is_closed = True
-                self._shares.refuse_all(CallOutcome("overload", message="its source is being closed"))
+                self._queue.refuse_all(CallOutcome("overload", message="its source is being closed"))
 
     async def call(self, invocation: Invocation, deadline: float) -> Reply:
         """Run one callback; the outcome is there by `deadline` (trio's clock), whatever the callback does.
@@ -132,7 +134,7 @@ class Pool:
         Cancelling it lets the callback go on until its deadline, with nobody to hear the answer.
         """
         started = began = time.perf_counter()
-        self._shares.arrived(invocation.share)
+        self._queue.arrived(invocation.share)
         worker = self._take(invocation)
         if worker is None:
             found = await self._wait_until(deadline, invocation)
@@ -164,7 +166,7 @@ class Pool:
         elif trio.current_time() >= deadline:
             # The answer and the alarm came in one turn of the loop; which of the two was seen first decides nothing.
             reply.outcome = msgspec.structs.replace(reply.outcome, cause="timeout", answer=b"", message=text)
-        self._shares.took(ended - began)
+        self._queue.took(ended - began)
         self._give_back(worker, is_fit=not reply.is_lost)
         reply.outcome = reply.outcome.lasting(ended - started)
         return reply
@@ -216,9 +218,9 @@ class Pool:
 
     def _take(self, invocation: Invocation) -> Worker | None:
         if self._busy:  # else the first of at least two workers is anybody's
-            if self._shares and self._idle:
+            if self._queue and self._idle:
                 self._serve_waiting()  # a worker that was kept for another session need be no longer
-            if not self._shares.may_run(invocation):
+            if not self._queue.may_run(invocation):
                 return None
         return self._occupy(invocation) if self._has_idle() else None
 
@@ -237,13 +239,13 @@ class Pool:
     def _occupy(self, invocation: Invocation) -> Worker:
         worker = self._idle.pop()
         self._busy[worker] = invocation
-        self._shares.occupied(invocation)
+        self._queue.occupied(invocation)
         return worker
 
     async def _wait(self, invocation: Invocation, deadline: float) -> Worker | CallOutcome:
         if self._is_closed:
             return CallOutcome("overload", message="its source is being closed")
-        waiter = self._shares.wait(invocation, deadline)
+        waiter = self._queue.wait(invocation, deadline)
         if isinstance(waiter, CallOutcome):
             return waiter
         self._fill()
@@ -254,12 +256,12 @@ class Pool:
             if waiter.worker is not None:
                 self._give_back(waiter.worker, is_fit=True)
             elif waiter.failure is None:
-                self._shares.leave(waiter)
+                self._queue.leave(waiter)
             raise
         return waiter.worker or waiter.failure or CallOutcome("overload", message="no worker could be had")
 
     def _give_back(self, worker: Worker, *, is_fit: bool) -> None:
-        self._shares.vacated(self._busy.pop(worker))
+        self._queue.vacated(self._busy.pop(worker))
         if worker.is_dead:
             worker.close()
         elif not is_fit or worker.is_doomed:
@@ -291,7 +293,7 @@ class Pool:
 
     def _serve_waiting(self) -> None:
         """Hand idle workers to those that wait."""
-        while self._shares and self._has_idle() and (waiter := self._shares.next()) is not None:
+        while self._queue and self._has_idle() and (waiter := self._queue.next()) is not None:
             waiter.worker = self._occupy(waiter.invocation)
             waiter.granted.set()
 
@@ -299,7 +301,7 @@ class Pool:
         """Start what is missing: a spare, and one worker for each call that waits, up to the limit."""
         if self._is_closed:
             return
-        missing = SPARES + len(self._shares) - len(self._idle) - self._starting
+        missing = SPARES + len(self._queue) - len(self._idle) - self._starting
         room = self.limits.workers - len(self._idle) - len(self._busy) - self._starting
         for _ in range(min(missing, room)):
             self._starting += 1
@@ -330,7 +332,7 @@ class Pool:
         logger.warning("worker not started: %s", error, extra={"source": self.source.location})
         if not self._idle and not self._busy:
             cause: Cause = "load" if isinstance(error, LoadError) else "overload"
-            self._shares.refuse_all(CallOutcome(cause, message=f"no worker could be started: {error}"))
+            self._queue.refuse_all(CallOutcome(cause, message=f"no worker could be started: {error}"))
         self._fill()
 
     async def _fork(self) -> tuple[Worker, wire.Loaded]:
@@ -430,7 +432,7 @@ class Pool:
 
     @property
     def is_busy(self) -> bool:
-        return bool(self._busy or self._shares)
+        return bool(self._busy or self._queue)
 
     @property
     def isolation(self) -> IsolationStatus:
@@ -447,7 +449,7 @@ class Pool:
             idle=len(self._idle),
             busy=len(self._busy),
             starting=self._starting,
-            waiting=len(self._shares),
+            waiting=len(self._queue),
             condemned=len(self._condemned),
             pids=[worker.pid for worker in self.live_workers()],
             isolation=self.isolation,

@@ -10,7 +10,7 @@ import multiprocessing
 import os
 
 from hooklatch.processes.zygote import resource_tracker_pids
-from hooklatch_worker import linux
+from hooklatch_worker.sandbox import linux
 
 __all__ = ["reap_strangers"]
 

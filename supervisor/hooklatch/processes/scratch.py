@@ -1,6 +1,7 @@
 """The temporary folders of isolated workers: where they are, and their end.  Knows paths; knows no worker and no level.
 
-A worker that may not write into /tmp makes a folder of its own (hooklatch_worker.isolation), below one of its daemon's.
+A worker that may not write into /tmp makes a folder of its own (hooklatch_worker.sandbox.isolation),
+below one of its daemon's.
 It goes when the worker is dead.  When the daemon is dead its zygote removes what is left; when both are, the next
 daemon does.
 """
@@ -11,7 +12,7 @@ import os
 
 import trio
 
-from hooklatch_worker.temporary import remove_tree
+from hooklatch_worker.sandbox.temporary import remove_tree
 
 __all__ = ["clear", "remove", "root_below"]
 

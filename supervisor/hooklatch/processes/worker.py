@@ -21,8 +21,8 @@ import trio
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.processes.zygote import WorkerProcess
 from hooklatch_worker import wire
-from hooklatch_worker.failures import MAX_TRACEBACK
-from hooklatch_worker.state import MAX_STEPS
+from hooklatch_worker.author.failures import MAX_TRACEBACK
+from hooklatch_worker.author.state import MAX_STEPS, Asked
 
 __all__ = ["Invocation", "LoadError", "Reply", "Worker"]
 
@@ -50,7 +50,7 @@ class Invocation(msgspec.Struct, frozen=True):
     is_told_timeout: bool = False
     share: str = ""
     is_native: bool = False
-    on_asked: Callable[[wire.Asked], wire.Told] | None = None
+    on_asked: Callable[[Asked], wire.Told] | None = None
 
 
 class CallIds:
@@ -112,7 +112,7 @@ class Worker:
         self.kill_reason: str | None = None
         self._reader = wire.FrameReader()
         self._call_id = 0
-        self._on_asked: Callable[[wire.Asked], wire.Told] | None = None  # of the last call
+        self._on_asked: Callable[[Asked], wire.Told] | None = None  # of the last call
         self._asked = 0
         self._is_cut_short = False
         self.is_expired = False
@@ -188,7 +188,7 @@ class Worker:
         emitted: list[wire.Emitted] = []
         while True:
             message = wire.decode_from_worker(await self._receive())
-            if isinstance(message, wire.Asked):
+            if isinstance(message, Asked):
                 await self._tell(message, number)
                 continue
             if not isinstance(message, wire.Emitted):
@@ -202,7 +202,7 @@ class Worker:
                 return self._garbage(f"telemetry of {len(message.data)} bytes")
             emitted.append(message)
 
-    async def _tell(self, asked: wire.Asked, number: int) -> None:
+    async def _tell(self, asked: Asked, number: int) -> None:
         """Do one step on the state for the call that is under way, and let everybody else go on before the next one.
 
         Raises:
@@ -254,8 +254,8 @@ class Worker:
         stderr, err_cut = tail(self.process.stderr_fd)
         return CallOutcome(cause, b"", message, stdout, stderr, out_cut or err_cut)
 
-    async def _how_it_died(self, patience: float = EXIT_NOTICE) -> str:
-        with trio.move_on_after(patience):
+    async def _how_it_died(self, line_timeouts: float = EXIT_NOTICE) -> str:
+        with trio.move_on_after(line_timeouts):
             await self.process.exit_known.wait()
         code = self.process.exit_code
         if code is None:

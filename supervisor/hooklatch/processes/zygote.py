@@ -20,7 +20,9 @@ import trio
 from hooklatch.core.restarts import RestartPolicy
 from hooklatch.processes.environment import allowed, only
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
-from hooklatch_worker import guardian, linux, wire
+from hooklatch_worker import wire
+from hooklatch_worker.runtime import guardian
+from hooklatch_worker.sandbox import linux
 
 __all__ = ["ForkError", "WorkerProcess", "Zygote", "ZygoteLostError", "open_zygote"]
 

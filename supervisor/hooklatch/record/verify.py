@@ -21,13 +21,13 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from hooklatch.record.anchor import read_anchor
-from hooklatch.record.chain import GENESIS, Link, head_of, read_link
-from hooklatch.record.mark import Mark, read_mark
-from hooklatch.record.reading import NoRecordError, segments_of
-from hooklatch.record.retention import Kept, kept_by, skipped_by
-from hooklatch.record.segments import Place
-from hooklatch.record.slots import SlotError
+from hooklatch.record.files.anchor import read_anchor
+from hooklatch.record.files.chain import GENESIS, Link, head_of, read_link
+from hooklatch.record.files.mark import Mark, read_mark
+from hooklatch.record.files.reading import NoRecordError, segments_of
+from hooklatch.record.files.segments import Place
+from hooklatch.record.files.slots import SlotError
+from hooklatch.record.storage.retention import Kept, kept_by, skipped_by
 
 __all__ = ["Finding", "Report", "Witness", "verify"]
 

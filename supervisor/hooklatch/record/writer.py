@@ -1,6 +1,6 @@
 """Writes the decision record: what is recorded when, and what happens where it cannot be.  Decides nothing else.
 
-decided() ─▶ entry ─▶ Book.put ─▶ Head                 in the caller's task, before its answer leaves
+decided() ─▶ entry ─▶ Journal.put ─▶ Head                 in the caller's task, before its answer leaves
                          │
 run() ─▶ group sync ─▶ anchor ─▶ durable() returns;    rotation, retention, the look at the disk
 
@@ -21,19 +21,19 @@ from typing import Any
 import trio
 
 from hooklatch.core.messages import Decision, Head
-from hooklatch.record.anchor import Anchor
-from hooklatch.record.book import Book
-from hooklatch.record.disk import Stage
-from hooklatch.record.entries import Fact, entry_of_abandoned, entry_of_decision, scrubbed
-from hooklatch.record.mark import MarkFile
-from hooklatch.record.opening import Found, RecordError, facts_of_host, lock, take_over
-from hooklatch.record.redaction import Redactor
-from hooklatch.record.retention import sizes
-from hooklatch.record.retiring import Retiring
-from hooklatch.record.room import Room
-from hooklatch.record.segments import NO_SPACE
+from hooklatch.record.content.entries import Fact, entry_of_abandoned, entry_of_decision, scrubbed
+from hooklatch.record.content.redaction import Redactor
+from hooklatch.record.files.anchor import Anchor
+from hooklatch.record.files.mark import MarkFile
+from hooklatch.record.files.segments import NO_SPACE
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.syncing import Syncs
+from hooklatch.record.storage.disk import Stage
+from hooklatch.record.storage.disk_space import DiskSpace
+from hooklatch.record.storage.journal import Journal
+from hooklatch.record.storage.recovery import Found, RecordError, facts_of_host, lock, take_over
+from hooklatch.record.storage.removal import Retiring
+from hooklatch.record.storage.retention import sizes
+from hooklatch.record.storage.syncing import Syncs
 
 __all__ = ["Fact", "Record", "RecordError"]
 
@@ -71,7 +71,7 @@ class Record:
         self._settings = settings
         self._clock = clock
         self._redactor = Redactor(settings)
-        self._room = Room(folder, settings, self._put)
+        self._space = DiskSpace(folder, settings, self._put)
         self._faults: list[str] = []  # they stay, over restarts too, until somebody acknowledges them
         self._mended: list[tuple[float, str]] = []  # errors that are over and lost nothing, by time.monotonic
         self._broken: str | None = None  # why nothing can be written
@@ -97,15 +97,15 @@ class Record:
             stack.callback(self._mark.close)
             self._anchor = Anchor(self.folder, *found.anchored)
             stack.callback(self._anchor.close)
-            self._book = Book(self.folder, found, self._mark, clock=self._clock, reserve=reserve)
-            stack.callback(self._book.close)
-            self._syncs = Syncs(self._book, self._anchor, self._mark, fdatasync)
-            self._retiring = Retiring(self._book, self._mark, self._syncs, append=self.append, note=self._note)
+            self._journal = Journal(self.folder, found, self._mark, clock=self._clock, reserve=reserve)
+            stack.callback(self._journal.close)
+            self._syncs = Syncs(self._journal, self._anchor, self._mark, fdatasync)
+            self._retiring = Retiring(self._journal, self._mark, self._syncs, append=self.append, note=self._note)
             self._introduce(found)
             self._files = stack.pop_all()
 
     def _introduce(self, found: Found) -> None:
-        self._room.look()
+        self._space.look()
         self._faults += found.unacknowledged[-MAX_FAULTS:]
         for recovered in found.recovered:
             logger.warning("recovered segment=%s bytes=%d", recovered["segment"], recovered["bytes"])
@@ -130,7 +130,7 @@ class Record:
     def faults(self) -> list[str]:
         """What makes a daemon's health red: what is wrong now, and what was found in what is written."""
         current = [text for text in (self._broken, self._unsynced, self._syncs.trouble) if text is not None]
-        if self._room.stage >= Stage.CRITICAL and (shortage := self._room.explain()) is not None:
+        if self._space.stage >= Stage.CRITICAL and (shortage := self._space.explain()) is not None:
             current.append(shortage)
         if self._faults:
             current += [*self._faults, UNTIL]
@@ -139,7 +139,7 @@ class Record:
     @property
     def head(self) -> Head | None:
         """The newest record."""
-        return self._book.head
+        return self._journal.head
 
     def decided(self, decision: Decision, fact: Fact) -> Head | None:
         """Record a decision, right before its answer leaves.
@@ -149,21 +149,21 @@ class Record:
         Raises:
             RecordError: a gate's decision is not in the file.
         """
-        if self._room.stage is Stage.FULL:
-            self._room.look()
-        stage = self._room.stage
+        if self._space.stage is Stage.FULL:
+            self._space.look()
+        stage = self._space.stage
         if not fact.is_gate and (stage >= Stage.CRITICAL or self._unsynced is not None):
-            self._room.count(decision.event)
+            self._space.count(decision.event)
             return None
         if stage is Stage.FULL:
-            raise RecordError(self._room.explain())
+            raise RecordError(self._space.explain())
         excerpt_bytes = self._settings.excerpt_bytes if stage < Stage.CRITICAL else 0
         try:
             return self._write("decision", entry_of_decision(decision, fact, excerpt_bytes, self._redactor))
         except RecordError:
             if fact.is_gate:
                 raise
-            self._room.count(decision.event)
+            self._space.count(decision.event)
             return None
 
     def refused(self, decision: Decision, fact: Fact) -> Head | None:
@@ -174,7 +174,7 @@ class Record:
                 return self._put("decision", body, from_reserve=True)  # nobody is promised that it reaches the disk
             return self._write("decision", body, from_reserve=True)
         except (OSError, RecordError):
-            self._room.count(decision.event)
+            self._space.count(decision.event)
             return None
 
     def abandoned(self, event: str, decision_id: str, revision: int | None, fact: Fact) -> Head | None:
@@ -182,7 +182,7 @@ class Record:
         try:
             return self._write("abandoned", entry_of_abandoned(event, decision_id, revision, fact))
         except RecordError:
-            self._room.count(event)
+            self._space.count(event)
             return None
 
     def append(self, kind: str, **fields: Any) -> Head:
@@ -191,7 +191,7 @@ class Record:
         Raises:
             RecordError: it is not in the file.
         """
-        return self._write(kind, scrubbed(fields, self._redactor), from_reserve=self._room.stage is Stage.FULL)
+        return self._write(kind, scrubbed(fields, self._redactor), from_reserve=self._space.stage is Stage.FULL)
 
     async def acknowledge(self, reason: str) -> list[str]:
         """Take that somebody knows of the faults so far, and give them; what is wrong still stays.
@@ -241,7 +241,7 @@ class Record:
         raise RecordError(self._broken)
 
     def _put(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:
-        head = self._book.put(kind, body, from_reserve=from_reserve)
+        head = self._journal.put(kind, body, from_reserve=from_reserve)
         self._dirty.set()
         return head
 
@@ -249,9 +249,9 @@ class Record:
 
     def _fail(self, error: OSError) -> None:
         """Take that an append failed; returns only where another segment may help."""
-        if error.errno in NO_SPACE and self._book.segment.is_whole:
-            self._room.ran_out()
-            raise RecordError(self._room.explain()) from None
+        if error.errno in NO_SPACE and self._journal.segment.is_whole:
+            self._space.ran_out()
+            raise RecordError(self._space.explain()) from None
         self._broken = (
             f"the record in {self.folder} cannot be written: {error.strerror or error}; mend its disk, or start the"
             " daemon with another XDG_STATE_HOME"
@@ -267,9 +267,9 @@ class Record:
         now = time.monotonic()
         if now < self._mend_at:
             raise RecordError(self._broken)
-        was_fresh = self._book.is_fresh
+        was_fresh = self._journal.is_fresh
         try:
-            self._book.begin_segment(reason=self._broken)
+            self._journal.begin_segment(reason=self._broken)
         except OSError:
             was_fresh = True
             logger.error("%s", self._broken)
@@ -302,7 +302,7 @@ class Record:
         self._faults = [*self._faults, fault][-MAX_FAULTS:]
         if not self._mark.mark.fault_seq:
             with suppress(OSError):
-                self._mark.save(fault_seq=self._book.seq + 1)
+                self._mark.save(fault_seq=self._journal.seq + 1)
 
     # -- the background ----------------------------------------------------------------------------------------------
 
@@ -342,11 +342,11 @@ class Record:
     def _begin_anew(self, fault: str) -> bool:
         """Begin a segment in the place of one whose sync failed, which is never synced again."""
         try:
-            self._book.begin_segment(reason=fault)
+            self._journal.begin_segment(reason=fault)
         except OSError as error:
             logger.error("%s, and no segment can be begun: %s", fault, error.strerror)
             return False
-        self._book.give_up_closing()
+        self._journal.give_up_closing()
         self._tell("fault", fault)
         return True
 
@@ -355,7 +355,7 @@ class Record:
         self._attempts += 1
 
     def _rotate(self) -> None:
-        book, settings = self._book, self._settings
+        book, settings = self._journal, self._settings
         age = self._clock() - book.began_at
         if book.is_fresh or (book.segment.end < settings.segment_bytes and age < settings.segment_age):
             return
@@ -367,13 +367,13 @@ class Record:
 
     async def _watch(self) -> None:
         while True:
-            self._room.look()
+            self._space.look()
             if self._broken is not None:
                 with suppress(RecordError):
                     self._mend()
-            if self._room.stage < Stage.CRITICAL and not (self._broken or self._unsynced):
+            if self._space.stage < Stage.CRITICAL and not (self._broken or self._unsynced):
                 with suppress(OSError):
-                    self._room.tell_unrecorded()
+                    self._space.tell_unrecorded()
             if time.monotonic() >= self._retention_at:
                 self._retention_at = time.monotonic() + RETENTION
                 await self._retire()
@@ -393,18 +393,18 @@ class Record:
             return
         before, self._settings = self._settings, settings
         self._redactor = Redactor(settings)
-        self._room.apply(settings)
+        self._space.apply(settings)
         names = [name for name in settings.__struct_fields__ if getattr(before, name) != getattr(settings, name)]
         with suppress(RecordError):
             self.append("settings", changed={name: getattr(settings, name) for name in names})
         self._retention_at = 0.0
-        self._room.look()
+        self._space.look()
 
     def status(self) -> dict[str, Any]:
         """Say how the record is."""
-        book = self._book
+        book = self._journal
         warnings = [f"over, and nothing is lost: {text}" for at, text in self._mended if time.monotonic() - at < MENDED]
-        if self._room.stage < Stage.CRITICAL and (shortage := self._room.explain()) is not None:
+        if self._space.stage < Stage.CRITICAL and (shortage := self._space.explain()) is not None:
             warnings.append(shortage)
         try:
             known = sizes(self.folder)
@@ -417,10 +417,10 @@ class Record:
             "segment": book.segment.place.name,
             "segments": len(known),
             "bytes": sum(size for size, _ in known.values()),
-            "stage": self._room.stage.label,
-            "free_bytes": self._room.free_bytes,
+            "stage": self._space.stage.label,
+            "free_bytes": self._space.free_bytes,
             "reserve_bytes": book.segment.reserve,
-            "unrecorded": dict(self._room.unrecorded),
+            "unrecorded": dict(self._space.unrecorded),
             "faults": self.faults,
             "warnings": warnings,
             "synced_seq": self._syncs.synced_seq,
@@ -433,7 +433,7 @@ class Record:
         if self._is_closed:
             return
         with suppress(OSError):
-            self._room.tell_unrecorded(from_reserve=True)
+            self._space.tell_unrecorded(from_reserve=True)
             told = {"failure": failure} if failure is not None else {}
             self._put("stopped", scrubbed(told, self._redactor), from_reserve=True)
         self._is_closed = True
@@ -443,6 +443,6 @@ class Record:
             logger.error("%s", fault)
         else:
             with suppress(OSError):  # then the next start takes it for a crash
-                self._mark.save(is_shut=True, seq=self._book.seq, hash=self._book.hash)
+                self._mark.save(is_shut=True, seq=self._journal.seq, hash=self._journal.hash)
         self._files.close()
         os.close(self._lock)

@@ -4,7 +4,7 @@ import os
 import time
 
 from hooklatch import Event, Verdict, amend, ask, claim, deny, last, warn
-from hooklatch_worker.composition import chain, composite, when
+from hooklatch_worker.author.composition import chain, composite, when
 
 
 def succeed(event: Event) -> None:

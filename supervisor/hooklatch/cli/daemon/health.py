@@ -1,0 +1,56 @@
+"""health: is the daemon ready?  For health checks and scripts: one word, one exit code.  Changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.requests import one_shot
+from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
+
+__all__ = ["add_commands"]
+
+PAUSE = 0.1  # seconds between two questions
+CODES = {"ready": Exit.OK, "red": Exit.FINDINGS, "draining": Exit.UNAVAILABLE}
+
+
+def add_commands(commands: Commands) -> None:
+    parser = commands.add(
+        "health",
+        health,
+        help="say in a word whether the daemon is ready, over the agents' socket",
+        example="hooklatch health --wait 10",
+        exits=(Exit.FINDINGS, Exit.UNAVAILABLE),
+    )
+    parser.add_argument("--wait", metavar="TIME", type=span, default=0.0, help="ask again until it is, for so long")
+
+
+def health(arguments: argparse.Namespace) -> int:
+    """Say how the daemon is; the code says it too."""
+    deadline = time.monotonic() + arguments.wait
+    while True:
+        try:
+            with one_shot(arguments) as link:
+                found = link.ask("health")
+            code = CODES.get(found["health"], Exit.PROTOCOL)
+        except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError):
+            if time.monotonic() >= deadline:
+                raise
+        else:
+            if code is Exit.OK or time.monotonic() >= deadline:
+                show(arguments, found)
+                return code
+        time.sleep(min(PAUSE, max(0.0, deadline - time.monotonic())))
+
+
+def show(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
+    if arguments.json:
+        output.say_json(found)
+        return
+    why = f": {', '.join(found['reasons'])} (see: hooklatch status)" if found["reasons"] else ""
+    output.say(output.plain(found["health"] + why))

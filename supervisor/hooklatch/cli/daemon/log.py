@@ -1,0 +1,347 @@
+"""log: what was decided, from the record's own files, and whether they are as they were written.  Needs no daemon."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, get_args
+
+from hooklatch import paths
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Commands, Parser
+from hooklatch.core.messages import Cause, DecisionVerdict
+from hooklatch.core.text import counted, did_you_mean
+from hooklatch.record.files.reading import KINDS
+
+if TYPE_CHECKING:
+    from hooklatch.record.files.reading import Filters
+    from hooklatch.record.verify import Report, Witness
+
+__all__ = ["add_commands"]
+
+SHOWN = 20  # records, where nobody says how many
+POLL = 0.2  # seconds between two looks at what has come
+WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
+FILTERS = (
+    ("session", "ID", "only fires of this session"),
+    ("hook", "ID", "only decisions for which this hook was called; `global/ID` names its layer too"),
+    ("event", "NAME", "only this event"),
+    ("decision", "ID", "only this decision, with what each hook said"),
+)
+CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+    ("verdict", "V", get_args(DecisionVerdict), "pass, allow, deny, ask, halt or claim"),
+    ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, overload, ... (see docs/hooks.md)"),
+    ("kind", "K", KINDS, "decision, abandoned, started, registry, suspended, ... (see docs/record.md)"),
+)
+LOOKED_AT = 20_000  # newest records, for a name that was meant instead of an unknown one
+FIELDS = {"decision": "decision_id"}  # of a record, where an option is called otherwise
+NAMES = (
+    ("event", "event", Exit.USAGE),
+    ("hook", "hook", Exit.NO_INPUT),
+    ("session", "session", Exit.NO_INPUT),
+    ("decision_id", "decision", Exit.NO_INPUT),
+)
+PLACE = ("seq", "at", "kind", "prev", "hash")
+
+
+def add_commands(commands: Commands) -> None:
+    parser = commands.add(
+        "log",
+        log,
+        help="show the decision record, or verify that it is as it was written",
+        example="hooklatch log --verdict deny --since 1h",
+        exits=(Exit.FINDINGS, Exit.NO_INPUT),
+    )
+    for name, metavar, help_text in FILTERS:
+        parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
+    for name, metavar, known, help_text in CHOICES:
+        parser.add_argument(f"--{name}", metavar=metavar, type=one_of(name, known), help=help_text)
+    moments = "a moment such as 2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
+    parser.add_argument("--since", metavar="WHEN", type=moment, help=moments)
+    parser.add_argument("--until", metavar="WHEN", type=moment, help="likewise")
+    parser.add_argument("-n", metavar="N", dest="number", type=count, default=SHOWN, help="the newest N (20); 0: all")
+    parser.add_argument("--follow", action="store_true", help="go on with what is recorded from now on, until Ctrl-C")
+    add_place(parser)
+    below = Commands(parser)
+    checking = below.add(
+        "verify",
+        check,
+        help="find every record that was changed, left out, moved, doubled or cut off, as far as that can be found",
+        example="hooklatch log verify --witness 4711:5b2e0c4f9a6d1e07",
+        exits=(Exit.FINDINGS, Exit.NO_INPUT),
+    )
+    checking.add_argument(
+        "--witness", metavar="SEQ:HASH", action="append", type=witness, default=[],
+        help="a head that a reply of the daemon carried (its `record`); may be repeated",
+    )  # fmt: skip
+    add_place(checking)
+    acknowledging = below.add(
+        "acknowledge",
+        acknowledge,
+        help="say that the faults of the record which the status shows are known; that is recorded, and they go",
+        example='hooklatch log acknowledge --reason "the disk was replaced on Monday"',
+        exits=(Exit.UNAVAILABLE,),
+    )
+    acknowledging.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
+
+
+def add_place(parser: Parser) -> None:
+    parser.add_argument(
+        "--record", metavar="DIR", default=argparse.SUPPRESS,
+        help="the record's folder (default: $XDG_STATE_HOME/hooklatch/record)",
+    )  # fmt: skip
+
+
+def moment(text: str) -> str:
+    """Read a moment, and spell it as the record does."""
+    try:
+        if text[-1:].isdigit() or text.endswith("Z"):
+            found = datetime.fromisoformat(text).astimezone(UTC)
+        else:
+            found = datetime.now(UTC) - timedelta(seconds=span(text))
+    except (argparse.ArgumentTypeError, ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no moment; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
+        ) from None
+    return f"{found:%Y-%m-%dT%H:%M:%S}.{found.microsecond // 1000:03d}Z"
+
+
+def one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
+    """Read one of these words, as argparse wants its types."""
+
+    def read(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(
+                f"unknown {what} {text!r}{did_you_mean(text, known)}; there are {', '.join(known)}"
+            )
+        return text
+
+    return read
+
+
+def count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of records")
+    return int(text)
+
+
+def witness(text: str) -> Witness:
+    from hooklatch.record.verify import Witness
+
+    match = WITNESS.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is no SEQ:HASH, with 16 to 64 hexadecimal digits")
+    return Witness(int(match[1]), match[2])
+
+
+def folder_of(arguments: argparse.Namespace) -> str:
+    named: str | None = getattr(arguments, "record", None)
+    return named or os.path.join(paths.state_dir(os.environ), "record")
+
+
+def log(arguments: argparse.Namespace) -> int:
+    """Show records, oldest first."""
+    from hooklatch.record.files.reading import Filters, NoRecordError, Tailer, matching
+
+    given: dict[str, Any] = {
+        FIELDS.get(name, name): getattr(arguments, name)
+        for name in (*(one[0] for one in FILTERS), *(one[0] for one in CHOICES), "since", "until")
+    }
+    filters = Filters(**given)
+    folder = folder_of(arguments)
+    is_empty = True
+    try:
+        tailer = Tailer(folder) if arguments.follow else None
+        for record in chosen(folder, filters, arguments.number):
+            if not output.has_reader():
+                return Exit.OK
+            is_empty = False
+            show(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
+        if is_empty and tailer is None:
+            check_names(folder, filters)
+            output.complain(f"no record in {folder} is all that was asked for")
+        while tailer is not None and output.has_reader():
+            for record in matching(tailer.new(), filters):
+                show(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
+            time.sleep(POLL)
+    except NoRecordError as error:
+        raise CommandError(Exit.NO_INPUT, str(error)) from None
+    except KeyboardInterrupt:
+        if not arguments.follow:
+            raise
+    return Exit.OK
+
+
+def chosen(folder: str, filters: Filters, number: int) -> Iterator[dict[str, Any]]:
+    from hooklatch.record.files.reading import forwards, matching, newest
+
+    if number == 0:
+        yield from matching(forwards(folder), filters)
+        return
+    found: list[dict[str, Any]] = []
+    for record in newest(folder, filters):
+        found.append(record)
+        if len(found) == number:
+            break
+    yield from reversed(found)
+
+
+def check_names(folder: str, filters: Filters) -> None:
+    """Say so where a filter names what no record has: an empty answer would read as "that never happened".
+
+    Raises:
+        CommandError: one does.
+    """
+    from hooklatch.core.hooks.catalogue import Catalogue
+    from hooklatch.record.files.reading import Filters, names, newest
+
+    standard = set(Catalogue.standard())
+    for field, label, code in NAMES:
+        name: str | None = getattr(filters, field)
+        if name is None:
+            continue
+        only_that: dict[str, Any] = {field: name}
+        if next(newest(folder, Filters(**only_that)), None) is not None:
+            continue
+        known = names(folder, field, LOOKED_AT)
+        if field == "event":
+            if name in standard:
+                continue
+            known |= standard
+        raise CommandError(code, f"no record in {folder} has the {label} {name!r}{did_you_mean(name, known)}")
+
+
+def show(record: dict[str, Any], *, is_json: bool, is_whole: bool) -> None:
+    if is_json:
+        output.say_json(record)
+        return
+    output.say(output.plain(line_of(record)))
+    for label, text in details_of(record) if is_whole else ():
+        say(label, text)
+
+
+def details_of(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Give what a decision's line has no room for."""
+    for one in record.get("outcomes", []):
+        failure = f" ({one['cause']}: {one.get('message', '')})" if one.get("cause") not in (None, "policy") else ""
+        again = " again" if one.get("reinvoked") else ""
+        took = f", {one.get('duration_ms', 0.0):.1f} ms"
+        yield "asked", f"{one['layer']}/{one['hook']} {one.get('verdict') or one['outcome']}{failure}{again}{took}"
+        if failure:
+            yield "see", f"hooklatch hooks show {one['layer']}/{one['hook']}"
+    for warning in record.get("warnings", []):
+        yield "warning", warning
+    for label, field in (("payload", "excerpt"), ("payload", "excerpt_cut"), ("cwd", "cwd"), ("host", "host")):
+        if record.get(field) is not None:
+            yield label, shown(record[field])
+
+
+def line_of(record: dict[str, Any]) -> str:
+    """Put a record on one line for people."""
+    start = f"{record.get('at')}  {record.get('seq'):>8}  "
+    if record.get("kind") in ("decision", "abandoned"):
+        return start + text_of_decision(record)
+    fields = ", ".join(f"{key} {shown(value)}" for key, value in record.items() if key not in PLACE)
+    return f"{start}{record.get('kind')}" + (f": {fields}" if fields else "")
+
+
+def text_of_decision(record: dict[str, Any]) -> str:
+    parts = [f"{record.get('verdict', 'abandoned'):<6}  {record.get('event')}"]
+    excerpt: dict[str, Any] = record.get("excerpt") or {}
+    if isinstance(excerpt.get("tool_name"), str):
+        parts[0] += f" {excerpt['tool_name']}"
+    if record.get("hook"):
+        parts.append(f"by {record.get('layer')}/{record['hook']}")
+    if record.get("cause") not in (None, "policy", "abandoned"):
+        parts.append(f"cause {record['cause']}")
+    if record.get("session"):
+        parts.append(f"session {record['session']}")
+    reason = record.get("reason")
+    return ", ".join(parts) + (f": {reason}" if reason else "")
+
+
+def shown(value: object) -> str:
+    import msgspec
+
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def check(arguments: argparse.Namespace) -> int:
+    """Verify the record."""
+    from hooklatch.record.files.reading import NoRecordError
+    from hooklatch.record.verify import verify
+
+    folder = folder_of(arguments)
+    try:
+        report = verify(folder, arguments.witness, on_progress=Progress().tell)
+    except NoRecordError as error:
+        raise CommandError(Exit.NO_INPUT, str(error)) from None
+    if arguments.json:
+        output.say_json(report)
+    else:
+        show_report(folder, report)
+    return Exit.OK if report.ok else Exit.FINDINGS
+
+
+def acknowledge(arguments: argparse.Namespace) -> int:
+    """Acknowledge the record's faults."""
+    from hooklatch.cli.terminal.requests import administrator
+
+    with administrator(arguments) as link:
+        result: dict[str, Any] = link.ask("acknowledge", reason=arguments.reason)
+    if arguments.json:
+        output.say_json(result)
+        return Exit.OK
+    for fault in result["acknowledged"]:
+        say("known", fault)
+    if not result["acknowledged"]:
+        output.say("the record has no fault that is not acknowledged")
+    return Exit.OK
+
+
+class Progress:
+    """Says how far it is, once a second."""
+
+    def __init__(self) -> None:
+        self._next = time.monotonic() + 1
+
+    def tell(self, done: int, total: int) -> None:
+        if time.monotonic() >= self._next and sys.stderr.isatty():
+            self._next = time.monotonic() + 1
+            output.complain(f"{done * 100 // max(total, 1)} % of {total // 2**20} MiB")
+
+
+def show_report(folder: str, report: Report) -> None:
+    say("record", f"{folder}: {counted(report.records, 'record')} in {counted(report.segments, 'file')}")
+    for first, last in report.ranges[:SHOWN]:
+        say("whole", f"{first} to {last}")
+    if report.head is not None:
+        say("head", f"{report.head.seq}:{report.head.hash}")
+        anchored = report.anchored_through
+        if anchored is not None:
+            rest = f"; {anchored + 1} to {report.head.seq} are newer than that" if anchored < report.head.seq else ""
+            say("anchored", f"through {anchored}{rest}")
+    for one in report.witnesses:
+        say("witness", f"{one['seq']}:{one['hash']} {one['result']}")
+    for finding in report.findings:
+        say("WRONG", f"{finding.what}: {finding.text}" + (f" ({finding.segment})" if finding.segment else ""))
+    if report.findings_omitted:
+        say("WRONG", f"and {report.findings_omitted} more")
+    for told in report.told:
+        say("told", line_of(told))
+    for note in report.notes:
+        say("note", note)
+    say("proves", report.proves if report.ok else "that it is not as it was written; where nothing is named, it is")
+    for text in report.does_not_prove:
+        say("cannot", text)
+
+
+def say(label: str, text: str) -> None:
+    output.say(f"{label:<10}{output.plain(text)}")

@@ -1,0 +1,169 @@
+"""serve, and the door to `hook` for those who write options before it.  Starts parts; knows none of their work."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from hooklatch import paths
+from hooklatch.cli.daemon import detaching
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.requests import directories
+
+__all__ = ["add_commands"]
+
+logger = logging.getLogger("hooklatch.serve")
+HOOKS_D = "hooks.d"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a daemon's files are, whole: a detached one leaves the folder that it was started in."""
+
+    config: str
+    runtime_dir: str
+    state_dir: str
+    admin_dir: str | None
+    is_config_named: bool  # by the option or the variable, so that it must be there
+
+
+def add_commands(commands: Commands) -> None:
+    serve_parser = commands.add(
+        "serve",
+        serve,
+        help="run the daemon until SIGTERM or Ctrl-C, or with --detach in the background; SIGHUP reloads",
+        example="hooklatch serve --detach",
+        exits=(Exit.NO_INPUT, Exit.UNAVAILABLE),
+    )
+    serve_parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="what goes to standard error (default: info)",
+    )
+    serve_parser.add_argument(
+        "--log-format", choices=("human", "json"), default="human", help="lines for people, or JSON (default: human)"
+    )
+    serve_parser.add_argument(
+        "--admin-dir", metavar="DIR", help="put admin.sock there, away from those who may see agent.sock"
+    )
+    serve_parser.add_argument(
+        "--detach", action="store_true", help="come back when it is ready, and leave it running (see: hooklatch stop)"
+    )
+    hook_parser = commands.add(
+        "hook",
+        hook,
+        help="answer one hook event of an agent (see: hooklatch hook --help)",
+        example="hooklatch hook claude-code --settings > .claude/settings.local.json",
+        exits=(Exit.REFUSED,),
+        general=(Exit.OK,),
+    )
+    hook_parser.add_argument("words", nargs=argparse.REMAINDER, metavar="HOST ...", help="the host, and its options")
+
+
+def hook(arguments: argparse.Namespace) -> int:
+    from hooklatch.hosts import shim
+
+    chosen = ["--runtime-dir", arguments.runtime_dir] if arguments.runtime_dir else []
+    return shim.main([*arguments.words, *chosen])
+
+
+def serve(arguments: argparse.Namespace) -> int:
+    """Run the daemon; prints one line when it can answer."""
+    folders = directories(arguments)
+    if not folders:
+        raise CommandError(Exit.UNAVAILABLE, "there is no folder for the sockets; name one with --runtime-dir")
+    place = Place(
+        config=os.path.abspath(paths.config_file(arguments.config, os.environ)),
+        runtime_dir=folders[0],
+        state_dir=paths.state_dir(os.environ),
+        admin_dir=os.path.abspath(arguments.admin_dir) if arguments.admin_dir else None,
+        is_config_named=bool(arguments.config or os.environ.get("HOOKLATCH_CONFIG")),
+    )
+    beside = os.path.join(os.path.dirname(place.config), HOOKS_D)
+    if not (place.is_config_named or os.path.lexists(place.config) or os.path.lexists(beside)):
+        output.complain(f"there is no {place.config}, so no guard of yours is in force; make one with: hooklatch init")
+    if arguments.detach:
+        return serve_detached(arguments, place)
+    return run(arguments, place, lambda ready: announce(arguments, ready))
+
+
+def serve_detached(arguments: argparse.Namespace, place: Place) -> int:
+    """Start the daemon in a session of its own; comes back, in this process, when it is ready."""
+    log, log_fd = detaching.open_log(place.state_dir)
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(writer)
+        os.close(log_fd)
+        announce(arguments, {**detaching.await_start(pid, reader, log), "log": log})
+        return Exit.OK
+    os.close(reader)
+    detaching.leave(log_fd)
+    stream = os.fdopen(writer, "wb")
+    try:
+        return run(arguments, place, lambda ready: detaching.Told(ready).send(stream), log)
+    except CommandError as error:
+        if not stream.closed:  # else it was ready, and whoever started it has gone
+            detaching.Told(code=error.code, error=str(error)).send(stream)
+        raise
+
+
+def announce(arguments: argparse.Namespace, ready: dict[str, Any]) -> None:
+    if arguments.json:
+        output.say_json(ready)
+        return
+    log = f"; its log is {ready['log']}" if "log" in ready else ""
+    output.say(
+        f"hooklatch is ready: agent {ready['agent']}, admin {ready['admin']} (pid {ready['pid']}, "
+        f"revision {ready['revision']}){log}"
+    )
+
+
+def run(
+    arguments: argparse.Namespace, place: Place, tell: Callable[[dict[str, Any]], None], log_file: str | None = None
+) -> int:
+    # Process 1 of a container has no default action for SIGTERM: until the daemon listens for it, this is one.
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
+    from hooklatch.processes.supervisor import PartFailedError, text_of
+    from hooklatch.service.process.daemon import ConfigMissingError, Options, Ready, StartError, run_daemon
+    from hooklatch.service.process.logs import start_log
+
+    log = start_log(arguments.log_level, arguments.log_format, path=log_file)
+
+    def on_ready(ready: Ready) -> None:
+        tell(msgspec.structs.asdict(ready))
+        where = {"agent": ready.agent, "admin": ready.admin, "revision": ready.revision}
+        logger.info("ready", extra=where)
+
+    try:
+        options = Options(
+            place.config,
+            place.runtime_dir,
+            place.state_dir,
+            admin_dir=place.admin_dir,
+            is_config_named=place.is_config_named,
+        )
+        run_daemon(options, on_ready=on_ready)
+    except ConfigMissingError as error:
+        raise CommandError(Exit.NO_INPUT, str(error)) from None
+    except StartError as error:
+        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+    except BaseExceptionGroup as group:
+        failed, rest = group.split(PartFailedError)
+        if failed is not None and rest is None:
+            where = f"{log_file or 'the log'} has the traceback"
+            raise CommandError(Exit.SOFTWARE, f"{text_of(failed)}; {where}") from None
+        if group.split(KeyboardInterrupt)[1] is not None:
+            raise
+        raise KeyboardInterrupt from None  # before the daemon listened for signals
+    finally:
+        log.close()
+    return Exit.OK

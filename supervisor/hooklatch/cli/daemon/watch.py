@@ -1,0 +1,71 @@
+"""watch: decisions and changes as they happen, a line each.  Only listens; who reads too slowly is told so."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import msgspec
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.requests import administrator
+
+__all__ = ["add_commands"]
+
+
+def add_commands(commands: Commands) -> None:
+    parser = commands.add(
+        "watch",
+        watch,
+        help="show decisions and changes of the hooks as they happen, until Ctrl-C",
+        example="hooklatch watch --json --count 10",
+        exits=(Exit.UNAVAILABLE,),
+    )
+    parser.add_argument("--count", metavar="N", type=int, help="end after N lines")
+
+
+def watch(arguments: argparse.Namespace) -> int:
+    """Print announcements until told to stop, or until nobody reads them."""
+    try:
+        with administrator(arguments) as link:
+            revision = link.ask("subscribe", topics=["registry", "decisions"])["revision"]
+            output.complain(f"watching {link.path} from revision {revision}; Ctrl-C ends")
+            shown = 0
+            while output.has_reader() and (arguments.count is None or shown < arguments.count):
+                announcement = link.announcement()
+                output.say_json(announcement) if arguments.json else output.say(line_of(announcement))
+                shown += 1
+    except KeyboardInterrupt:
+        return Exit.OK  # this is how one stops watching
+    return Exit.OK
+
+
+def line_of(announcement: msgspec.Raw) -> str:
+    told: dict[str, Any] = msgspec.json.decode(announcement)
+    text = decision_text(told) if told["topic"] == "decisions" else change_text(told)
+    return output.plain(f"{time.strftime('%H:%M:%S')} {text}")
+
+
+def decision_text(told: dict[str, Any]) -> str:
+    decision = told["decision"]
+    parts = [f"{decision['verdict']:<7}{decision['event']}"]
+    if decision["hook"]:
+        name = decision.get("name") or f"{decision['layer']}/{decision['hook']}"
+        parts.append(f"by {name}")
+    if decision["cause"] not in (None, "policy"):
+        parts.append(f"cause {decision['cause']}")
+    if told["session_id"]:
+        parts.append(f"session {told['session_id']}")
+    parts.append(f"{decision['duration_ms']:.1f} ms")
+    return ", ".join(parts) + (f": {decision['reason']}" if decision["reason"] else "")
+
+
+def change_text(told: dict[str, Any]) -> str:
+    if "resync" in told:
+        return f"missed  some; the hooks are now at revision {told['resync']}"
+    kinds = ("added", "removed", "changed")
+    changes = [f"{kind} {', '.join(told[kind])}" for kind in kinds if told[kind]]
+    return f"hooks  revision {told['revision']}: {'; '.join(changes)}"

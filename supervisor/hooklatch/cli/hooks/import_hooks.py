@@ -1,0 +1,150 @@
+"""import: other systems' hooks as a file for hooks.d.  Reads one file and writes one; overwrites none unasked."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tempfile
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Commands
+from hooklatch.core.text import counted
+from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
+
+if TYPE_CHECKING:
+    from hooklatch.importing import Imported
+
+__all__ = ["add_commands"]
+
+MAX_FILE = 4 * 2**20  # bytes; the daemon reads no larger file of hooks either
+FOLDER = "hooks.d"
+
+
+def add_commands(commands: Commands) -> None:
+    parser = commands.add(
+        "import",
+        import_file,
+        help="turn hooks of Claude Code, Reasonix or Radium into a file for hooks.d; print it where --to is not given",
+        example="hooklatch import ~/.claude/settings.json --to ~/.config/hooklatch/hooks.d/claude.toml",
+        exits=(Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.CANNOT_CREATE),
+    )
+    parser.add_argument("file", metavar="FILE", help="settings.json, hooks.toml, or - for standard input")
+    parser.add_argument("--to", metavar="FILE", default="-", help="where it goes (default: -, standard output)")
+    parser.add_argument("--force", action="store_true", help="replace the file that is there")
+
+
+def import_file(arguments: argparse.Namespace) -> int:
+    """Read, write, and say what could not be kept; the exit code says whether there was any such thing."""
+    from hooklatch.importing import UnreadableFileError, read_hooks, write_toml
+
+    origin: str = arguments.file
+    place: str | None = None if arguments.to == "-" else os.path.abspath(arguments.to)
+    if place is not None:
+        check_place(place, is_forced=arguments.force)
+    try:
+        imported = read_hooks(origin, read(origin))
+    except UnreadableFileError as error:
+        raise CommandError(Exit.BAD_DATA, str(error)) from None
+    stem = imported.kind if place is None else os.path.basename(place).removesuffix(".toml")
+    text = write_toml(imported, origin="standard input" if origin == "-" else os.path.abspath(origin), stem=stem)
+    for note in notes_of(imported):
+        output.complain(note)
+    if not imported.hooks:
+        raise CommandError(Exit.BAD_DATA, f"{origin} holds no hook that can run here; nothing was written")
+    if place is not None:
+        write(place, text, is_forced=arguments.force)
+    if arguments.json:
+        output.say_json(described(imported, place, text))
+    elif place is None:
+        output.say(text.removesuffix("\n"))
+    else:
+        output.say(output.plain(summary(imported, place)))
+    return Exit.FINDINGS if imported.has_losses else Exit.OK
+
+
+def notes_of(imported: Imported) -> list[str]:
+    inactive = [f"{hook.place}: written as a comment: {hook.problem}" for hook in imported.hooks if hook.problem]
+    return [*(str(note) for note in imported.notes), *inactive]
+
+
+def read(name: str) -> bytes:
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read(MAX_FILE + 1) if sys.stdin else b""
+        else:
+            with open(name, "rb") as file:
+                data = file.read(MAX_FILE + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise CommandError(Exit.NO_INPUT, f"{name} cannot be read: {reason}") from None
+    if len(data) > MAX_FILE:
+        raise CommandError(Exit.BAD_DATA, f"{name} is over {MAX_FILE // 2**20} MiB, which no file of hooks is")
+    return data
+
+
+def check_place(place: str, *, is_forced: bool) -> None:
+    name = os.path.basename(place)
+    if not name.endswith(".toml") or name.startswith("."):
+        raise CommandError(Exit.USAGE, f"{name!r} is no name for --to: of hooks.d the daemon reads NAME.toml alone")
+    if os.path.lexists(place) and not is_forced:
+        raise exists(place)
+
+
+def exists(place: str) -> CommandError:
+    return CommandError(
+        Exit.CANNOT_CREATE, f"{place} is there already and was left as it is; give --force to replace it"
+    )
+
+
+def write(place: str, text: str, *, is_forced: bool) -> None:
+    """Put the file there at once and whole: a daemon may be watching the folder."""
+    place = os.path.realpath(place)
+    folder = os.path.dirname(place)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        fd, draft = tempfile.mkstemp(prefix=".import-", dir=folder)  # mode 0600
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(text)
+            if is_forced:
+                os.replace(draft, place)
+            else:
+                os.link(draft, place)  # fails where a file is, unlike a rename
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(draft)
+    except FileExistsError:
+        raise exists(place) from None
+    except OSError as error:
+        raise CommandError(Exit.CANNOT_CREATE, f"{place} cannot be made: {error.strerror}") from None
+    try:
+        check_folders(folder)
+    except UnsafeFileError as error:
+        output.complain(f"the daemon will refuse it: {error}")
+
+
+def described(imported: Imported, place: str | None, text: str) -> dict[str, object]:
+    return {
+        "kind": imported.kind,
+        "written": place,
+        "hooks": [
+            {"place": hook.place, "problem": hook.problem, "event": hook.settings["event"]} for hook in imported.hooks
+        ],
+        "notes": [{"place": note.place, "text": note.text, "loss": note.is_loss} for note in imported.notes],
+        "toml": text,
+    }
+
+
+def summary(imported: Imported, place: str) -> str:
+    inactive = sum(hook.problem is not None for hook in imported.hooks)
+    dropped = sum(note.is_loss for note in imported.notes)
+    counts = [counted(len(imported.hooks) - inactive, "hook")]
+    counts += [f"{counted(inactive, 'hook')} as a comment, to be mended"] * bool(inactive) + [f"{dropped} lost"] * bool(
+        dropped
+    )
+    where = "" if os.path.basename(os.path.dirname(place)) == FOLDER else "; put it into hooks.d beside hooks.toml"
+    return f"wrote {place}: {', '.join(counts)}{where}; then see: hooklatch hooks"

@@ -1,0 +1,94 @@
+"""hooks show: one hook, and why its last calls failed.  Asks the daemon; decides nothing itself."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.requests import administrator
+
+__all__ = ["add_showing"]
+
+
+def add_showing(below: Commands) -> None:
+    parser = below.add(
+        "show",
+        show_hook,
+        help="show one hook: where it is declared, how it does, and its last failures with their tracebacks",
+        example="hooklatch hooks show guards:no_force_push",
+        exits=(Exit.NO_INPUT, Exit.UNAVAILABLE),
+    )
+    parser.add_argument("id", metavar="ID", help="its id, or layer/id, as `hooklatch hooks` shows it")
+    parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees it")
+
+
+def show_hook(arguments: argparse.Namespace) -> int:
+    """Show every hook of this id."""
+    with administrator(arguments) as link:
+        result = link.ask("hook", id=arguments.id, session=getattr(arguments, "session", None))
+    if arguments.json:
+        output.say_json(result)
+        return Exit.OK
+    for place, hook in enumerate(result["hooks"]):
+        if place:
+            output.say()
+        for label, value in lines_of(hook):
+            if value not in (None, ""):
+                output.say(f"{label:<12}{output.plain(str(value))}")
+        told = ""
+        for failure in hook["last_failures"]:
+            words = failure["traceback"] or failure["stderr"]
+            show_failure(failure, "as above" if words and words == told else words)
+            told = words
+    return Exit.OK
+
+
+def lines_of(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    marks = [mark for mark in ("observe", "optional") if hook[mark]]
+    timings = hook["timings"]
+    yield "hook", hook["name"]
+    yield "session", hook["owner"]
+    yield "plugin", hook["plugin"]
+    yield "description", hook["description"]
+    yield "event", hook["event"]
+    yield "match", hook["match"]
+    yield "state", " ".join([hook["state"], *marks])
+    yield "problem", hook["problem"]
+    yield "declared in", hook["origin"]
+    yield "command" if hook["command"] else "runs", hook["command"] or hook["target"]
+    yield "priority", hook["priority"]
+    yield "timeout", f"{hook['timeout']:g} s" if hook["timeout"] is not None else "that of its event"
+    yield "calls", calls_text(timings)
+    digests: dict[str, str] = hook["digests"] or {}
+    for path, digest in digests.items():
+        yield "file", f"{path}, sha256 {digest}"
+
+
+def calls_text(timings: dict[str, Any]) -> str:
+    if not timings["count"]:
+        return "none since the daemon's start"
+    failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
+    return (
+        f"{timings['count']} since the daemon's start, p50 {timings['p50_ms']} ms, p99 {timings['p99_ms']} ms; "
+        f"failures: {failures or 'none'}"
+    )
+
+
+def show_failure(failure: dict[str, Any], words: str) -> None:
+    at = datetime.fromtimestamp(failure["at"], UTC)
+    output.say()
+    output.say(
+        output.plain(
+            f"{at:%Y-%m-%dT%H:%M:%SZ} {failure['cause']}, {failure['event']}, {failure['duration_ms']:.1f} ms, "
+            f"decision {failure['decision_id']}" + (f", session {failure['session']}" if failure["session"] else "")
+        )
+    )
+    output.say(f"  {output.plain(failure['message'])}")
+    for text in words.splitlines():
+        output.say(f"    {output.plain(text)}")
+    output.say(f"  what was decided: hooklatch log --decision {output.plain(failure['decision_id'])}")

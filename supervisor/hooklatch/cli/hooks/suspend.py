@@ -1,0 +1,73 @@
+"""suspend and resume: break-glass, for a limited time and with a reason.  Asks the daemon; decides nothing itself."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from hooklatch.cli.hooks.reports import suspension_text
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.requests import administrator
+
+__all__ = ["add_commands"]
+
+EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE)
+
+
+def add_commands(commands: Commands) -> None:
+    parser = commands.add(
+        "suspend",
+        suspend,
+        help="leave a hook out of every fire for a limited time: break-glass, recorded and shown in the status",
+        example='hooklatch suspend guards:no_way_back --for 15m --reason "cleaning up the build host"',
+        exits=EXITS,
+    )
+    add_target(parser, "suspend")
+    parser.add_argument(
+        "--for", dest="seconds", metavar="TIME", type=span, required=True, help="90s, 15m, 2h; at most 24h"
+    )
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
+    parser = commands.add(
+        "resume",
+        resume,
+        help="end a suspension before its time",
+        example="hooklatch resume --all",
+        exits=EXITS,
+    )
+    add_target(parser, "resume")
+
+
+def add_target(parser: argparse.ArgumentParser, verb: str) -> None:
+    one = parser.add_mutually_exclusive_group(required=True)
+    one.add_argument("id", metavar="ID", nargs="?", help=f"the hook or the plugin to {verb}, as for `hooks`")
+    one.add_argument("--all", action="store_true", help=f"{verb} every hook of every layer")
+
+
+def suspend(arguments: argparse.Namespace) -> int:
+    """Suspend a hook, a plugin or all hooks."""
+    with administrator(arguments) as link:
+        result: dict[str, Any] = link.ask(
+            "suspend", id=arguments.id, all=arguments.all, seconds=arguments.seconds, reason=arguments.reason
+        )
+    if arguments.json:
+        output.say_json(result)
+    else:
+        one = {**result["suspended"], "seconds_left": arguments.seconds}
+        output.say(output.plain(f"suspended {suspension_text(one)}"))
+    return Exit.OK
+
+
+def resume(arguments: argparse.Namespace) -> int:
+    """End the suspension of a hook or a plugin, or every one."""
+    with administrator(arguments) as link:
+        result = link.ask("resume", id=arguments.id, all=arguments.all)
+    if not result["was_suspended"] and arguments.id is not None:
+        raise CommandError(Exit.NO_INPUT, f"{arguments.id} was not suspended; see: hooklatch status")
+    if arguments.json:
+        output.say_json(result)
+    else:
+        output.say(output.plain(f"in force again: {arguments.id or 'every hook'}"))
+    return Exit.OK

@@ -1,0 +1,85 @@
+"""trust: let a project's own hooks run, pinned as they are now, or stop that.  Asks the daemon; runs nothing itself."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from hooklatch.cli.hooks.reports import place_and_text
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.requests import administrator
+
+__all__ = ["add_commands"]
+
+TITLES = ("FOLDER", "STATE", "FILES", "HOOKS", "SESSIONS")
+
+
+def add_commands(commands: Commands) -> None:
+    parser = commands.add(
+        "trust",
+        trust,
+        help="let the hooks in a project's .hooklatch folder run, exactly as they are now",
+        example="hooklatch trust --list",
+        exits=(Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED),
+    )
+    parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: this folder)")
+    one = parser.add_mutually_exclusive_group()
+    one.add_argument("--revoke", action="store_true", help="ignore its hooks again")
+    one.add_argument("--list", action="store_true", help="show what is trusted")
+
+
+def trust(arguments: argparse.Namespace) -> int:
+    """Trust a project, revoke that, or list what is trusted."""
+    if arguments.list:
+        return show_list(arguments)
+    folder = folder_of(arguments.folder)
+    with administrator(arguments) as link:
+        result = link.ask("untrust" if arguments.revoke else "trust", folder=folder)
+    if arguments.json:
+        output.say_json(result)
+    elif arguments.revoke:
+        text = "is not trusted any more" if result["was_trusted"] else "was not trusted"
+        output.say(output.plain(f"{result['folder']} {text} (revision {result['revision']})"))
+    else:
+        show(result)
+    return Exit.FINDINGS if result.get("diagnostics") else Exit.OK
+
+
+def folder_of(named: str | None) -> str:
+    try:
+        return os.path.abspath(os.path.expanduser(named or "."))
+    except OSError:  # this folder was removed
+        raise CommandError(Exit.NO_INPUT, "this folder is gone; name another one") from None
+
+
+def show(result: dict[str, Any]) -> None:
+    output.say(output.plain(f"trusted {result['folder']}, with these files and no others:"))
+    for name, digest in result["files"].items():
+        output.say(output.plain(f"  {digest[:12]}  {name}"))
+    output.say("and these hooks:" if result["hooks"] else "and no hooks")
+    for hook in result["hooks"]:
+        inactive = f" is inactive: {hook['problem']}" if hook["problem"] else ""
+        output.say(output.plain(f"  {hook['id']} on {hook['event']}{inactive}"))
+    for diagnostic in result["diagnostics"]:
+        output.say(output.plain(f"wrong: {place_and_text(diagnostic)}"))
+    output.say(f"revision {result['revision']}")
+
+
+def show_list(arguments: argparse.Namespace) -> int:
+    with administrator(arguments) as link:
+        projects: list[dict[str, Any]] = link.ask("status")["projects"]
+    if arguments.json:
+        output.say_json({"projects": projects})
+    elif projects:
+        output.say_table(TITLES, [row_of(project) for project in projects])
+    else:
+        output.say("no project is trusted")
+    return Exit.OK
+
+
+def row_of(project: dict[str, Any]) -> tuple[object, ...]:
+    hooks = ", ".join(project["hooks"]) or None
+    return (project["folder"], project["state"], project["files"], hooks, project["sessions"])

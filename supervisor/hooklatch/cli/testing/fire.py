@@ -1,0 +1,179 @@
+"""fire: one event, one decision, one exit code.  Fails closed like every client: no usable answer is a local deny."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+import sys
+
+import msgspec
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.requests import one_shot
+from hooklatch.client.protocol.decisions import Decision, decide_locally, read_decision
+from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
+from hooklatch.errors import HooklatchError, RequestFailedError
+
+__all__ = ["add_commands", "piped_payload", "read_payload"]
+
+# Its answer that it knows no such event, or cannot use what was given: the mistake is in the command line.
+MISUSES = ("unknown_event", "invalid_params")
+
+
+def add_commands(commands: Commands) -> None:
+    parser = commands.add(
+        "fire",
+        fire,
+        help="fire one event and print the decision",
+        example="""echo '{"tool_name": "Bash", "tool_input": {"command": "ls"}}' """
+        "| hooklatch fire pre_tool_use --payload -",
+        exits=(Exit.REFUSED, Exit.ASKS, Exit.FAILED, Exit.BAD_DATA, Exit.NO_INPUT),
+    )
+    parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
+    parser.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: {})")
+    parser.add_argument("--session", metavar="ID", help="the host's session id, for hooks to see; opens no session")
+    parser.add_argument("--cwd", metavar="DIR", help="the agent's working directory (default: this one)")
+    parser.add_argument(
+        "--dialect", metavar="NAME", help="EVENT and payload are in this system's words, such as reasonix"
+    )
+    parser.add_argument("--timeout", metavar="TIME", type=span, help="for all hooks together: 5, 90s, 2m")
+
+
+def fire(arguments: argparse.Namespace) -> int:
+    """Fire an event once; the exit code is the verdict."""
+    event: str = arguments.event
+    params = params_of(arguments, read_payload(arguments.payload))
+    try:
+        with one_shot(arguments) as link:
+            result = link.request("fire", params)
+        decision = read_decision(result, event, is_native=arguments.dialect is not None)
+        shown: object = result
+    except HooklatchError as error:
+        if isinstance(error, RequestFailedError) and error.name in MISUSES:
+            raise CommandError(Exit.USAGE, error.message) from None
+        local = decide_locally(event, error, wait=True)
+        assert isinstance(local, Decision)
+        decision = shown = local
+        for warning in local.warnings:
+            output.complain(warning)
+    if arguments.json:
+        output.say_json(shown)
+    else:
+        show(decision)
+    return code_of(decision)
+
+
+def params_of(arguments: argparse.Namespace, payload: bytes) -> dict[str, object]:
+    envelope = {"session_id": arguments.session, "cwd": arguments.cwd and os.path.abspath(arguments.cwd)}
+    if arguments.cwd is None:
+        try:
+            envelope["cwd"] = os.getcwd()
+        except OSError:  # it was removed; the daemon may know where that was, and must not take it for no folder
+            envelope["cwd"] = removed_folder()
+    params: dict[str, object] = {"event": arguments.event, "payload": msgspec.Raw(payload), "envelope": envelope}
+    if len(payload) > MAX_PAYLOAD:
+        params |= {"payload": {}, "truncated": True}  # a frame of that size is refused; the daemon says what follows
+    for key in ("timeout", "dialect"):
+        if (value := getattr(arguments, key)) is not None:
+            params[key] = value
+    return params
+
+
+def removed_folder() -> str:
+    """Give the path that our folder had; "", which is no folder, where nobody can tell."""
+    try:
+        return os.readlink("/proc/self/cwd").removesuffix(" (deleted)")
+    except OSError:
+        return ""
+
+
+def read_payload(name: str | None) -> bytes:
+    """Give the JSON object in a file, in standard input for "-", or an empty one, on one line.
+
+    Raises:
+        CommandError: it cannot be read, or is no JSON object.
+    """
+    if name is None:
+        return b"{}"
+    where = "standard input" if name == "-" else name
+    try:
+        if name == "-":
+            data = sys.stdin.buffer.read() if sys.stdin else b""
+        else:
+            with open(name, "rb") as file:
+                data = file.read()
+    except OSError as error:
+        hint = "; to give JSON itself, pipe it in: --payload -" if where.lstrip().startswith("{") else ""
+        raise CommandError(Exit.NO_INPUT, f"the payload {where} cannot be read: {error.strerror}{hint}") from None
+    return one_line(data, where)
+
+
+def piped_payload() -> bytes:
+    """Give the JSON object that a pipe or a file is to standard input; an empty one for nothing, or a output.
+
+    Raises:
+        CommandError: it is no JSON object.
+    """
+    mode = os.fstat(0).st_mode
+    # A shell makes nothing else of "<" and "|"; agents leave sockets open there, whose end never comes.
+    if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
+        return b"{}"
+    data = sys.stdin.buffer.read() if sys.stdin else b""
+    return one_line(data, "standard input") if data.strip() else b"{}"
+
+
+def one_line(data: bytes, where: str) -> bytes:
+    try:
+        text = data.decode("utf-8-sig").encode()
+        if not Payload(text).fields and not text.strip().startswith(b"{"):
+            raise PayloadError("the payload is no JSON object")
+        return msgspec.json.format(text, indent=-1)  # a line is a message, so it must hold no line break
+    except (PayloadError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise CommandError(Exit.BAD_DATA, f"{where}: {error}; write an object, such as {{}}") from None
+
+
+def code_of(decision: Decision) -> Exit:
+    match decision.verdict:
+        case "deny" | "halt":
+            return Exit.REFUSED if decision.cause == "policy" else Exit.FAILED
+        case "ask":
+            return Exit.ASKS
+        case "pass" | "allow" | "claim":
+            return Exit.OK
+
+
+def show(decision: Decision) -> None:
+    by = decision.name or (f"{decision.layer}/{decision.hook}" if decision.layer else decision.hook)
+    value = None if decision.value is None else msgspec.json.encode(decision.value).decode()
+    lines: list[tuple[str, object]] = [
+        ("verdict", decision.verdict),
+        ("reason", decision.reason),
+        ("hook", by),
+        ("cause", decision.cause),
+        *(("warning", warning) for warning in decision.warnings),
+        ("patch", decision.patch),
+        ("inject", decision.inject),
+        ("append", decision.append),
+        ("resume", decision.resume),
+        ("value", value),
+        ("rendered", decision.rendered),
+    ]
+    for label, content in lines:
+        if content:
+            text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
+            output.say(f"{label:<9}{output.plain(text)}")
+    for outcome in decision.outcomes:
+        said = outcome.verdict or outcome.outcome
+        why = f" ({outcome.cause}: {outcome.message})" if outcome.cause not in (None, "policy") else ""
+        marks = " observed" * outcome.observed + " again" * outcome.reinvoked
+        name = outcome.name or f"{outcome.layer}/{outcome.hook}"
+        text = f"{name} {said}{why}{marks}, {outcome.duration_ms:.1f} ms"
+        output.say(f"{'asked':<9}{output.plain(text)}")
+    revision = "" if decision.revision is None else f", revision {decision.revision}"
+    is_to_follow = not decision.is_local and decision.cause not in (None, "policy")
+    follow = f"; to follow it: hooklatch log --decision {decision.decision_id}" if is_to_follow else ""
+    output.say(f"{'decision':<9}{decision.decision_id}{revision}, {decision.duration_ms:.1f} ms{follow}")

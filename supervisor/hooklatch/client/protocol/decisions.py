@@ -1,0 +1,248 @@
+"""What a host does with the answer to a fire, and what it is when no answer came.
+
+Knows a decision's words and which standard events fail closed; knows no connection and no clock.
+
+the daemon answered         read_fired
+no daemon, lost, silent     local_decision("no_daemon")   a gate: deny    any other known event: pass, with a warning
+an error, or unreadable     local_decision("protocol")    an event that is not in the catalogue counts as a gate
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import msgspec
+
+from hooklatch.client.protocol.answers import read_answer
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.messages import RETRYABLE, Cause, DecisionVerdict, Head
+from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
+
+__all__ = [
+    "Accepted",
+    "Decision",
+    "Outcome",
+    "RefusedError",
+    "decide_locally",
+    "local_decision",
+    "read_decision",
+    "read_fired",
+    "refuse_locally",
+]
+
+MESSAGES: dict[Cause, str] = {
+    "no_daemon": "the hook daemon did not decide (fail-safe deny)",
+    "overload": "the hook daemon has no room for this request (fail-safe deny)",
+    "protocol": "the hook daemon's answer cannot be used (fail-safe deny)",
+    "payload": "the payload cannot be judged (fail-safe deny)",
+}
+
+
+class RefusedError(HooklatchError):
+    """The decision does not allow what was asked. `reason`, `cause` and `hook` are its own."""
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision)
+        self.decision = decision
+        self.reason = decision.reason
+        self.cause = decision.cause
+        self.hook = decision.hook
+
+    def __str__(self) -> str:
+        return self.decision.explanation
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """One hook's part in a decision. `duration_ms` is in milliseconds; `name` is the hook's in full, where its layer
+    and its id may be several hooks'.
+    """
+
+    layer: str = ""
+    hook: str = ""
+    outcome: str = ""
+    verdict: str | None = None
+    cause: str | None = None
+    message: str | None = None
+    patch: dict[str, Any] | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+    exit_code: int | None = None
+    truncated: bool = False
+    duration_ms: float = 0.0
+    reinvoked: bool = False
+    observed: bool = False
+    name: str = ""
+
+
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
+    """The one answer to a fire. `duration_ms` is in milliseconds; `patch` maps payload keys to whole new values.
+
+    `layer` and `hook` are who decided, and `name` in full where these may be several hooks'.
+    `cause` is "policy" where a hook decided, else the failure for which it is a refusal; `revision` is None where
+    the client decided by itself. In a session with a dialect `rendered` is the answer in that dialect's own words, and
+    `followed_by` holds the decisions on the other events that the native one stood for. A decision that the client made
+    has nothing rendered: what is not `allowed` is to be taken as that system's refusal. `record` is the head of the
+    daemon's decision record: kept, it is a witness to all that was decided before.
+    """
+
+    decision_id: str
+    event: str
+    verdict: DecisionVerdict
+    cause: str | None = None
+    reason: str | None = None
+    layer: str | None = None
+    hook: str | None = None
+    retryable: bool = False
+    patch: dict[str, Any] | None = None
+    payload_digest: str | None = None
+    inject: list[dict[str, Any]] = []
+    append: str | None = None
+    resume: str | None = None
+    value: Any = None
+    context: dict[str, Any] | None = None
+    revision: int | None = None
+    duration_ms: float = 0.0
+    outcomes: list[Outcome] = []
+    warnings: list[str] = []
+    name: str = ""
+    rendered: Any = None
+    followed_by: list[Decision] = []
+    record: Head | None = None
+
+    @property
+    def allowed(self) -> bool:
+        """It may go on. False for deny and halt, and for ask, which needs somebody's approval first.
+
+        A pass is nobody's opinion, not an approval: a host must not skip its own permission dialog for it.
+        """
+        return self.verdict in ("pass", "allow", "claim")
+
+    @property
+    def needs_asking(self) -> bool:
+        """The person at the host has to approve it."""
+        return self.verdict == "ask"
+
+    @property
+    def is_refusal(self) -> bool:
+        """It must not go on, whoever approves."""
+        return self.verdict in ("deny", "halt")
+
+    @property
+    def is_local(self) -> bool:
+        """The client decided by itself, for want of a daemon's answer or of a person's approval."""
+        return self.revision is None
+
+    @property
+    def explanation(self) -> str:
+        """The verdict in one line: who decided and why, and for a failure how to follow it."""
+        who = f" by {self.hook}" if self.hook else ""
+        what = {"ask": "approval is needed", "halt": "the run was halted"}.get(self.verdict, "refused")
+        why = self.reason or (f"cause {self.cause}" if self.cause else "")
+        is_to_follow = not self.is_local and self.cause not in (None, "policy")
+        follow = f" (hooklatch log --decision {self.decision_id})" if is_to_follow else ""
+        return f"{self.event} {what}{who}" + (f": {why}" if why else "") + follow
+
+    def raise_for_refusal(self) -> None:
+        """Do nothing where it is allowed.
+
+        Raises:
+            RefusedError: it is a deny, a halt, or an ask; a host that can ask looks at `needs_asking` first.
+        """
+        if not self.allowed:
+            raise RefusedError(self)
+
+    def as_tool_result(self, tool_use_id: str) -> dict[str, Any]:
+        """Give the error block that the Messages API needs for a tool call that was refused.
+
+        Raises:
+            ValueError: the call is allowed, so its real result belongs there.
+        """
+        if self.allowed:
+            raise ValueError(f"the decision is {self.verdict!r}: run the tool and send its own result")
+        return {
+            "type": "tool_result",
+            "tool_use_id": tool_use_id,
+            "is_error": True,
+            "content": self.reason or self.explanation,
+        }
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a fire that waits for no decision: `accepted` is False where nobody will run its hooks."""
+
+    accepted: bool
+    decision_id: str | None = None
+    warnings: list[str] = []
+
+
+def read_decision(result: msgspec.Raw, event: str, *, is_native: bool = False) -> Decision:
+    """Read the answer to a fire of `event`; a native one is decided on under the name that it has in the catalogue.
+
+    Raises:
+        UnreadableAnswerError: it is no decision, or one on another event.
+    """
+    decision = read_answer(result, Decision, "decision")
+    if decision.event != event and not is_native:
+        raise UnreadableAnswerError(f"the answer decides on {decision.event!r}, not on {event!r}")
+    return decision
+
+
+def read_fired(result: msgspec.Raw, event: str, *, wait: bool, is_native: bool = False) -> Decision | Accepted:
+    """Read the answer to a fire that waits for a decision, or to one that does not.
+
+    Raises:
+        UnreadableAnswerError: it is neither.
+    """
+    if not wait:
+        return read_answer(result, Accepted, "acceptance")
+    return read_decision(result, event, is_native=is_native)
+
+
+def decide_locally(event: str, error: HooklatchError, *, wait: bool) -> Decision | Accepted:
+    """Answer a fire that failed with `error`."""
+    cause = cause_of(error)
+    if wait:
+        return local_decision(event, cause, str(error))
+    return Accepted(accepted=False, warnings=[f"{cause}: {error}"])
+
+
+def cause_of(error: HooklatchError) -> Cause:
+    if isinstance(error, DaemonUnreachableError):
+        return "no_daemon"
+    # The daemon is well and has no room for one more request; asking again later helps.
+    is_overload = isinstance(error, RequestFailedError) and error.name == "overload"
+    return "overload" if is_overload else "protocol"
+
+
+def local_decision(event: str, cause: Cause, message: str) -> Decision:
+    """Decide in the daemon's place: deny what could refuse, pass with a warning what could not."""
+    spec = Catalogue.standard().get(event)
+    is_closed = spec is None or spec.fails_closed
+    text = f"{MESSAGES.get(cause, cause)}: {message}"
+    return Decision(
+        decision_id=local_id(),
+        event=event,
+        verdict="deny" if is_closed else "pass",
+        cause=cause if is_closed else None,
+        reason=text if is_closed else None,
+        retryable=is_closed and cause in RETRYABLE,
+        warnings=[] if is_closed else [f"{cause}: {message}"],
+    )
+
+
+def refuse_locally(event: str, cause: Cause, reason: str, because_of: Decision) -> Decision:
+    """Refuse what hooks left open: nobody approved it, or their answers never agreed on one input."""
+    return Decision(
+        decision_id=local_id(),
+        event=event,
+        verdict="deny",
+        cause=cause,
+        reason=reason,
+        layer=because_of.layer,
+        hook=because_of.hook,
+    )
+
+
+def local_id() -> str:
+    return f"local-{os.urandom(8).hex()}"

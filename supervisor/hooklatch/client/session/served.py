@@ -1,0 +1,55 @@
+"""Hooks that the client itself runs: from what the daemon asks to what it is answered.  Knows no task and no thread."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from hooklatch.client.protocol.core import CallRequested, encode_plain
+from hooklatch.errors import InvalidPayloadError
+from hooklatch_worker.author import events
+from hooklatch_worker.author.verdicts import GarbageError, Verdict, encode
+
+__all__ = ["ServedFunction", "describe", "encode_answer", "is_async", "served_event"]
+
+ServedFunction: TypeAlias = Callable[[Any], "Verdict[Any] | Awaitable[Verdict[Any] | None] | None"]
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    """Whether a call gives something to await: an async def, or an object whose call is one."""
+    call = getattr(type(function), "__call__", None)  # noqa: B004 - an object may be called like an async def
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def served_event(call: CallRequested) -> events.Event:
+    """Give the event that the served function is called with."""
+    return events.build(call.event, call.payload, call.envelope, call.config, call.merged, call.reinvoked)
+
+
+def encode_answer(answer: object, *, is_native: bool = False) -> bytes:
+    """Give what a served function returned as JSON; garbage stays garbage, so that the daemon counts it as such.
+
+    A native answer, in the words of the session's dialect, goes as it is: the daemon reads it.
+    """
+    try:
+        if is_native and is_in_other_words(answer):
+            return bytes(encode_plain(answer, "the answer"))
+        return encode(answer)
+    except (GarbageError, InvalidPayloadError) as error:
+        # An error would read as a crash. No verdict has this key, and it says in the daemon's record what was wrong.
+        return msgspec.json.encode({"garbage": str(error)})
+
+
+def is_in_other_words(answer: object) -> bool:
+    return not isinstance(answer, Verdict | None)
+
+
+def describe(error: BaseException) -> str:
+    """Put an exception in one line, whatever its text does."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__

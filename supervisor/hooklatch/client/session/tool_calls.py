@@ -1,0 +1,267 @@
+"""One tool call from its first hook to its result, as steps.  Knows what each answer means; runs nothing.
+
+pre_tool_use ──deny, halt──────────────────────────────────────▶ refused
+     │ ask, or nobody's opinion and a host that has a dialog
+permission_request ──deny, halt──────────────────────────────▶ refused
+     │ changed the input: pre_tool_use is asked again; a refusal or another change ▶ refused
+     │ allow, and no ask about the changed input: on
+     │ else: AskHost, with the input and whoever left it open ──anything but True──▶ permission_denied, refused
+CallTool ──▶ post_tool_use | post_tool_use_failure ──▶ a ToolRun
+
+A Permit holds the input that it was given for, as JSON, and the tool is called with that and nothing else: an answer to
+a question about one input never stands for another one. An ask of guards about what permission hooks made of the input
+is new to everybody: those hooks had spoken before it, so that a person answers it, or nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from typing import Any, TypeAlias, TypedDict, TypeVar
+
+import msgspec
+
+from hooklatch.client.protocol.core import encode_plain
+from hooklatch.client.protocol.decisions import Decision, refuse_locally
+from hooklatch.client.session.session_state import GATE, Memory
+from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun, joined, plain, printed
+from hooklatch.core.messages import Cause
+
+__all__ = ["AskHost", "CallTool", "FireEvent", "Raised", "Returned", "Step", "ToolCall", "ToolOptions"]
+
+DENIED = "permission_denied"
+
+
+class ToolOptions(TypedDict, total=False):
+    """How a tool call is run; every key may be left out.
+
+    tool_use_id: the model's id of the call; hooks see it, and `ToolRun.as_tool_result` needs it.
+    only_on_ask: the permission callback is for calls that a hook asks about; others run unless they are refused.
+    envelope: what the host knows of the moment: turn, agent_id, agent_type, metadata.
+    context: a free map that travels from hook to hook; `ToolRun.context` is what they made of it.
+    """
+
+    tool_use_id: str | None
+    only_on_ask: bool
+    envelope: Mapping[str, Any] | None
+    context: Mapping[str, Any] | None
+
+
+class FireEvent(msgspec.Struct, frozen=True):
+    """Fire this; the answer is the decision. `arguments` are those of `fire`."""
+
+    event: str
+    arguments: dict[str, Any]
+    wait: bool
+
+
+class AskHost(msgspec.Struct, frozen=True):
+    """Ask the host's own dialog; the answer is what it says."""
+
+    question: PermissionQuestion
+
+
+class CallTool(msgspec.Struct, frozen=True):
+    """Call the tool; the answer is Returned or Raised."""
+
+    tool_input: dict[str, Any]
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """The tool is done. `duration_ms` is in milliseconds."""
+
+    result: Any
+    duration_ms: float
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """The tool failed. `duration_ms` is in milliseconds."""
+
+    error: Exception
+    duration_ms: float
+
+
+class Permit(msgspec.Struct, frozen=True):
+    """Leave to call the tool with this input, and with no other; `decision` is the one that gave it."""
+
+    decision: Decision
+    tool_input: msgspec.Raw
+
+
+Step: TypeAlias = FireEvent | AskHost | CallTool
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Step, object, T]
+
+
+class ToolCall:
+    """One call. `next` gives what to do, and takes the answer to what it gave before."""
+
+    def __init__(
+        self, memory: Memory, name: str, tool_input: Mapping[str, Any], options: ToolOptions, *, has_dialog: bool
+    ) -> None:
+        """Take a call.
+
+        Raises:
+            InvalidPayloadError: the input is not plain finite JSON.
+            ValueError: the session speaks a dialect, which has tool events of its own.
+        """
+        if memory.dialect is not None:
+            raise ValueError(f"run_tool fires the catalogue's own events, and this session speaks {memory.dialect!r}")
+        self._memory = memory
+        self._name = name
+        self._input = encode_plain(dict(tool_input), "tool_input")
+        self._options = options
+        self._context = options.get("context")
+        self._has_dialog = has_dialog
+        self._decisions: list[Decision] = []
+        self._steps = self._run()
+
+    def next(self, answer: object) -> Step | ToolRun:
+        """Give the next step, or what became of the call."""
+        try:
+            return self._steps.send(answer)
+        except StopIteration as end:
+            run: ToolRun = end.value
+            return run
+
+    def interruption(self, error: BaseException) -> tuple[str, dict[str, Any], bool]:
+        """Give what to fire, without waiting, where the call was cancelled while its tool ran."""
+        told = self._event("post_tool_use_failure", {"error": printed(error), "is_interrupt": True}, wait=False)
+        return told.event, told.arguments, told.wait
+
+    def _run(self) -> Steps[ToolRun]:
+        permit = yield from self._permit()
+        if not isinstance(permit, Permit):
+            return self._end(permit)
+        decision = permit.decision
+        answer = yield CallTool(decoded(permit.tool_input))
+        self._memory.breaker.reset()
+        if isinstance(answer, Raised):
+            failure = {"error": printed(answer.error), "is_interrupt": False}
+            after = yield from self._fire("post_tool_use_failure", failure)
+            return self._end(decision, allowed=True, error=answer.error, append=after.append)
+        assert isinstance(answer, Returned)
+        success = {"tool_response": plain(answer.result), "duration_ms": answer.duration_ms}
+        after = yield from self._fire("post_tool_use", success)
+        result = joined(answer.result, after.append) if isinstance(answer.result, str) else answer.result
+        return self._end(decision, allowed=True, result=result, append=after.append)
+
+    def _permit(self) -> Steps[Permit | Decision]:
+        """Give the permit, or the decision that refuses it."""
+        answer = yield from self._judge()
+        if isinstance(answer, Decision):
+            is_ours = answer.is_local and answer.cause != "no_daemon"  # after its own refusals the daemon fires it
+            if is_ours or self._memory.emits(DENIED):
+                yield self._denial(answer)
+        return answer
+
+    def _judge(self) -> Steps[Permit | Decision]:
+        first = yield from self._fire(GATE)
+        self._take_patch(first)
+        if first.is_refusal:
+            return first
+        if not self._must_be_asked(first):
+            return self._allow(first)
+        asked = yield from self._fire("permission_request")
+        if asked.is_refusal:
+            return asked
+        left_open = None if asked.verdict == "allow" else asked if asked.needs_asking else first
+        if self._take_patch(asked):
+            again = yield from self._fire(GATE)
+            if again.is_refusal:
+                return again
+            if self._take_patch(again):
+                return self._refuse("unsettled", "guards changed the input again after permission hooks had", again)
+            left_open = again if again.needs_asking else left_open
+        return self._allow(asked) if left_open is None else (yield from self._ask_host(left_open))
+
+    def _must_be_asked(self, first: Decision) -> bool:
+        wants_all = self._has_dialog and not self._options.get("only_on_ask", False)
+        return first.needs_asking or (first.verdict == "pass" and wants_all)
+
+    def _allow(self, decision: Decision) -> Permit:
+        """Permit the input as it is now, by a decision that is about exactly that."""
+        return Permit(decision, self._input)
+
+    def _ask_host(self, left_open: Decision) -> Steps[Permit | Decision]:
+        if not self._has_dialog:
+            why = left_open.reason or "a hook asks for it"
+            return self._refuse("policy", f"approval is needed, and nobody is there to give it: {why}", left_open)
+        question = PermissionQuestion(
+            tool_name=self._name,
+            tool_input=self._tool_input(),
+            tool_use_id=self._options.get("tool_use_id"),
+            decision=left_open,
+        )
+        answer = yield AskHost(question)
+        if answer is True:
+            return self._allow(left_open)
+        said = printed(answer) if isinstance(answer, str) and answer else "permission was not given"
+        return self._refuse("policy", said, left_open)
+
+    def _refuse(self, cause: Cause, reason: str, because_of: Decision) -> Decision:
+        refusal = refuse_locally("permission_request", cause, reason, because_of)
+        self._decisions.append(refusal)
+        return refusal
+
+    def _take_patch(self, decision: Decision) -> bool:
+        """Take the input that hooks want instead; say whether it is another one."""
+        if not decision.patch or "tool_input" not in decision.patch:
+            return False
+        before, self._input = self._input, encode_plain(decision.patch["tool_input"], "tool_input")
+        return sorted_json(before) != sorted_json(self._input)
+
+    def _tool_input(self) -> dict[str, Any]:
+        return decoded(self._input)
+
+    def _denial(self, refusal: Decision) -> FireEvent:
+        return self._event(DENIED, {"reason": refusal.reason, "denial": {"code": refusal.cause}}, wait=False)
+
+    def _fire(self, event: str, fields: Mapping[str, object] | None = None) -> Steps[Decision]:
+        decision = yield self._event(event, fields or {})
+        assert isinstance(decision, Decision)
+        if not isinstance((decision.patch or {}).get("tool_input", {}), dict):
+            decision = refuse_locally(event, "protocol", "hooks want an input that is no object", decision)
+        self._decisions.append(decision)
+        self._context = decision.context or self._context
+        return decision
+
+    def _event(self, event: str, fields: Mapping[str, object], *, wait: bool = True) -> FireEvent:
+        tool_use_id = self._options.get("tool_use_id")
+        payload: dict[str, object] = {"tool_name": self._name, "tool_input": self._tool_input(), **fields}
+        if tool_use_id is not None:
+            payload["tool_use_id"] = tool_use_id
+        return FireEvent(
+            event,
+            {
+                "payload": payload,
+                "context": self._context,
+                "envelope": self._options.get("envelope"),
+                "call_id": tool_use_id,
+            },
+            wait,
+        )
+
+    def _end(self, decision: Decision, *, allowed: bool = False, **outcome: Any) -> ToolRun:
+        halting = next((one for one in self._decisions if one.verdict == "halt"), None)
+        breaker = self._memory.breaker
+        return ToolRun(
+            tool_name=self._name,
+            tool_input=self._tool_input(),
+            tool_use_id=self._options.get("tool_use_id"),
+            decision=decision,
+            allowed=allowed,
+            inject=[message for one in self._decisions for message in one.inject],
+            halt=halting is not None or breaker.is_open,
+            halt_reason=halting.reason if halting is not None else breaker.reason if breaker.is_open else None,
+            context=None if self._context is None else dict(self._context),
+            decisions=self._decisions,
+            **outcome,
+        )
+
+
+def decoded(tool_input: msgspec.Raw) -> dict[str, Any]:
+    return msgspec.json.decode(tool_input, type=dict[str, Any])
+
+
+def sorted_json(value: msgspec.Raw) -> bytes:
+    return msgspec.json.encode(msgspec.json.decode(value), order="deterministic")

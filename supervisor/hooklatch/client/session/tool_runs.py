@@ -1,0 +1,142 @@
+"""What became of a tool call, and what the host is asked on the way.  Knows the Messages API's block; runs nothing."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from hooklatch.client.protocol.core import encode_plain
+from hooklatch.client.protocol.decisions import Decision, RefusedError
+from hooklatch.client.session.served import describe
+from hooklatch.errors import InvalidPayloadError
+
+__all__ = ["PermissionQuestion", "ToolRun", "joined", "plain", "printed"]
+
+
+class PermissionQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """What a host's own dialog is asked: may this tool run with this input?
+
+    `decision` is the one that left it open: an ask, whose `reason` says why, or a pass.
+    """
+
+    tool_name: str
+    tool_input: dict[str, Any]
+    tool_use_id: str | None
+    decision: Decision
+
+    @property
+    def reason(self) -> str | None:
+        """Why a hook asks; None where none did."""
+        return self.decision.reason
+
+
+class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one tool call.
+
+    allowed: the tool was called; with `tool_input`, as hooks may have changed it.
+    decision: the one that settled whether it may; see `Decision.cause` for why not.
+    result: what the tool returned; where that is text, with what hooks appended.
+    error: what the tool raised.
+    append: what hooks want added to the result, which `as_tool_result` does.
+    inject: messages that hooks want put into the conversation.
+    halt: a hook, or the session's `denial_breaker`, wants the run to end; `halt_reason` says why.
+    context: the free map that travels from hook to hook, as they left it.
+    decisions: all that were made on the way, in order.
+    """
+
+    tool_name: str
+    tool_input: dict[str, Any]
+    tool_use_id: str | None
+    decision: Decision
+    allowed: bool
+    result: Any = None
+    error: Exception | None = None
+    append: str | None = None
+    inject: list[dict[str, Any]] = []
+    halt: bool = False
+    halt_reason: str | None = None
+    context: dict[str, Any] | None = None
+    decisions: list[Decision] = []
+
+    @property
+    def is_error(self) -> bool:
+        """The tool was refused, or it failed."""
+        return not self.allowed or self.error is not None
+
+    def unwrap(self) -> Any:
+        """Give the result.
+
+        Raises:
+            RefusedError: the tool was refused.
+            Exception: whatever the tool itself raised.
+        """
+        if not self.allowed:
+            raise RefusedError(self.decision)
+        if self.error is not None:
+            raise self.error
+        return self.result
+
+    def as_tool_result(self, tool_use_id: str | None = None) -> dict[str, Any]:
+        """Give the block that answers the call in the Messages API, whatever became of it.
+
+        Text stays text, and a list of content blocks stays that; anything else becomes its JSON, else its `str`.
+
+        Raises:
+            ValueError: the call's id was given neither here nor to `run_tool`.
+        """
+        known = tool_use_id or self.tool_use_id
+        if known is None:
+            raise ValueError("the block needs the tool_use_id of the call; give it here or to run_tool")
+        block = {"type": "tool_result", "tool_use_id": known, "content": self.content}
+        return {**block, "is_error": True} if self.is_error else block
+
+    @property
+    def content(self) -> str | list[dict[str, Any]]:
+        """What the model is told: the reason of a refusal, the error of a failure, else the result."""
+        if not self.allowed:
+            return self.decision.reason or self.decision.explanation
+        if self.error is not None:
+            return joined(printed(self.error), self.append)
+        if isinstance(self.result, str):
+            return self.result
+        if is_blocks(self.result):
+            return [*self.result, *([{"type": "text", "text": self.append}] if self.append else [])]
+        return joined("" if self.result is None else text_of(self.result), self.append)
+
+
+def joined(text: str, append: str | None) -> str:
+    """Put what hooks append behind a result, after a blank line."""
+    return "\n\n".join(part for part in (text, append) if part)
+
+
+def plain(value: object) -> object:
+    """Give a tool's result as hooks are shown it: as it is if JSON can say it, else as text."""
+    try:
+        encode_plain(value, "the result")
+    except InvalidPayloadError:
+        return printed(value)
+    return value
+
+
+def text_of(value: object) -> str:
+    try:
+        return bytes(encode_plain(value, "the result")).decode()
+    except InvalidPayloadError:
+        return printed(value)
+
+
+def printed(value: object) -> str:
+    """Give any value as text that can be sent; an exception with its type's name."""
+    try:
+        text = describe(value) if isinstance(value, BaseException) else str(value)
+    except Exception:
+        text = type(value).__name__
+    return text.encode("utf-8", "replace").decode()  # it may hold a lone surrogate
+
+
+def is_blocks(value: object) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    parts = cast("list[object]", value)
+    return all(isinstance(part, dict) and "type" in part for part in parts)

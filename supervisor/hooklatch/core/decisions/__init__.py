@@ -1,0 +1,4 @@
+"""The machine that decides one event: its phases, and how answers combine.
+
+Denied by default; knows hooks and verdicts, no worker and no clock.
+"""

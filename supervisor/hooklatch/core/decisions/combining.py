@@ -1,0 +1,71 @@
+"""What one answer may say, and what many answers say together.  Knows verdicts and events; starts no call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch_worker.author.verdicts import Answer
+
+__all__ = ["find_fault", "join_reasons", "join_texts", "merge_first", "merge_last"]
+
+
+def find_fault(spec: EventSpec, answer: Answer) -> str | None:
+    """Say what in an answer the event does not allow, or None."""
+    if answer.verdict is not None and answer.verdict not in spec.verdicts:
+        return f"{spec.name} does not allow the verdict {answer.verdict!r} (it allows {listed(spec.verdicts)})"
+    for output, is_used in (
+        ("inject", bool(answer.inject)),
+        ("append", bool(answer.append)),
+        ("resume", answer.resume is not None),
+    ):
+        if is_used and output not in spec.outputs:
+            return f"{spec.name} does not allow {output} (it allows {listed(spec.outputs)})"
+    if answer.value is not None and answer.verdict != "claim":
+        return "a value goes with claim alone"
+    if answer.last and not spec.allows_last:
+        return f"last() has no meaning on {spec.name}: it ends the chain of a sequential event that is no gate"
+    return fault_in_patch(spec, answer) or fault_in_messages(answer)
+
+
+def fault_in_patch(spec: EventSpec, answer: Answer) -> str | None:
+    for key in answer.patch or ():
+        if key not in spec.patch:
+            return f"{spec.name} does not allow a patch of {key!r} (it allows {listed(spec.patch)})"
+    return None
+
+
+def fault_in_messages(answer: Answer) -> str | None:
+    for message in answer.inject:
+        if not isinstance(message.get("role"), str) or "content" not in message:
+            return "an injected message needs a role (a string) and a content"
+    return None
+
+
+def listed(words: Iterable[str]) -> str:
+    return ", ".join(sorted(words)) or "none"
+
+
+def join_texts(parts: Iterable[str | None]) -> str | None:
+    """Join the non-empty parts by one newline; None when there is none."""
+    return "\n".join(part for part in parts if part) or None
+
+
+def join_reasons(reasons: Iterable[str | None]) -> str | None:
+    """Join as join_texts does; an empty reason is still one, only None is none."""
+    given = [reason for reason in reasons if reason is not None]
+    return (join_texts(given) or "") if given else None
+
+
+def merge_first(merged: dict[str, msgspec.Raw], patch: dict[str, msgspec.Raw]) -> None:
+    """Add what is not set yet; null means "not set"."""
+    for key, value in patch.items():
+        if bytes(value) != b"null":
+            merged.setdefault(key, value)
+
+
+def merge_last(merged: dict[str, msgspec.Raw], patch: dict[str, msgspec.Raw]) -> None:
+    """Let the later value win."""
+    merged.update(patch)

@@ -1,0 +1,276 @@
+"""Decides one event.  Knows hooks and verdicts; knows no worker, no socket and no clock.
+
+A fire is a machine.  `next_calls()` says which hooks to call now: one for a sequential event, all at once for a
+concurrent one, none when the fire is settled.  `receive()` takes what came of a call.  `decide()` gives the decision.
+
+    fire(...) ─▶ next_calls() ─▶ [StartCall] ─▶ receive(call, outcome) ─▶ next_calls() ─▶ … ─▶ [] ─▶ decide()
+
+The verdict is born "deny" for a gate.  A machine that is asked early, or that nobody ever answered, refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.decisions.combining import find_fault, join_reasons, join_texts
+from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause, Decision, DecisionVerdict, HookOutcome
+from hooklatch.core.payload import Payload, PayloadError
+from hooklatch_worker.author.verdicts import Answer, GarbageError, decode
+
+__all__ = ["Fire", "StartCall", "failure_text", "refuse", "unrecorded"]
+
+FAILURES: dict[Cause, str] = {
+    "crash": "hook crashed (fail-safe deny)",
+    "timeout": "hook timed out (fail-safe deny)",
+    "overload": "no worker was free (fail-safe deny)",
+    "protocol": "hook gave an illegal answer (fail-safe deny)",
+    "quarantined": "hook is quarantined after repeated crashes (fail-safe deny)",
+    "load": "hook could not be loaded (fail-safe deny)",
+    "payload": "the payload cannot be judged (fail-safe deny)",
+    "unsettled": "hooks did not settle on one payload (fail-safe deny)",
+    "draining": "the daemon is shutting down (fail-safe deny)",
+    "abandoned": "the client left while the hook ran",
+    "audit": "the decision could not be recorded (fail-safe deny)",
+}
+
+
+class StartCall(msgspec.Struct, frozen=True):
+    """Call this hook with this payload; `index` is its place in the fire's order."""
+
+    index: int
+    hook: Hook
+    payload: Payload
+    context: dict[str, Any]
+    merged: dict[str, msgspec.Raw] | None = None
+    reinvoked: bool = False
+
+
+class Opinion(msgspec.Struct):
+    """What a hook last said, and of which version of the payload."""
+
+    hook: Hook
+    answer: Answer
+    version: int
+
+
+class Fire:
+    """What all four models share: outcomes, opinions, context, and the making of the decision."""
+
+    def __init__(self, spec: EventSpec, payload: Payload, context: dict[str, Any]) -> None:
+        self.spec = spec
+        self.payload = payload
+        self.context = context
+        self.outcomes: list[HookOutcome] = []
+        self.opinions: dict[int, Opinion] = {}
+        self.warnings: list[str] = []  # of the fire as a whole
+        self.notes: dict[int, list[str]] = {}  # what each hook, by its index, adds to them
+        self.verdict: DecisionVerdict = "deny" if spec.fails_closed else "pass"
+        self.cause: Cause | None = "protocol" if spec.fails_closed else None
+        self.reason: str | None = "undecided" if spec.fails_closed else None
+        self.decider: Hook | None = None
+
+    def next_calls(self) -> Sequence[StartCall]:
+        """Give the calls to start now; empty when the fire is settled."""
+        raise NotImplementedError
+
+    def receive(self, call: StartCall, outcome: CallOutcome) -> None:
+        """Take what came of a call."""
+        answer = self.read(call, outcome)
+        if answer is not None:
+            self.accept(call, answer)
+
+    def accept(self, call: StartCall, answer: Answer) -> None:
+        """Take a legal answer of a hook whose word counts."""
+        raise NotImplementedError
+
+    def fail(self, call: StartCall, cause: Cause, message: str) -> None:
+        """Take a failure of a hook whose word counts; open unless the model closes it."""
+
+    def patch(self) -> dict[str, msgspec.Raw] | None:
+        return None
+
+    def value(self) -> msgspec.Raw | None:
+        return None
+
+    def settle(
+        self,
+        verdict: DecisionVerdict,
+        hook: Hook | None = None,
+        reason: str | None = None,
+        cause: Cause = "policy",
+    ) -> None:
+        self.verdict = verdict
+        self.decider = hook
+        self.reason = reason
+        self.cause = cause if hook is not None or cause != "policy" else None
+
+    def read(self, call: StartCall, outcome: CallOutcome) -> Answer | None:
+        """Record an outcome; give the answer if it is legal and its hook's word counts."""
+        answer, cause, message = judge(self.spec, call, outcome)
+        hook = call.hook
+        self.outcomes.append(record(call, outcome, answer, cause, message))
+        if hook.observe:
+            self.notes[call.index] = self._observed(hook, answer, cause, message)
+            return None
+        if answer is None:
+            if hook.optional and self.spec.fails_closed:
+                skipped = f"{hook.name} is optional and was skipped: {failure_text(cause, message)}"
+                self.notes.setdefault(call.index, []).append(skipped)
+            else:
+                self.fail(call, cause, message)
+            return None
+        self.notes[call.index] = list(answer.warnings)
+        self.opinions[call.index] = Opinion(hook, answer, call.payload.version)
+        if answer.context:
+            self.context = {**self.context, **answer.context}
+        return answer
+
+    def _observed(self, hook: Hook, answer: Answer | None, cause: Cause, message: str) -> list[str]:
+        if answer is None and self.spec.fails_closed:
+            return [f"{hook.name} (observe) would have denied: {failure_text(cause, message)}"]
+        if answer is not None and answer.verdict in ("deny", "ask", "halt"):
+            return [f"{hook.name} (observe) would have said {answer.verdict}: {answer.reason}"]
+        return []
+
+    def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> Decision:
+        """Make the decision from all that was received."""
+        is_refusal = self.verdict in ("deny", "halt") and self.spec.fails_closed
+        opinions = [self.opinions[index] for index in sorted(self.opinions)]
+        answers = [opinion.answer for opinion in opinions]
+        hook = self.decider
+        return Decision(
+            decision_id=decision_id,
+            event=self.spec.name,
+            verdict=self.verdict,
+            cause=self.cause,
+            reason=self.reason,
+            layer=hook.layer.label if hook else None,
+            hook=hook.id if hook else None,
+            name=hook.name_of_several if hook else "",
+            retryable=self.cause in RETRYABLE and self.verdict == "deny",
+            patch=None if is_refusal else self.patch(),
+            payload_digest=self.payload.digest(),
+            append=None if is_refusal else join_texts(text for answer in answers for text in answer.append),
+            resume=join_reasons(answer.resume for answer in answers),
+            value=self.value(),
+            revision=revision,
+            duration_ms=duration_ms,
+            inject=[message for answer in answers for message in answer.inject],
+            context=self.context,
+            outcomes=self.outcomes,
+            warnings=[*self.warnings, *(note for index in sorted(self.notes) for note in self.notes[index])],
+        )
+
+
+def judge(spec: EventSpec, call: StartCall, outcome: CallOutcome) -> tuple[Answer | None, Cause, str]:
+    """Read an outcome: an answer that the event allows, or the cause and text of the failure."""
+    if outcome.cause != "policy":
+        return None, outcome.cause, outcome.message
+    try:
+        answer = decode(outcome.answer)
+    except GarbageError as error:
+        return None, "protocol", str(error)
+    fault = find_fault(spec, answer)
+    if fault is not None:
+        return None, "protocol", fault
+    return answer, "policy", answer.reason
+
+
+def record(call: StartCall, outcome: CallOutcome, answer: Answer | None, cause: Cause, message: str) -> HookOutcome:
+    hook = call.hook
+    is_dropped = cause in ("overload", "quarantined", "draining")
+    return HookOutcome(
+        layer=hook.layer.label,
+        hook=hook.id,
+        outcome="answered" if answer is not None else ("dropped" if is_dropped else "failed"),
+        verdict=answer.verdict if answer is not None else None,
+        cause=cause,
+        message=message,
+        patch=answer.patch if answer is not None else None,
+        stdout=outcome.stdout.decode("utf-8", "replace"),
+        stderr=outcome.stderr.decode("utf-8", "replace"),
+        exit_code=outcome.exit_code,
+        truncated=outcome.truncated,
+        duration_ms=outcome.duration_ms,
+        reinvoked=call.reinvoked,
+        observed=hook.observe,
+        last=answer is not None and answer.last,
+        command=hook.target.command if isinstance(hook.target, PythonTarget) else "",
+        name=hook.name_of_several,
+    )
+
+
+def failure_text(cause: Cause, message: str, hook: Hook | None = None) -> str:
+    """Put a failure in words that start with what happened and name the hook."""
+    named = f": {hook.name}" if hook is not None else ""
+    return f"{FAILURES.get(cause, cause)}{named}" + (f": {message}" if message else "")
+
+
+def digest_or_none(payload: Payload | None) -> str | None:
+    return payload.digest() if payload is not None else None
+
+
+def refuse(
+    spec: EventSpec,
+    cause: Cause,
+    message: str,
+    *,
+    decision_id: str,
+    revision: int | None = None,
+    payload: Payload | None = None,
+    context: dict[str, Any] | None = None,
+) -> Decision:
+    """Decide a fire whose hooks are not called at all: a gate denies, everything else passes with a warning."""
+    is_closed = spec.fails_closed
+    text = failure_text(cause, message)
+    return Decision(
+        decision_id=decision_id,
+        event=spec.name,
+        verdict="deny" if is_closed else "pass",
+        cause=cause if is_closed else None,
+        reason=text if is_closed else None,
+        layer=None,
+        hook=None,
+        retryable=is_closed and cause in RETRYABLE,
+        patch=None,
+        payload_digest=digest_or_none(payload),
+        append=None,
+        resume=None,
+        value=None,
+        revision=revision,
+        duration_ms=0.0,
+        context=context or {},
+        warnings=[] if is_closed else [text],
+    )
+
+
+def unrecorded(decision: Decision, message: str) -> Decision:
+    """Deny a gate whose decision could not be recorded, whatever it was; a refusal's own reason stays readable."""
+    said = f" (it was refused in any case: {decision.reason})" if decision.is_refusal and decision.reason else ""
+    return msgspec.structs.replace(
+        decision,
+        verdict="deny",
+        cause="audit",
+        reason=failure_text("audit", message) + said,
+        layer=None,
+        hook=None,
+        name="",
+        retryable=False,
+        patch=None,
+        append=None,
+        value=None,
+        record=None,
+    )
+
+
+def apply(payload: Payload, patch: dict[str, msgspec.Raw]) -> Payload | str:
+    """Patch a payload, or say why it cannot be."""
+    try:
+        return payload.patched(patch)
+    except PayloadError as error:
+        return str(error)

@@ -1,0 +1,384 @@
+"""The four models as machines: gate, notify, amend, claim.  Knows their rules; knows no event by name.
+
+A gate amends, then judges, as admission control does.  It walks its hooks in three phases; in each, a hook is called
+if it matches the payload as it stands when its turn comes, and the phase has a question for it:
+
+phase     walks                             calls who matches and    shown               a patch
+amending  marked hooks, the least trusted   (once each)              what the one        is in force at once
+          layer first                                                before made
+judging   all hooks, in firing order        was not called yet       what amenders made, as the axes say: in force at
+                                                                     and guards so far   once, or merged at the end
+settling  all hooks, in firing order; only  has not seen exactly     the final payload   ends it: `unsettled`
+          if judging changed the payload    this payload
+
+In every phase deny, halt or a failure ends the chain (axes of a dialect: refusals that end none, an ask that ends the
+judging), and on refusal no patch is left.  An ask is kept, since a later deny overrides it.  An allow counts only for
+exactly the payload that runs.  A hook has seen what it was shown and what its own patch made of that.  The last answer
+of a hook stands for it.
+
+What follows: whoever matches the payload that runs was called, and every unmarked one has seen exactly it; who changes
+it after an amender of a more trusted layer has that one asked again, and never undoes it.  A marked hook is called
+once, also where a later one changed what it had seen: only a guard judges the final payload for certain.
+
+notify                all at once, or in order where the flow is sequential; nothing refuses, a halt is a wish
+amend                 in order; first_wins on the original, or last_wins threaded
+claim                 in order until one claims
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Any, assert_never
+
+import msgspec
+
+from hooklatch.core.decisions.combining import merge_first, merge_last
+from hooklatch.core.decisions.decision import Fire, StartCall, apply, failure_text
+from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.registry import Hook, Selection, select
+from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict
+from hooklatch.core.payload import Payload
+from hooklatch_worker.author.verdicts import Answer
+
+__all__ = ["firing_order", "start"]
+
+
+def start(
+    spec: EventSpec, candidates: Sequence[Hook], selection: Selection, payload: Payload, context: dict[str, Any]
+) -> Fire:
+    """Begin a fire: of its candidates, in firing order, those of the selection match the payload as it is now."""
+    match spec.model:
+        case "gate":
+            return Gate(spec, candidates, selection, payload, context)
+        case "notify":
+            return Notify(spec, selection.hooks, payload, context)
+        case "amend":
+            return Amend(spec, selection.hooks, payload, context)
+        case "claim":
+            return Claim(spec, selection.hooks, payload, context)
+        case _:
+            assert_never(spec.model)
+
+
+def firing_order(spec: EventSpec, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
+    """Give hooks in the order in which they are called: at a gate who amends it comes first."""
+    if not spec.is_gate:
+        return tuple(hooks)
+    return (*amenders(hooks), *(hook for hook in hooks if not hook.amends))
+
+
+def amenders(hooks: Iterable[Hook]) -> list[Hook]:
+    """Give the marked hooks, the least trusted layer first, so that an operator's amendment is the last one."""
+    marked = [hook for hook in hooks if hook.amends]
+    return sorted(marked, key=lambda hook: -hook.layer) if marked else marked
+
+
+NO_VERSION = -1  # of a payload that is not in force
+
+
+class Phase(Enum):
+    """What a gate is doing: see the table above."""
+
+    AMENDING = 1
+    JUDGING = 2
+    SETTLING = 3
+
+
+class Gate(Fire):
+    def __init__(
+        self,
+        spec: EventSpec,
+        candidates: Sequence[Hook],
+        selection: Selection,
+        payload: Payload,
+        context: dict[str, Any],
+    ) -> None:
+        super().__init__(spec, payload, context)
+        self._original = payload
+        self._amended = payload
+        self._candidates = candidates
+        self._matching = frozenset(selection.hooks)
+        self._indices = {hook: index for index, hook in enumerate(candidates)}
+        self._seen: dict[Hook, int] = {}
+        self._changed_by: Hook | None = None
+        self._patches: dict[int, dict[str, msgspec.Raw]] = {}  # by each hook's index, where they are merged
+        self._merged_before: dict[str, msgspec.Raw] = {}  # while judging; where the first patch wins, it stays
+        self._refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = None
+        self._asked: StartCall | None = None
+        self._is_settled = False
+        first = amenders(candidates)
+        self._phase = Phase.AMENDING if first else Phase.JUDGING
+        self._walk = iter(first or candidates)
+
+    def next_calls(self) -> Sequence[StartCall]:
+        if self._asked is not None:
+            return ()
+        while not self._is_settled:
+            hook = next(filter(self._is_due, filter(self._matching.__contains__, self._walk)), None)
+            if hook is not None:
+                return (self._ask(hook),)
+            self._end_phase()
+        return ()
+
+    def _is_due(self, hook: Hook) -> bool:
+        """Say whether the phase has a question for a hook that matches."""
+        if self._phase is Phase.SETTLING:
+            return self._seen.get(hook) != self.payload.version
+        return hook not in self._seen
+
+    def _ask(self, hook: Hook) -> StartCall:
+        index = self._indices[hook]
+        self._seen[hook] = self.payload.version
+        self._patches.pop(index, None)  # who is asked again answers anew
+        is_again = self._phase is Phase.SETTLING
+        self._asked = StartCall(index, hook, self.payload, self.context, self._merged() or None, reinvoked=is_again)
+        return self._asked
+
+    def receive(self, call: StartCall, outcome: CallOutcome) -> None:
+        """Take what came of the call that is out; any other one is an answer too late to count."""
+        if call is not self._asked:
+            return
+        self._asked = None
+        super().receive(call, outcome)
+
+    def _end_phase(self) -> None:
+        if self._phase is Phase.AMENDING:
+            self._amended = self.payload
+            self._begin(Phase.JUDGING)
+            return
+        if self._patches and self._refusal is None:
+            self._take_merged()
+        if self._is_settled:
+            return
+        if self._refusal is not None:
+            self._end(*self._refusal)
+        elif self._phase is Phase.JUDGING and self.payload is not self._amended:
+            self._begin(Phase.SETTLING)
+        else:
+            self._finish()
+
+    def _begin(self, phase: Phase) -> None:
+        self._phase = phase
+        self._walk = iter(self._candidates)
+
+    def accept(self, call: StartCall, answer: Answer) -> None:
+        if answer.verdict in ("deny", "halt"):
+            self._refuse("deny" if answer.verdict == "deny" else "halt", call.hook, answer.reason)
+        elif answer.verdict == "ask" and self._phase is not Phase.AMENDING and "ask" in self.spec.ends_at:
+            # What amenders made stands; what guards made was not judged by all of them. While amending, an ask ends
+            # nothing: the less trusted speak first there, and must not keep the others from speaking.
+            self._end("ask", call.hook, answer.reason, left=self._amended)
+        elif answer.patch:
+            self._apply(call, answer.patch)
+
+    def _apply(self, call: StartCall, patch: dict[str, msgspec.Raw]) -> None:
+        if self._is_merged(call.hook):
+            self._patches[call.index] = patch
+            self._changed_by = call.hook
+            if apply(self.payload, patch) is not self.payload:
+                self.opinions[call.index].version = NO_VERSION  # it speaks of what it would make, until that is so
+            return
+        result = apply(self.payload, patch)
+        if isinstance(result, str):
+            self.fail(call, "protocol", result)
+        elif result is not self.payload and self._phase is Phase.SETTLING:
+            self.fail(call, "unsettled", self._unsettled(call.hook))
+        elif result is not self.payload:
+            self._change(result, call.hook)
+            self._made(call.index)
+
+    def _is_merged(self, hook: Hook) -> bool:
+        """Say whether a patch only counts with all others; that of an amender is in force at once, or too late."""
+        is_own = self._phase is Phase.AMENDING or (self._phase is Phase.SETTLING and hook.amends)
+        return self.spec.view == "original" and not is_own
+
+    def _merged(self) -> dict[str, msgspec.Raw]:
+        if not self._patches:
+            return self._merged_before
+        merged = dict(self._merged_before)
+        merge = merge_first if self.spec.combine == "first_wins" else merge_last
+        for index in sorted(self._patches):
+            merge(merged, self._patches[index])
+        return merged
+
+    def _take_merged(self) -> None:
+        """Put in force what the hooks, each shown the same, have merged; while settling it must come to the same."""
+        merged, by = self._merged(), self._changed_by
+        assert by is not None
+        result = apply(self.payload, merged)
+        if isinstance(result, str):
+            self._refuse("deny", by, failure_text("protocol", result, by), "protocol")
+        elif result is not self.payload and self._phase is Phase.SETTLING:
+            self._refuse("deny", by, failure_text("unsettled", self._unsettled(by), by), "unsettled")
+        elif result is not self.payload:
+            makers = [index for index, patch in self._patches.items() if self._makes(patch, merged, result)]
+            self._change(result, by)
+            for index in makers:
+                self._made(index)
+        if self.spec.combine == "first_wins":
+            self._merged_before = merged
+
+    def _makes(self, patch: dict[str, msgspec.Raw], merged: dict[str, msgspec.Raw], result: Payload) -> bool:
+        """Say whether one hook's patch alone makes of the payload what all of them together do."""
+        alone = apply(self.payload, patch)
+        return isinstance(alone, Payload) and apply(alone, merged) is alone and apply(result, patch) is result
+
+    def _change(self, result: Payload, by: Hook) -> None:
+        """Put another payload in force, and match again."""
+        self.payload = result
+        self._changed_by = by
+        selection = select(self.spec, self._candidates, result)
+        self._matching = frozenset(selection.hooks)
+        if selection.is_blind:
+            message = f"{self.spec.match} is no string after its change, or too long, so matching is not possible"
+            self._end("deny", by, failure_text("payload", message, by), "payload")
+
+    def _made(self, index: int) -> None:
+        """Note that a hook has seen what its own patch made, and speaks of that."""
+        opinion = self.opinions[index]
+        self._seen[opinion.hook] = opinion.version = self.payload.version
+
+    def _unsettled(self, hook: Hook) -> str:
+        """Say what happened, and the way out: whose change came too late to be one of an amender."""
+        late = hook if not hook.amends else self._changed_by
+        way_out = ""
+        if late is not None and not late.amends:
+            who = "it" if late is hook else late.name
+            way_out = f"; mark {who} amends = true, so that its change is made once, before the guards judge"
+        return f"it changed the payload again after the guards had been asked again{way_out}"
+
+    def fail(self, call: StartCall, cause: Cause, message: str) -> None:
+        self._refuse("deny", call.hook, failure_text(cause, message, call.hook), cause)
+
+    def _refuse(self, verdict: DecisionVerdict, hook: Hook | None, reason: str, cause: Cause = "policy") -> None:
+        """Refuse now, or, where refusals end no chain, when every hook has had its say; the first one counts."""
+        if verdict in self.spec.ends_at:
+            self._end(verdict, hook, reason, cause)
+        elif self._refusal is None:
+            self._refusal = verdict, hook, reason, cause
+
+    def _end(
+        self,
+        verdict: DecisionVerdict,
+        hook: Hook | None,
+        reason: str,
+        cause: Cause = "policy",
+        *,
+        left: Payload | None = None,
+    ) -> None:
+        self._is_settled = True
+        self.payload = left or self._original
+        self.settle(verdict, hook, reason, cause)
+
+    def _finish(self) -> None:
+        self._is_settled = True
+        final = self.payload.version
+        opinions = [self.opinions[index] for index in sorted(self.opinions)]
+        for opinion in opinions:
+            if opinion.answer.verdict == "ask":
+                self.settle("ask", opinion.hook, opinion.answer.reason)
+                return
+        for opinion in opinions:
+            # An explicit allow of another input than the one that will run is worth nothing.
+            if opinion.answer.verdict == "allow" and opinion.version == final:
+                self.settle("allow", opinion.hook, opinion.answer.reason or None)
+                return
+        self.settle("pass")
+
+    def patch(self) -> dict[str, msgspec.Raw] | None:
+        if not self.payload.version:
+            return None
+        before = self._original.fields
+        return {key: raw for key, raw in self.payload.fields.items() if before.get(key) is not raw}
+
+
+class Notify(Fire):
+    def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
+        super().__init__(spec, payload, context)
+        self._original_context = context
+        self._calls = [StartCall(index, hook, payload, context) for index, hook in enumerate(hooks)]
+        self.settle("pass")
+
+    def next_calls(self) -> Sequence[StartCall]:
+        count = len(self._calls) if self.spec.flow == "concurrent" else 1
+        calls, self._calls = self._calls[:count], self._calls[count:]
+        if self.spec.flow == "sequential":
+            return [msgspec.structs.replace(call, context=self.context) for call in calls]
+        return calls
+
+    def accept(self, call: StartCall, answer: Answer) -> None:
+        first = min((i for i, o in self.opinions.items() if o.answer.verdict == "halt"), default=None)
+        if answer.last or (answer.verdict == "halt" and self.spec.flow == "sequential"):
+            self._calls.clear()
+        if answer.verdict == "halt" and first == call.index:
+            self.settle("halt", call.hook, answer.reason)
+        if answer.context:
+            self.context = self._merged_context()
+
+    def _merged_context(self) -> dict[str, Any]:
+        context = self._original_context
+        for index in sorted(self.opinions):
+            context = {**context, **(self.opinions[index].answer.context or {})}
+        return context
+
+
+class Amend(Fire):
+    def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
+        super().__init__(spec, payload, context)
+        self._waiting = list(enumerate(hooks))
+        self._waiting.reverse()
+        self._merged: dict[str, msgspec.Raw] = {}
+        self.settle("pass")
+
+    def next_calls(self) -> Sequence[StartCall]:
+        if not self._waiting:
+            return ()
+        index, hook = self._waiting.pop()
+        return (StartCall(index, hook, self.payload, self.context, merged=dict(self._merged) or None),)
+
+    def accept(self, call: StartCall, answer: Answer) -> None:
+        if answer.patch:
+            self._merge(answer.patch)
+        if answer.verdict == "halt":
+            self.settle("halt", call.hook, answer.reason)
+        if answer.last or answer.verdict == "halt":
+            self._waiting.clear()
+
+    def _merge(self, patch: dict[str, msgspec.Raw]) -> None:
+        if self.spec.combine == "first_wins":
+            merge_first(self._merged, patch)
+        else:
+            merge_last(self._merged, patch)
+        if self.spec.view == "threaded":
+            result = apply(self.payload, patch)
+            if isinstance(result, Payload):
+                self.payload = result
+
+    def patch(self) -> dict[str, msgspec.Raw] | None:
+        return self._merged or None
+
+
+class Claim(Fire):
+    def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
+        super().__init__(spec, payload, context)
+        self._waiting = list(enumerate(hooks))
+        self._waiting.reverse()
+        self._value: msgspec.Raw | None = None
+        self.settle("pass")
+
+    def next_calls(self) -> Sequence[StartCall]:
+        if not self._waiting:
+            return ()
+        index, hook = self._waiting.pop()
+        return (StartCall(index, hook, self.payload, self.context),)
+
+    def accept(self, call: StartCall, answer: Answer) -> None:
+        if answer.verdict == "claim":
+            self._value = answer.value
+            self.settle("claim", call.hook, answer.reason or None)
+        if answer.last or answer.verdict == "claim":
+            self._waiting.clear()
+
+    def value(self) -> msgspec.Raw | None:
+        return self._value

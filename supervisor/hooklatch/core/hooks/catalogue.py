@@ -1,0 +1,372 @@
+"""The events a host can fire, and what the hooks of each may say.
+
+One table, read by everything that decides; nothing else in the core tells one event from another by its name.
+Fields and moments are read off the classes that hooks are called with. Knows no hook, no dialect, no clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from hooklatch_worker.author.events import EVENT_CLASSES
+from hooklatch_worker.author.failures import clipped
+
+__all__ = ["Catalogue", "EventDefinition", "EventSpec", "Field", "InvalidEventError"]
+
+Model: TypeAlias = Literal["gate", "notify", "amend", "claim"]
+Flow: TypeAlias = Literal["sequential", "concurrent"]
+View: TypeAlias = Literal["threaded", "original"]
+Combine: TypeAlias = Literal["first_wins", "last_wins"]
+
+WORDS: Final = {"A": "allow", "D": "deny", "K": "ask", "H": "halt", "C": "claim"}
+OUTPUTS: Final = {"i": "inject", "a": "append", "r": "resume", "v": "value"}
+MAX_TIMEOUT: Final = 600.0  # seconds; a larger number was meant as milliseconds
+
+
+class InvalidEventError(ValueError):
+    """An operator's definition of an event that cannot stand; the reason says what to write instead."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        self.name = name
+        self.reason = clipped(reason)
+        super().__init__(f"event {clipped(name)!r}: {self.reason}")
+
+
+class Field(msgspec.Struct, frozen=True):
+    """A payload field of an event, and the type it has, as text."""
+
+    name: str
+    type: str
+
+
+class EventSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """All that is particular to one event. `warn` and `context` are legal on every event and not listed."""
+
+    name: str
+    model: Model
+    flow: Flow
+    view: View
+    combine: Combine | None
+    verdicts: frozenset[str]
+    outputs: frozenset[str]
+    patch: frozenset[str]
+    on_refusal: str | None
+    timeout: float
+    fields: tuple[Field, ...]
+    match: str | None
+    when: str
+    ends_at: frozenset[str] = frozenset({"deny", "halt", "claim"})  # verdicts that end a sequential chain
+
+    @cached_property
+    def is_gate(self) -> bool:
+        """Its hooks run in order and can refuse."""
+        return self.model == "gate"
+
+    @cached_property
+    def fails_closed(self) -> bool:
+        """A hook that fails counts as a deny. No setting: it follows from what the event can say."""
+        return "deny" in self.verdicts
+
+    @property
+    def allows_last(self) -> bool:
+        """A hook may end the chain; never on a gate, where that would silence the guards after it."""
+        return self.flow == "sequential" and not self.is_gate
+
+
+class EventDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An event as an operator writes it: the axes that are his to choose."""
+
+    name: str
+    model: Model
+    verdicts: list[str] = []
+    outputs: list[str] = []
+    patch: list[str] = []
+    match: str | None = None
+    combine: Combine | None = None
+    view: View | None = None
+    timeout: float = 30.0
+    fields: dict[str, str] | list[str] = []
+    when: str = ""
+
+
+class Catalogue(Mapping[str, EventSpec]):
+    """Every event by its name, in the order of the table, custom ones last. Immutable."""
+
+    def __init__(self, specs: Iterable[EventSpec]) -> None:
+        self._specs = MappingProxyType({spec.name: spec for spec in specs})
+
+    @classmethod
+    def standard(cls) -> Catalogue:
+        """The catalogue without custom events."""
+        return _STANDARD
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The events' names, in order."""
+        return tuple(self._specs)
+
+    def __getitem__(self, name: str) -> EventSpec:
+        return self._specs[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._specs)
+
+    def __len__(self) -> int:
+        return len(self._specs)
+
+    def nearest(self, name: str) -> str | None:
+        """The event that a misspelt name most likely meant."""
+        return _nearest(name, self._specs)
+
+    def with_custom(self, definitions: Sequence[Mapping[str, object] | EventDefinition]) -> Catalogue:
+        """This catalogue and the operator's own events.
+
+        Raises:
+            InvalidEventError: a definition is malformed, contradicts itself, or reuses a name.
+        """
+        specs = dict(self._specs)
+        for written in definitions:
+            definition = written if isinstance(written, EventDefinition) else _read(written)
+            if definition.name in specs:
+                raise InvalidEventError(definition.name, "there is an event of that name; choose another")
+            specs[definition.name] = _custom(definition)
+        return Catalogue(specs.values())
+
+
+def _nearest(word: str, known: Iterable[str]) -> str | None:
+    return next(iter(get_close_matches(word, list(known), n=1)), None)
+
+
+def _choose(word: str, known: Iterable[str]) -> str:
+    choices = list(known)
+    nearest = _nearest(word, choices)
+    return f"did you mean {nearest!r}?" if nearest else f"write one of {', '.join(choices)}"
+
+
+def _read(written: Mapping[str, object]) -> EventDefinition:
+    name = written.get("name")
+    if not isinstance(name, str):
+        raise InvalidEventError("", 'it has no name; write name = "deploy_requested"')
+    for key in written:
+        if key not in EventDefinition.__struct_fields__:
+            raise InvalidEventError(name, f"unknown key {key!r}; {_choose(key, EventDefinition.__struct_fields__)}")
+    if "model" not in written:
+        raise InvalidEventError(name, f"it has no model; write one of {', '.join(get_args(Model))}")
+    for key, known in (("model", Model), ("combine", Combine), ("view", View)):
+        value = written.get(key)
+        if isinstance(value, str) and value not in get_args(known):
+            raise InvalidEventError(name, f"unknown {key} {value!r}; {_choose(value, get_args(known))}")
+    try:
+        return msgspec.convert(dict(written), EventDefinition)
+    except msgspec.ValidationError as error:
+        raise InvalidEventError(name, str(error)[:1].lower() + str(error)[1:]) from None
+
+
+def _custom(definition: EventDefinition) -> EventSpec:
+    fields = _named_fields(definition)
+    problem = (
+        _problem_of_name(definition.name)
+        or _problem_of_words(definition)
+        or _problem_of_model(definition)
+        or _problem_of_fields(definition, fields)
+    )
+    if problem is not None:
+        raise InvalidEventError(definition.name, problem)
+    is_amend = definition.model == "amend"
+    return EventSpec(
+        name=definition.name,
+        model=definition.model,
+        flow=_flow(definition.model),
+        view=definition.view or ("original" if definition.combine == "first_wins" else "threaded"),
+        combine=definition.combine or ("last_wins" if is_amend and definition.patch else None),
+        verdicts=frozenset(definition.verdicts),
+        outputs=frozenset(definition.outputs) | ({"value"} if definition.model == "claim" else set[str]()),
+        patch=frozenset(definition.patch),
+        on_refusal=None,
+        timeout=definition.timeout,
+        fields=fields,
+        match=definition.match,
+        when=definition.when,
+    )
+
+
+def _named_fields(definition: EventDefinition) -> tuple[Field, ...]:
+    if isinstance(definition.fields, dict):
+        return tuple(Field(name, text) for name, text in definition.fields.items())
+    if not definition.fields and definition.match is not None:
+        return (Field(definition.match, "str"),)
+    return tuple(Field(name, "str" if name == definition.match else "Any") for name in definition.fields)
+
+
+def _problem_of_name(name: str) -> str | None:
+    if name.isascii() and name.isidentifier() and name == name.lower() and not name.startswith("_"):
+        return None
+    return "a name is lower-case words joined by underscores, as in 'deploy_requested'"
+
+
+def _problem_of_words(definition: EventDefinition) -> str | None:
+    words, outputs = WORDS.values(), OUTPUTS.values()
+    for word in definition.verdicts:
+        if word in outputs:
+            return f'{word!r} is no verdict; write outputs = ["{word}"]'
+        if word == "amend":
+            return "'amend' is no verdict; name the keys that hooks may change in patch"
+        if word not in words:
+            return f"unknown verdict {word!r}; {_choose(word, words)}"
+    for output in definition.outputs:
+        if output not in outputs:
+            return f"unknown output {output!r}; {_choose(output, outputs)}"
+    return None
+
+
+def _problem_of_model(definition: EventDefinition) -> str | None:
+    model, verdicts = definition.model, definition.verdicts
+    refusals = [word for word in verdicts if word in ("deny", "ask", "allow")]
+    if model == "gate" and "deny" not in verdicts:
+        return "a gate that cannot deny cannot fail closed; put 'deny' into verdicts, or write another model"
+    if model != "gate" and refusals:
+        return f'only a gate can say {refusals[0]!r}; write model = "gate", or take it out of verdicts'
+    if model == "claim" and "claim" not in verdicts:
+        return 'its hooks could never claim; write verdicts = ["claim"]'
+    if model != "claim" and ("claim" in verdicts or "value" in definition.outputs):
+        return 'only a claim event is answered with a value; write model = "claim", or take that out'
+    if model not in ("gate", "amend") and definition.patch:
+        return f'the hooks of a {model} event change nothing; write model = "amend", or take patch out'
+    if model != "amend" and definition.combine is not None:
+        return 'combine says how an amend event merges patches; write model = "amend", or take it out'
+    if model != "amend" and definition.view is not None:
+        return 'view is for amend events, others have a fixed one; write model = "amend", or take it out'
+    return None
+
+
+def _problem_of_fields(definition: EventDefinition, fields: tuple[Field, ...]) -> str | None:
+    names = [field.name for field in fields]
+    if definition.match is not None and definition.match not in names:
+        return f"match names no field of it, {definition.match!r}; {_choose(definition.match, names)}"
+    if not all([*names, *definition.patch]):
+        return "a field has an empty name; write the key that it has in the payload"
+    if not 0 < definition.timeout <= MAX_TIMEOUT:
+        return (
+            f"timeout is {definition.timeout:g}; it is in seconds, not milliseconds: "
+            f"more than 0, at most {MAX_TIMEOUT:g}"
+        )
+    return None
+
+
+def _flow(model: Model) -> Flow:
+    return "concurrent" if model == "notify" else "sequential"
+
+
+def _row(
+    name: str,
+    model: Model,
+    letters: str = "",
+    *,
+    patch: str = "",
+    match: str | None = None,
+    timeout: float = 30.0,
+    combine: Combine | None = None,
+    view: View = "threaded",
+    on_refusal: str | None = None,
+) -> EventSpec:
+    event_class = EVENT_CLASSES[name]
+    return EventSpec(
+        name=name,
+        model=model,
+        flow=_flow(model),
+        view=view,
+        combine=combine,
+        verdicts=frozenset(WORDS[letter] for letter in letters if letter in WORDS),
+        outputs=frozenset(OUTPUTS[letter] for letter in letters if letter in OUTPUTS),
+        patch=frozenset(patch.split()),
+        on_refusal=on_refusal,
+        timeout=timeout,
+        fields=tuple(Field(key, text) for key, text in event_class.__payload_fields__.items()),
+        match=match,
+        when=(event_class.__doc__ or "").strip(),
+    )
+
+
+def _first(name: str, *, patch: str, match: str | None = None, timeout: float = 30.0) -> EventSpec:
+    return _row(name, "amend", patch=patch, match=match, timeout=timeout, combine="first_wins", view="original")
+
+
+QUICK: Final = 5.0  # someone waits for these before anything has begun; the rest may take 30 s
+
+# Verdicts and outputs by their letters, see WORDS and OUTPUTS.
+_STANDARD: Final = Catalogue(
+    [
+        _row("session_start", "notify", "Hi", match="source"),
+        _row("session_end", "notify"),
+        _row("user_prompt_submit", "gate", "DKHi", patch="prompt params", match="prompt", timeout=QUICK),
+        _first("prompt_build", patch="prepend_system append_system override_system", timeout=QUICK),
+        _row("pre_iteration", "amend", "Hi"),
+        _row("pre_model", "gate", "DHi", patch="request", match="model_id", timeout=QUICK),
+        _row("post_model", "amend", patch="response reasoning", match="model_id", combine="last_wins"),
+        _row("model_request", "notify", match="model_id"),
+        _row("model_response", "notify", match="model_id"),
+        _row("tool_selection", "gate", "D", patch="tool_name", match="tool_name", timeout=QUICK),
+        _row(
+            "pre_tool_use",
+            "gate",
+            "ADKHi",
+            patch="tool_input",
+            match="tool_name",
+            timeout=QUICK,
+            on_refusal="permission_denied",
+        ),
+        _row(
+            "permission_request",
+            "gate",
+            "ADKH",
+            patch="tool_input permissions",
+            match="tool_name",
+            timeout=QUICK,
+            on_refusal="permission_denied",
+        ),
+        _row("permission_denied", "notify", "Hi", match="tool_name"),
+        _row("post_tool_use", "notify", "Hia", match="tool_name"),
+        _row("post_tool_use_failure", "notify", "Hia", match="tool_name"),
+        _row("tool_result", "amend", patch="tool_response", match="tool_name", combine="last_wins"),
+        _row("tool_path", "notify", match="tool_name"),
+        _row("stop", "notify", "Hr"),
+        _row("stop_failure", "notify"),
+        _row(
+            "subagent_start",
+            "gate",
+            "DKHi",
+            patch="prompt personality_id",
+            match="agent_type",
+            timeout=QUICK,
+        ),
+        _row("subagent_started", "notify", match="agent_type"),
+        _row("subagent_stop", "notify", "Hir", match="agent_type"),
+        _row("pre_compact", "gate", "DKHi", match="trigger"),
+        _row("compact_stage", "notify", "Hi"),
+        _row("post_compact", "notify", "Hi"),
+        _row("notification", "notify", "Hi", match="notification_type"),
+        _row("task_completed", "notify", "r"),
+        _row("teammate_idle", "notify", "r"),
+        _row("config_change", "gate", "DK", match="source", timeout=QUICK),
+        _first("personality_switch", patch="personality_id", match="to", timeout=QUICK),
+        _row("message_claim", "claim", "Cv", match="platform", timeout=QUICK),
+        _row("message_dispatch", "claim", "Cv", match="platform", timeout=QUICK),
+        _first("message_send", patch="message", timeout=QUICK),
+        _row("message_received", "notify"),
+        _row("message_sent", "notify"),
+        _row("error_intercept", "claim", "Cv", match="error_type"),
+        _row("error_recover", "claim", "Cv", match="error_type"),
+        _first("error_transform", patch="message", match="error_type"),
+        _row("error_log", "notify", match="error_type"),
+        _row("telemetry", "notify", match="event_type"),
+        _row("custom_log", "notify", match="event_type"),
+        _row("metrics", "notify", match="event_type"),
+        _row("performance", "notify", match="event_type"),
+    ]
+)

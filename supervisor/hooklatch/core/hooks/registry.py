@@ -1,0 +1,280 @@
+"""Who is registered, in which order, and what changed.  Knows hooks and layers; knows no file, session or process.
+
+A snapshot is immutable.  A change makes a new one with a higher revision; a chain keeps the one it began with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import IntEnum
+from functools import cached_property
+
+import msgspec
+
+from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.matchers import MAX_STEPS, Matcher
+from hooklatch.core.hooks.names import name_of, whole
+from hooklatch.core.payload import Payload
+from hooklatch_worker.wire import Source
+
+__all__ = [
+    "EVERY_GATE",
+    "MAX_BUDGET",
+    "Difference",
+    "Hook",
+    "Layer",
+    "Origin",
+    "PythonTarget",
+    "Selection",
+    "ServedTarget",
+    "Snapshot",
+    "budget",
+    "difference",
+    "has",
+    "misfit",
+    "select",
+    "switched",
+]
+
+EVERY_GATE = "*"  # the event of a hook that stands for a file of which nothing is known
+MAX_BUDGET = 600.0  # seconds that one fire may take in all
+
+
+class Layer(IntEnum):
+    """Where a hook comes from; the order of the numbers is the order of firing."""
+
+    BUILTIN = 1
+    PLUGIN = 2
+    GLOBAL = 3
+    PROJECT = 4
+    PARENT = 5  # the gates of the session that started this one
+    SESSION = 6
+
+    @property
+    def label(self) -> str:
+        return LABELS[self]
+
+
+LABELS = {layer: layer.name.lower() for layer in Layer}
+
+
+class PythonTarget(msgspec.Struct, frozen=True):
+    """A function of a source.  `build` counts the source's reloads: each has workers of its own.
+
+    One that was registered in a dialect may answer in its words: the name of the dialect, and of the native event.
+    """
+
+    source: Source
+    build: int
+    function: str
+    runtime: str = "trio"
+    command: str = ""
+    dialect: str = ""
+    native: str = ""
+
+    def describe(self) -> str:
+        return self.command or f"{self.source.location}:{self.function}"
+
+
+class ServedTarget(msgspec.Struct, frozen=True):
+    """A function in the client that registered it; `owner` is that connection's number.
+
+    One that was registered in a dialect is asked in its words: the name of the dialect, and of the native event.
+    """
+
+    owner: int
+    dialect: str = ""
+    native: str = ""
+
+    def describe(self) -> str:
+        return "served by its client"
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """The file and line that declare a hook; line 0 where it is not known."""
+
+    file: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
+    """One registered hook.  A `problem` says why it cannot run; it then fails as `load`.
+
+    `project` is the folder whose files declare it, `owner` the session that registered it, if one did.  They are part
+    of its name, which is that hook's alone and stays its own where a session hands it down to another as a gate.
+    """
+
+    id: str
+    event: str
+    layer: Layer
+    matcher: Matcher
+    target: PythonTarget | ServedTarget
+    timeout: float | None = None
+    priority: int = 100
+    enabled: bool = True
+    observe: bool = False
+    optional: bool = False
+    amends: bool = False
+    description: str = ""
+    config: bytes = b""
+    origin: Origin | None = None
+    problem: str | None = None
+    plugin: str | None = None
+    owner: str = ""
+    project: str = ""
+    size: int = 0  # bytes of a client's definition, as JSON
+
+    @property
+    def name(self) -> str:
+        return self._name
+
+    @cached_property
+    def _name(self) -> str:
+        return name_of(self.layer.label, self.id, project=self.project, session=self.owner)
+
+    @cached_property
+    def name_of_several(self) -> str:
+        """Give its name where its layer and its id may be another hook's too; else nothing."""
+        return self.name if self.project or self.owner else ""
+
+    def fingerprint(self) -> bytes:
+        """Give a digest of all that decides how this hook behaves."""
+        target = self.target
+        place = (
+            [
+                target.source.location,
+                target.source.digest,
+                target.build,
+                target.function,
+                target.runtime,
+                target.dialect,
+                target.native,
+            ]
+            if isinstance(target, PythonTarget)
+            else [target.owner, target.dialect, target.native]
+        )
+        parts = [
+            self.name, self.event, self.layer.value, self.matcher.source, place, self.timeout, self.priority,
+            self.enabled, self.observe, self.optional, self.amends, self.config.decode(), self.problem,
+            self.plugin,
+        ]  # fmt: skip
+        return hashlib.sha256(msgspec.json.encode(parts)).digest()
+
+
+def misfit(spec: EventSpec, matcher: Matcher, *, amends: bool) -> str | None:
+    """Say which setting of a hook means nothing on its event, and what to write instead; None where all is well."""
+    if spec.match is None and not matcher.matches_all:
+        return f"{spec.name} has no field to match on; remove match"
+    if amends and not spec.patch:
+        return f"{spec.name} lets its hooks change nothing, so there is nothing to amend; remove amends"
+    return None
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Ids that a change added, removed or altered."""
+
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.added or self.removed or self.changed)
+
+
+class Snapshot:
+    """All hooks that one viewer sees, in firing order."""
+
+    __slots__ = ("_by_event", "_digest", "hooks", "revision")
+
+    def __init__(self, revision: int, hooks: Iterable[Hook]) -> None:
+        # Within a layer: priority, then the order of registration, which the sort keeps because it is stable.
+        self.hooks = tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
+        self.revision = revision
+        self._digest: str | None = None
+        self._by_event: dict[tuple[str, bool], tuple[Hook, ...]] = {}
+
+    @property
+    def digest(self) -> str:
+        if self._digest is None:
+            whole = hashlib.sha256()
+            for hook in self.hooks:
+                whole.update(hook.fingerprint())
+            self._digest = whole.hexdigest()
+        return self._digest
+
+    def for_event(self, spec: EventSpec) -> tuple[Hook, ...]:
+        """Give the enabled hooks of an event, in firing order; those on EVERY_GATE stand at each that fails closed."""
+        key = spec.name, spec.fails_closed  # what a custom event is may change, and its hooks stay
+        found = self._by_event.get(key)
+        if found is None:
+            names = (spec.name, EVERY_GATE) if spec.fails_closed else (spec.name,)
+            found = tuple(hook for hook in self.hooks if hook.event in names and hook.enabled)
+            self._by_event[key] = found
+        return found
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """The hooks that match a payload; `is_blind` when a matcher had no string to look at, or one too long for it."""
+
+    hooks: tuple[Hook, ...]
+    is_blind: bool = False
+
+
+def select(spec: EventSpec, hooks: Sequence[Hook], payload: Payload) -> Selection:
+    """Choose the hooks whose matcher accepts the payload.
+
+    Raises:
+        PayloadError: the payload is no JSON object.
+    """
+    if spec.match is None or all(hook.matcher.matches_all for hook in hooks):
+        return Selection(tuple(hooks))
+    value = payload.text(spec.match)
+    if value is None or len(value) * sum(hook.matcher.weight for hook in hooks) > MAX_STEPS:
+        return Selection(tuple(hook for hook in hooks if hook.matcher.matches_all), is_blind=True)
+    return Selection(tuple(hook for hook in hooks if hook.matcher.matches(value)))
+
+
+def budget(spec: EventSpec, hooks: Iterable[Hook], requested: float | None = None) -> float:
+    """Give the seconds that a fire may take: what was asked for, else enough for each hook's own timeout."""
+    if requested is not None:
+        return min(requested, MAX_BUDGET)
+    needed = sum(hook.timeout or spec.timeout for hook in hooks)
+    return min(max(spec.timeout, needed), MAX_BUDGET)
+
+
+def difference(old: Snapshot, new: Snapshot) -> Difference:
+    """Compare two snapshots by name."""
+    before = {hook.name: hook for hook in old.hooks}
+    after = {hook.name: hook for hook in new.hooks}
+    return Difference(
+        added=[hook.id for name, hook in after.items() if name not in before],
+        removed=[hook.id for name, hook in before.items() if name not in after],
+        changed=[
+            hook.id
+            for name, hook in after.items()
+            if name in before and before[name] is not hook and before[name].fingerprint() != hook.fingerprint()
+        ],
+    )
+
+
+def switched(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
+    """Apply what was enabled or disabled to definitions: by a hook's name, else by that of its whole plugin."""
+    return [
+        msgspec.structs.replace(hook, enabled=not hook.enabled) if is_switched(hook, switches) else hook
+        for hook in hooks
+    ]
+
+
+def is_switched(hook: Hook, switches: Mapping[str, bool]) -> bool:
+    as_plugin = switches.get(whole(hook.plugin), hook.enabled) if hook.plugin is not None else hook.enabled
+    return switches.get(hook.name, as_plugin) != hook.enabled
+
+
+def has(plugins: Collection[str] | None, plugin: str) -> bool:
+    """Say whether a plugin is among those that are allowed; None stands for all of them."""
+    return plugins is None or plugin in plugins

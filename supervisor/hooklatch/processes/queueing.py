@@ -1,0 +1,145 @@
+"""Who gets a worker of a pool next.  Knows calls, sessions and time; knows no process.
+
+Each call is some session's, and sessions have equal shares of the queue and of the workers (`core/fair_queue.py`);
+gates go before notifications, which never have the last worker.  Where several sessions call, the last worker that
+could be had is kept for a gate of one that holds none and waits for none: who asks seldom finds a worker while others
+hold theirs for long.  A session that is alone may have them all, and then the first call of a second one waits for
+one of those.
+What has no place in the queue, or cannot be served in time, is refused at once with cause `overload`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import trio
+
+from hooklatch.core.fair_queue import FairQueue, Pace
+from hooklatch.core.messages import CallOutcome
+from hooklatch.processes.worker import Invocation, Worker
+
+__all__ = ["CallQueue", "Waiter"]
+
+SHARED_FOR = 600.0  # seconds in which a session may think before no worker is kept for it any more
+MARGIN = 4.0  # times the usual length that a call must have left, or its worker would be killed at the deadline
+
+
+class Waiter:
+    """A call that waits for a worker."""
+
+    __slots__ = ("deadline", "failure", "granted", "invocation", "worker")
+
+    def __init__(self, invocation: Invocation, deadline: float) -> None:
+        self.invocation = invocation
+        self.deadline = deadline
+        self.granted = trio.Event()
+        self.worker: Worker | None = None
+        self.failure: CallOutcome | None = None
+
+    def fail(self, failure: CallOutcome) -> None:
+        self.failure = failure
+        self.granted.set()
+
+
+class CallQueue:
+    """The calls of one pool: those that have a worker, and those that wait for one."""
+
+    def __init__(self, workers: int, capacity: int) -> None:
+        self._workers = workers
+        self._gates: FairQueue[str, Waiter] = FairQueue(capacity)
+        self._notifications: FairQueue[str, Waiter] = FairQueue(capacity)
+        self._busy = 0
+        self._busy_notifications = 0
+        self._held: dict[str, int] = {}  # workers, by session
+        self._pace = Pace()
+        self._latest: str | None = None
+        self._shared_until = -math.inf
+
+    def __len__(self) -> int:
+        return self._gates.count + self._notifications.count
+
+    def arrived(self, share: str) -> None:
+        """Note whose call it is that has come."""
+        if share != self._latest:
+            if self._latest is not None:
+                self._shared_until = trio.current_time() + SHARED_FOR
+            self._latest = share
+
+    def occupied(self, invocation: Invocation) -> None:
+        self._busy += 1
+        self._busy_notifications += not invocation.is_gate
+        self._held[invocation.share] = self._held.get(invocation.share, 0) + 1
+
+    def vacated(self, invocation: Invocation) -> None:
+        self._busy -= 1
+        self._busy_notifications -= not invocation.is_gate
+        self._held[invocation.share] -= 1
+        if not self._held[invocation.share]:
+            del self._held[invocation.share]
+
+    def took(self, seconds: float) -> None:
+        """Note how long a call has had its worker."""
+        self._pace.add(seconds)
+
+    def may_run(self, invocation: Invocation) -> bool:
+        """Say whether a call may have a worker that is idle."""
+        share = invocation.share
+        if not invocation.is_gate:
+            return not self._is_closed_to_notifications
+        return not self._is_last_kept or not (share in self._held or self._gates.is_regular(share))
+
+    @property
+    def _is_closed_to_notifications(self) -> bool:
+        return self._busy_notifications >= self._workers - 1 or self._is_last_kept
+
+    @property
+    def _is_last_kept(self) -> bool:
+        return self._busy >= self._workers - 1 and trio.current_time() < self._shared_until
+
+    def wait(self, invocation: Invocation, deadline: float) -> Waiter | CallOutcome:
+        """Give a call its place in the queue, or say why it has none."""
+        queue, share = self._queue(invocation), invocation.share
+        expected = queue.ahead(share) * self._pace.median / self._workers
+        if expected > deadline - trio.current_time():  # and it counts neither who comes later nor what takes longer
+            return CallOutcome("overload", message=f"its turn would come in {expected:.1f} s, past its deadline")
+        waiter = Waiter(invocation, deadline)
+        pushed_out = queue.put(share, waiter)
+        if pushed_out is None:
+            return waiter
+        own = queue.waiting(pushed_out.invocation.share)
+        refused = CallOutcome(
+            "overload", message=f"{len(queue)} calls wait for a worker of its source already, {own} of its own session"
+        )
+        if pushed_out is waiter:
+            return refused
+        pushed_out.fail(refused)
+        return waiter
+
+    def leave(self, waiter: Waiter) -> None:
+        """Take a call out that waits no longer."""
+        self._queue(waiter.invocation).remove(waiter.invocation.share, waiter)
+
+    def next(self) -> Waiter | None:
+        """Give the call that an idle worker is for, if there is one; those whose turn comes too late are refused."""
+        while waiter := self._next_gate() or self._next_notification():
+            left = waiter.deadline - trio.current_time()
+            if MARGIN * self._pace.median <= left:
+                return waiter
+            waiter.fail(CallOutcome("overload", message=f"its turn came {max(0.0, left):.1f} s before its deadline"))
+        return None
+
+    def _next_gate(self) -> Waiter | None:
+        if not self._gates:
+            return None
+        return self._gates.take(self._held, newcomers_only=True) if self._is_last_kept else self._gates.take()
+
+    def _next_notification(self) -> Waiter | None:
+        return self._notifications.take() if self._notifications and not self._is_closed_to_notifications else None
+
+    def refuse_all(self, failure: CallOutcome) -> None:
+        for queue in (self._gates, self._notifications):
+            while (waiter := queue.take()) is not None:
+                waiter.fail(failure)
+
+    def _queue(self, invocation: Invocation) -> FairQueue[str, Waiter]:
+        return self._gates if invocation.is_gate else self._notifications

@@ -1,0 +1,222 @@
+"""What a record of a decision holds.  Knows decisions and redaction; knows no chain and no file.
+
+A record must be possible whatever a hook or a client said: texts are cut, lists are bounded, and what cannot be encoded
+is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.messages import Cause, Decision, DecisionVerdict, HookOutcome
+from hooklatch.core.payload import Payload
+from hooklatch.record.content.excerpt import UNREADABLE, Excerpt, encode, fields_of, shown, texts_in
+from hooklatch.record.content.redaction import Redactor
+
+__all__ = ["Fact", "entry_of_abandoned", "entry_of_decision", "scrubbed"]
+
+TEXT = 1000  # characters of a reason or a message
+NAME = 300  # characters of an id or a path that a client gave
+WARNINGS = 20
+OUTCOMES = 1000
+OUTPUTS = ("append", "resume", "value", "inject", "context")
+ENCODER = msgspec.json.Encoder()
+
+
+class Fact(msgspec.Struct, frozen=True):
+    """What was fired, beside what was decided: the payload as it came, and who fired it.
+
+    `session` may be an id that a one-shot only names, or that comes again; `run` is one live session and no other.
+    """
+
+    payload: Payload
+    is_gate: bool
+    session: str | None = None
+    run: str | None = None
+    call_id: str | int | None = None
+    host: str | None = None
+    cwd: str | None = None
+
+
+class OutcomeEntry(msgspec.Struct, omit_defaults=True):
+    """One hook's part."""
+
+    layer: str
+    hook: str
+    outcome: str
+    verdict: str | None = None
+    cause: Cause | None = None
+    message: str = ""
+    exit_code: int | None = None
+    duration_ms: float = 0.0
+    reinvoked: bool = False
+    observed: bool = False
+    name: str = ""
+
+
+class PatchEntry(msgspec.Struct, omit_defaults=True):
+    """What hooks put in the place of fields of the payload."""
+
+    sha256: str
+    bytes: int
+    excerpt: msgspec.Raw | None = None
+    excerpt_cut: str | None = None
+
+
+class Entry(msgspec.Struct, omit_defaults=True):
+    """A decision, or the end of a fire that nobody waited for any more."""
+
+    decision_id: str
+    event: str
+    gate: bool
+    verdict: DecisionVerdict | None = None
+    cause: Cause | None = None
+    reason: str | None = None
+    layer: str | None = None
+    hook: str | None = None
+    name: str = ""
+    session: str | None = None
+    run: str | None = None
+    call_id: str | None = None
+    host: str | None = None
+    cwd: str | None = None
+    revision: int | None = None
+    payload_digest: str | None = None
+    payload_bytes: int = 0
+    excerpt: msgspec.Raw | None = None
+    excerpt_cut: str | None = None
+    patch: PatchEntry | None = None
+    outputs: list[str] = []
+    outcomes: list[OutcomeEntry] = []
+    outcomes_omitted: int = 0
+    warnings: list[str] = []
+    warnings_omitted: int = 0
+    duration_ms: float = 0.0
+
+
+def entry_of_decision(decision: Decision, fact: Fact, excerpt_bytes: int, redactor: Redactor) -> bytes:
+    """Encode the record of a decision, with at most so many bytes of its payload."""
+    try:
+        excerpts = excerpts_of(decision, fact, excerpt_bytes, redactor)
+        texts = [text for excerpt in excerpts if excerpt is not None for text in texts_in(excerpt.fields)]
+        texts += texts_of(decision)
+        careful = None if redactor.is_clean(texts) else redactor
+        return ENCODER.encode(filled(decision, fact, excerpts, excerpt_bytes, careful))
+    except UNREADABLE as error:
+        least = Entry(
+            decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause,
+            f"the record of this decision could not be spelled ({type(error).__name__}), and is the least of one",
+            payload_digest=decision.payload_digest, payload_bytes=len(fact.payload.data),
+        )  # fmt: skip
+        return ENCODER.encode(least)
+
+
+def entry_of_abandoned(event: str, decision_id: str, revision: int | None, fact: Fact) -> bytes:
+    """Encode the record of a gate whose client left before it was decided."""
+    entry = Entry(
+        decision_id, event, fact.is_gate, cause="abandoned", revision=revision, payload_digest=fact.payload.digest()
+    )
+    return ENCODER.encode(with_place(entry, fact))
+
+
+def excerpts_of(
+    decision: Decision, fact: Fact, limit: int, redactor: Redactor
+) -> tuple[Excerpt | None, Excerpt | None]:
+    if limit <= 0:
+        return None, None
+    fields = fields_of(fact.payload)
+    payload = shown(fields, limit, redactor) if fields is not None else None
+    return payload, shown(decision.patch, limit, redactor) if decision.patch else None
+
+
+def texts_of(decision: Decision) -> Iterator[str]:
+    if decision.reason:
+        yield decision.reason
+    yield from decision.warnings[:WARNINGS]
+    for outcome in decision.outcomes[:OUTCOMES]:
+        if outcome.message and outcome.message is not decision.reason:
+            yield outcome.message
+
+
+def filled(
+    decision: Decision,
+    fact: Fact,
+    excerpts: tuple[Excerpt | None, Excerpt | None],
+    limit: int,
+    redactor: Redactor | None,
+) -> Entry:
+    payload, patch = excerpts
+    entry = Entry(
+        decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause,
+        layer=decision.layer, hook=decision.hook, name=decision.name, revision=decision.revision,
+        payload_digest=decision.payload_digest, duration_ms=decision.duration_ms,
+    )  # fmt: skip
+    if decision.reason is not None:
+        entry.reason = text_of(decision.reason, redactor)
+    if payload is not None:
+        entry.excerpt, entry.excerpt_cut = encode(payload, limit, redactor)
+    if decision.patch:
+        entry.patch = entry_of_patch(decision.patch, patch, limit, redactor)
+    entry.outputs = [name for name in OUTPUTS if getattr(decision, name)]
+    entry.outcomes = [outcome_of(outcome, decision.reason, redactor) for outcome in decision.outcomes[:OUTCOMES]]
+    entry.outcomes_omitted = len(decision.outcomes) - len(entry.outcomes)
+    entry.warnings = [text_of(text, redactor) for text in decision.warnings[:WARNINGS]]
+    entry.warnings_omitted = len(decision.warnings) - len(entry.warnings)
+    return with_place(entry, fact)
+
+
+def with_place(entry: Entry, fact: Fact) -> Entry:
+    entry.payload_bytes = len(fact.payload.data)
+    entry.session, entry.run = name_of(fact.session), fact.run
+    entry.call_id = name_of(fact.call_id)
+    entry.host = name_of(fact.host)
+    entry.cwd = name_of(fact.cwd)
+    return entry
+
+
+def entry_of_patch(
+    patch: Mapping[str, msgspec.Raw], excerpt: Excerpt | None, limit: int, redactor: Redactor | None
+) -> PatchEntry:
+    data = ENCODER.encode(patch)
+    entry = PatchEntry(sha256(data).hexdigest(), len(data))
+    if excerpt is not None:
+        entry.excerpt, entry.excerpt_cut = encode(excerpt, limit, redactor)
+    return entry
+
+
+def outcome_of(outcome: HookOutcome, reason: str | None, redactor: Redactor | None) -> OutcomeEntry:
+    message = "" if outcome.message == reason else text_of(outcome.message, redactor)
+    return OutcomeEntry(
+        outcome.layer, outcome.hook, outcome.outcome, outcome.verdict, outcome.cause, message, outcome.exit_code,
+        outcome.duration_ms, outcome.reinvoked, outcome.observed, outcome.name,
+    )  # fmt: skip
+
+
+def text_of(text: str, redactor: Redactor | None) -> str:
+    if redactor is not None:
+        text = redactor.clean(text)
+    return text if len(text) <= TEXT else f"{text[:TEXT]}…"
+
+
+def name_of(name: str | int | None) -> str | None:
+    if name is None:
+        return None
+    text = str(name) if not isinstance(name, int) or abs(name) < 2**63 else hex(name)
+    return text if len(text) <= NAME else f"{text[:NAME]}…"
+
+
+def scrubbed(fields: Mapping[str, Any], redactor: Redactor) -> bytes:
+    """Encode the fields of a record that is no decision's, with the secrets in their texts replaced.
+
+    Raises:
+        TypeError: a field is no plain value.
+    """
+    plain: Any = msgspec.to_builtins(fields)
+    if redactor.is_clean(texts_in(plain)):
+        return ENCODER.encode(plain)
+    data, cut_text = encode(Excerpt(plain), 2**62, redactor)
+    return bytes(data) if data is not None else ENCODER.encode({"text": cut_text})

@@ -1,0 +1,118 @@
+"""What of a payload stands in the record: enough to know what was judged, no secret, and no file.  Knows JSON only.
+
+Top-level keys with their values; a value over 4 KiB is replaced by how long it is.  No payload makes it raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+import msgspec
+
+from hooklatch.core.payload import Payload, PayloadError
+from hooklatch.record.content.redaction import REDACTED, Redactor
+
+__all__ = ["Excerpt", "encode", "fields_of", "shown", "texts_in"]
+
+LARGE = 4 * 1024  # bytes of a value as it came; over it, the value is no word of an agent but a file
+DEEP = 50  # levels; nobody looks deeper for what was judged, and each costs the interpreter's stack
+HIDDEN = 24  # bytes that stand for a value which is left out
+# Bytes of a payload that is read for this alone: a million small keys take a third of a second.  Where hooks match on
+# a field it has been read already.
+UNREAD = 2**20
+UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError, MemoryError)
+
+
+class Excerpt(msgspec.Struct, frozen=True):
+    """The values that are shown, secrets in texts still in them; `is_whole` where no key was left out."""
+
+    fields: dict[str, object]
+    is_whole: bool = True
+
+
+def fields_of(payload: Payload) -> Mapping[str, msgspec.Raw] | None:
+    """Give a payload's fields, or None where it has none or is not read for this."""
+    if len(payload.data) > UNREAD and not payload.is_read:
+        return None
+    try:
+        return payload.fields
+    except PayloadError:
+        return None
+
+
+def shown(fields: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor) -> Excerpt:
+    """Choose what is shown: as many fields as `limit` bytes may hold, without what their keys hide."""
+    found: dict[str, object] = {}
+    size = 0
+    for key, raw in fields.items():
+        if size > limit:
+            return Excerpt(found, is_whole=False)
+        found[key] = value_of(key, raw, redactor)
+        size += len(key) + (HIDDEN if len(raw) > LARGE else len(raw))
+    return Excerpt(found)
+
+
+def value_of(key: str, raw: msgspec.Raw, redactor: Redactor) -> object:
+    if redactor.hides(key):
+        return REDACTED
+    if len(raw) > LARGE:
+        return {"omitted_bytes": len(raw)}
+    try:
+        return without_hidden(msgspec.json.decode(raw), redactor)
+    except UNREADABLE:
+        return {"omitted_bytes": len(raw)}
+
+
+def without_hidden(value: object, redactor: Redactor, depth: int = 0) -> object:
+    if depth > DEEP:
+        return "[too deep]"
+    if isinstance(value, dict):
+        return {
+            key: REDACTED if redactor.hides(key) else without_hidden(one, redactor, depth + 1)
+            for key, one in cast("dict[str, object]", value).items()
+        }
+    if isinstance(value, list):
+        return [without_hidden(one, redactor, depth + 1) for one in cast("list[object]", value)]
+    return value
+
+
+def texts_in(value: object) -> list[str]:
+    """Give every text in a value, keys too."""
+    found: list[str] = []
+    collect(value, found)
+    return found
+
+
+def collect(value: object, found: list[str]) -> None:
+    if isinstance(value, str):
+        found.append(value)
+    elif isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        found += fields
+        for one in fields.values():
+            collect(one, found)
+    elif isinstance(value, list):
+        for one in cast("list[object]", value):
+            collect(one, found)
+
+
+def cleaned(value: object, redactor: Redactor) -> object:
+    """Give a value with the secrets in its texts replaced."""
+    if isinstance(value, str):
+        return redactor.clean(value)
+    if isinstance(value, dict):
+        fields = cast("dict[str, object]", value)
+        return {redactor.clean(key): cleaned(one, redactor) for key, one in fields.items()}
+    if isinstance(value, list):
+        return [cleaned(one, redactor) for one in cast("list[object]", value)]
+    return value
+
+
+def encode(excerpt: Excerpt, limit: int, redactor: Redactor | None = None) -> tuple[msgspec.Raw | None, str | None]:
+    """Encode an excerpt: whole, as JSON, or its first `limit` bytes, as text.  A redactor cleans its texts first."""
+    fields = excerpt.fields if redactor is None else cast("dict[str, object]", cleaned(excerpt.fields, redactor))
+    data = msgspec.json.encode(fields)
+    if excerpt.is_whole and len(data) <= limit:
+        return msgspec.Raw(data), None
+    return None, data[:limit].decode("utf-8", "ignore")

@@ -1,0 +1,321 @@
+"""The files of the record: whole lines or nothing, with room kept for the last words.  Knows files; knows no decision.
+
+A segment is allocated a little beyond its end (fallocate(2), FALLOC_FL_KEEP_SIZE).  Ordinary records need that room to
+be there after them too, so a full disk shows while there is still a reserve to say so in.  Where a filesystem cannot do
+that, a file of the same size is given up instead.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from itertools import pairwise
+from typing import NamedTuple, cast
+
+from hooklatch.record.files.chain import Link, read_link
+
+__all__ = ["NO_SPACE", "Place", "Segment", "Tail", "moment_of", "places", "read_tail", "set_aside", "sync_folder"]
+
+NAME = re.compile(r"(\d{16})\.jsonl")
+KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h
+CHUNK = 2**20  # bytes that are allocated at once: a call for some thousand records
+RESERVE_NAME = "reserve"
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM})
+WINDOW = 64 * 1024  # bytes of a file's end that are read first
+
+
+def find_fallocate() -> Callable[[int, int, int, int], int] | None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    found = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
+    if found is None:
+        return None
+    prototype = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64, use_errno=True
+    )
+    return cast("Callable[[int, int, int, int], int]", prototype(ctypes.cast(found, ctypes.c_void_p).value or 0))
+
+
+FALLOCATE = find_fallocate()
+
+
+def allocate(fd: int, start: int, length: int) -> None:
+    """Give a file blocks without making it longer.
+
+    Raises:
+        OSError: there is no room, or this cannot be done here.
+    """
+    if FALLOCATE is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if FALLOCATE(fd, KEEP_SIZE, start, length) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+class Place(NamedTuple):
+    """A segment in its folder; its name is the number of its first record."""
+
+    first: int
+    path: str
+
+    @classmethod
+    def of(cls, folder: str, first: int) -> Place:
+        return cls(first, os.path.join(folder, f"{first:016d}.jsonl"))
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.path)
+
+
+def places(folder: str) -> list[Place]:
+    """List the segments of a folder, oldest first.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    found = [match for name in os.listdir(folder) if (match := NAME.fullmatch(name))]
+    return sorted(Place(int(match[1]), os.path.join(folder, match[0])) for match in found)
+
+
+class Segment:
+    """A segment that is written to.  `end` is where the next record goes."""
+
+    def __init__(self, place: Place, *, reserve: int, is_new: bool) -> None:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+        self.place = place
+        self.fd = os.open(place.path, flags | (os.O_CREAT | os.O_EXCL if is_new else 0), 0o600)
+        found = os.fstat(self.fd)
+        self.end = found.st_size
+        self._identity = (found.st_dev, found.st_ino)
+        self._reserve = reserve
+        self._allocated = 0
+        self._can_allocate = True
+        self._spare = os.path.join(os.path.dirname(place.path), RESERVE_NAME)
+        self.is_whole = True  # False: a part of a line stands at the end, and could not be taken back
+
+    @property
+    def reserve(self) -> int:
+        """The bytes that are kept for when the disk is full."""
+        if self._can_allocate:
+            return max(0, self._allocated - self.end)
+        try:
+            return os.stat(self._spare).st_size
+        except OSError:
+            return 0
+
+    def append(self, line: bytes, *, from_reserve: bool = False) -> None:
+        """Write a line, whole or not at all.
+
+        Raises:
+            OSError: it was not written, and nothing of it is there unless `is_whole` has become false.
+        """
+        if not from_reserve:
+            self._make_room(self.end + len(line))
+        try:
+            self._write(line)
+        except OSError as error:
+            if not (from_reserve and not self._can_allocate and error.errno in NO_SPACE and self._give_up_spare()):
+                raise
+            self._write(line)
+
+    def _write(self, line: bytes) -> None:
+        written = os.write(self.fd, line)
+        while written < len(line):  # the disk has an end here, and the next call says which
+            self.is_whole = False
+            try:
+                written += os.write(self.fd, line[written:])
+            except OSError:
+                self._allocated = 0  # cutting a file frees what was allocated beyond its end
+                os.ftruncate(self.fd, self.end)
+                self.is_whole = True
+                raise
+        self.is_whole = True
+        self.end += written
+
+    def _make_room(self, end: int) -> None:
+        """Have the reserve behind what will be the end."""
+        if not self._can_allocate:
+            return self._keep_spare()
+        if end + self._reserve <= self._allocated:
+            return None
+        try:
+            self._allocate(end + self._reserve + CHUNK)
+        except OSError as error:
+            if error.errno in UNSUPPORTED:
+                self._can_allocate = False
+                return self._keep_spare()
+            if error.errno not in NO_SPACE:
+                raise
+            self._allocate(end + self._reserve)
+        return None
+
+    def _allocate(self, end: int) -> None:
+        start = max(self.end, self._allocated)
+        if end > start:
+            allocate(self.fd, start, end - start)
+            self._allocated = end
+
+    def _keep_spare(self) -> None:
+        if os.path.exists(self._spare):
+            return
+        fd = os.open(self._spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            data = os.urandom(self._reserve)  # a filesystem that compresses must not make it small
+            if os.write(fd, data) != len(data):
+                raise OSError(errno.ENOSPC, "the reserve does not fit")
+            os.fsync(fd)
+        except OSError:
+            os.unlink(self._spare)
+            raise
+        finally:
+            os.close(fd)
+
+    def _give_up_spare(self) -> bool:
+        try:
+            os.unlink(self._spare)
+        except OSError:
+            return False
+        return True
+
+    def fault(self) -> str | None:
+        """Say what somebody else did to the file, if anything."""
+        try:
+            own = os.fstat(self.fd)
+            named = os.stat(self.place.path, follow_symlinks=False)
+        except FileNotFoundError:
+            return f"{self.place.path} was removed while it was being written"
+        except OSError as error:
+            return f"{self.place.path} cannot be looked at: {error.strerror}"
+        if (named.st_dev, named.st_ino) != self._identity:
+            return f"{self.place.path} was replaced while it was being written"
+        if own.st_size != self.end:
+            return f"{self.place.path} has {own.st_size} bytes and not the {self.end} that were written to it"
+        return None
+
+    def free(self) -> None:
+        """Give back what is allocated beyond the end, by us or by a daemon that was killed."""
+        if self.is_whole:
+            os.ftruncate(self.fd, self.end)
+            self._allocated = 0
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+class Tail(NamedTuple):
+    """The last sound record of a segment, where it ends, and how long the file is."""
+
+    link: Link
+    end: int
+    size: int
+    fault: str | None  # what is wrong among the records before it, as far as they were read
+
+    @property
+    def torn(self) -> int:
+        return self.size - self.end
+
+
+def read_tail(place: Place) -> Tail | None:
+    """Find the last sound record by reading a file's end only; None where it has none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    fd = os.open(place.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        window = WINDOW
+        while True:
+            start = max(0, size - window)
+            tail = tail_of(os.pread(fd, size - start, start), start, size, place)
+            if tail is not None or start == 0:
+                return tail
+            window *= 8
+    finally:
+        os.close(fd)
+
+
+def tail_of(data: bytes, start: int, size: int, place: Place) -> Tail | None:
+    found: list[tuple[Link | None, int]] = []
+    for begin, end in lines(data, is_beginning=start == 0):
+        found.append((read_link(data[begin:end]), start + end))
+    while found and found[-1][0] is None:
+        found.pop()
+    if not found:
+        return None
+    link, end = found[-1]
+    assert link is not None
+    return Tail(link, end, size, fault_among([one for one, _ in found], place))
+
+
+def lines(data: bytes, *, is_beginning: bool) -> Iterator[tuple[int, int]]:
+    """Give where each whole line begins and ends; the first is left out where its beginning is not there."""
+    begin = 0 if is_beginning else data.find(b"\n") + 1
+    while (end := data.find(b"\n", begin) + 1) > 0:
+        yield begin, end
+        begin = end
+
+
+def fault_among(links: list[Link | None], place: Place) -> str | None:
+    for before, after in pairwise(links):
+        if before is None or after is None or after.seq <= before.seq or after.prev != before.hash:
+            seq = after.seq if after is not None else before.seq + 1 if before is not None else "?"
+            return f"{place.path}: the chain is broken near record {seq}; see: hooklatch log verify"
+    return None
+
+
+def moment_of(place: Place) -> float | None:
+    """Give when a segment was begun, as its first record says; None where that cannot be read."""
+    try:
+        with open(place.path, "rb") as file:
+            link = read_link(file.readline(WINDOW))
+    except OSError:
+        return None
+    return datetime.fromisoformat(link.at).timestamp() if link is not None else None
+
+
+def set_aside(place: Place, end: int) -> str:
+    """Move what follows `end` into a file beside the segment, and cut it there; gives that file's name.
+
+    Raises:
+        OSError: it could not be done.
+    """
+    fd = os.open(place.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        size = os.fstat(fd).st_size
+        aside, path = open_aside(place)
+        try:
+            position = end
+            while position < size:
+                position += os.write(aside, os.pread(fd, CHUNK, position))
+            os.fsync(aside)
+        finally:
+            os.close(aside)
+        os.ftruncate(fd, end)
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    sync_folder(os.path.dirname(place.path))
+    return os.path.basename(path)
+
+
+def open_aside(place: Place) -> tuple[int, str]:
+    for number in range(1, 10_000):
+        path = f"{place.path}.torn-{number}"
+        try:
+            return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), path
+        except FileExistsError:
+            continue
+    raise OSError(errno.EEXIST, "there are too many torn files", place.path)
+
+
+def sync_folder(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

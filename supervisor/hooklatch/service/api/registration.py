@@ -1,0 +1,205 @@
+"""From definitions that a client sends to hooks: checked, their sources loaded, all of them or none.
+
+Knows definitions and units; knows no layer's contents and no connection but by its number.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
+
+from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
+from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, ServedTarget, misfit
+from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.service.api.hub import Hub
+from hooklatch.service.config.configuration import place_of
+from hooklatch.service.dispatch.dialect_fires import NativeHook, read_native_hooks
+from hooklatch.service.loading.assembly import hook_of
+from hooklatch.service.loading.sources import UnitError
+from hooklatch.service.registry.sessions import Session
+from hooklatch.service.transport.connection import Connection
+from hooklatch_worker.author.failures import clipped
+
+__all__ = ["HookTables", "Registrant", "Registrar"]
+
+
+class Registrant(msgspec.Struct, frozen=True):
+    """Who registers: a session that may not be open yet, or with no id a client of the admin socket."""
+
+    id: str = ""
+    dialect: str | None = None
+    cwd: str | None = None
+    own: Mapping[str, int] = {}  # the hooks that it has already, and how many bytes the definition of each takes
+
+    @classmethod
+    def of(cls, session: Session) -> Registrant:
+        return cls(
+            session.id, session.dialect, session.cwd, {hook_id: hook.size for hook_id, hook in session.own.items()}
+        )
+
+
+HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events in a dialect that writes one
+
+
+class Wanted(NamedTuple):
+    """A definition, the native event that it was written for (or ""), and how many bytes it takes as JSON."""
+
+    definition: HookDefinition
+    native: str
+    size: int
+
+
+class Registrar:
+    """Makes hooks of what clients register."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def read(self, tables: HookTables, registrant: Registrant) -> list[Wanted]:
+        """Check definitions, without any effect.
+
+        Raises:
+            RpcError: one of them cannot be accepted, and so none is.
+        """
+        try:
+            natives = [native for table in listed(tables, registrant) for native in self._read(table, registrant)]
+            named(natives, registrant)
+            wanted = [
+                Wanted(definition, native.event, size)
+                for native in natives
+                for size in (size_of(native.table),)
+                for definition in read_definition(native.table)
+            ]
+        except InvalidHookError as error:
+            raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        ids = [one.definition.id for one in wanted]
+        for hook_id in ids:
+            if ids.count(hook_id) > 1:
+                raise RpcError(ErrorCode.INVALID_PARAMS, f"the id {hook_id!r} stands twice in one call")
+        if registrant.id and len(registrant.own.keys() | set(ids)) > MAX_HOOKS:
+            raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
+        check_sizes(wanted, registrant)
+        for one in wanted:
+            self._check(one.definition, registrant)
+        return wanted
+
+    async def hooks_of(self, wanted: list[Wanted], connection: Connection, registrant: Registrant) -> list[Hook]:
+        """Load the sources of what was read, and make the hooks; there is no checkpoint after the last load.
+
+        Raises:
+            RpcError: one of them cannot be loaded, and so none is registered.
+        """
+        for one in wanted:
+            await self._load(one.definition, registrant)
+        # No checkpoint from here on: a reload meanwhile has put other builds in force than those that were loaded.
+        return [
+            msgspec.structs.replace(
+                self._hook_of(one.definition, one.native, connection, registrant), owner=registrant.id, size=one.size
+            )
+            for one in wanted
+        ]
+
+    def _read(self, table: dict[str, Any], registrant: Registrant) -> list[NativeHook]:
+        if registrant.dialect is None:
+            return [NativeHook(table, "")]
+        dialect = self._hub.native.find(registrant.dialect)
+        return read_native_hooks(dialect, table, self._hub.registries.catalogue)
+
+    def _check(self, definition: HookDefinition, registrant: Registrant) -> None:
+        spec = self._hub.dispatcher.spec(definition.event)
+        if (fault := misfit(spec, definition.matcher, amends=definition.amends)) is not None:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}")
+        if definition.served:
+            if not registrant.id:
+                raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
+            return
+        source, _ = place_of(definition, registrant.cwd or "")
+        if source.kind == "file" and not source.location.startswith("/"):
+            raise RpcError(
+                ErrorCode.INVALID_PARAMS,
+                f"hook {definition.id!r}: {definition.run!r} is relative and there is no absolute cwd;"
+                " give the whole path",
+            )
+
+    def _hook_of(self, definition: HookDefinition, native: str, connection: Connection, registrant: Registrant) -> Hook:
+        layer = Layer.SESSION if registrant.id else Layer.GLOBAL
+        spec = self._hub.dispatcher.spec(definition.event)
+        dialect = (registrant.dialect or "") if native else ""
+        target: ServedTarget | PythonTarget = ServedTarget(connection.number, dialect, native)
+        if not definition.served:
+            target = self._target_of(definition, registrant)
+            if definition.shell is None:  # a command says by its `payload` how it is spoken to
+                target = msgspec.structs.replace(target, dialect=dialect, native=native)
+        return hook_of(definition, layer, target, spec=spec)
+
+    async def _load(self, definition: HookDefinition, registrant: Registrant) -> None:
+        if definition.served:
+            return
+        source, _ = place_of(definition, registrant.cwd or "")
+        try:
+            await self._hub.files.ensure(source)
+        except UnitError as error:
+            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {error}") from None
+
+    def _target_of(self, definition: HookDefinition, registrant: Registrant) -> PythonTarget:
+        source, function = place_of(definition, registrant.cwd or "")
+        unit = self._hub.sources.units.get(source.location)
+        if unit is None or function not in unit.loaded.functions:
+            raise RpcError(
+                ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {source.location} has no function {function!r}"
+            )
+        return PythonTarget(unit.source, unit.build, function)
+
+
+def listed(tables: HookTables, registrant: Registrant) -> list[dict[str, Any]]:
+    """Return the definitions of a request; a dialect's session may give one map of events, as its system writes it.
+
+    Raises:
+        RpcError: it is a map, and there is no dialect to read it.
+    """
+    if isinstance(tables, list):
+        return tables
+    if registrant.dialect is None:
+        raise RpcError(ErrorCode.INVALID_PARAMS, "hooks is a list of definitions; a map of events needs a dialect")
+    return [tables]
+
+
+def named(natives: list[NativeHook], registrant: Registrant) -> None:
+    """Give each served hook without an id one: the first of `served-1`, `served-2`, … that nobody has yet."""
+    taken: set[object] = {native.table.get("id") for native in natives}
+    taken |= registrant.own.keys()
+    free = (name for number in itertools.count(1) if (name := f"served-{number}") not in taken)
+    for native in natives:
+        if native.table.get("served") is True and native.table.get("id") is None:
+            native.table["id"] = next(free)
+
+
+def size_of(table: dict[str, Any]) -> int:
+    """Give how many bytes a definition takes, as JSON.
+
+    Raises:
+        RpcError: too many.
+    """
+    size = len(msgspec.json.encode(table))
+    if size > MAX_HOOK_BYTES:
+        name = clipped(str(table.get("id")))
+        text = f"the definition of hook {name!r} takes {size} bytes; {MAX_HOOK_BYTES} are allowed"
+        raise RpcError(ErrorCode.INVALID_PARAMS, text)
+    return size
+
+
+def check_sizes(wanted: list[Wanted], registrant: Registrant) -> None:
+    """Refuse more than a session may have its definitions take.
+
+    Raises:
+        RpcError: with these it is too much.
+    """
+    kept = {**registrant.own, **{one.definition.id: one.size for one in wanted}}
+    total = sum(kept.values())
+    if registrant.id and total > MAX_SESSION_HOOK_BYTES:
+        text = f"with these, the session's hooks take {total} bytes; {MAX_SESSION_HOOK_BYTES} are allowed"
+        raise RpcError(ErrorCode.OVERLOAD, text)

@@ -1,0 +1,207 @@
+"""How a session is opened, joined and changed: everything is checked and made first, then put in force in one step.
+
+Knows what `hello` and `session.update` ask for; knows no answer.  A request that is refused, or whose client leaves
+meanwhile, leaves nothing behind: no session, no hook, no link to a parent, no revision, no timer.
+
+    check  ─▶  load the project, load the hooks' sources  ─▶  check again  ─▶  in force
+               (the only places where others run)             └── without a checkpoint ──┘
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from hooklatch.core.limits import Name, Names, Path
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.dialects.dialect import Dialect
+from hooklatch.service.api.hub import Hub
+from hooklatch.service.api.registration import HookTables, Registrant, Registrar
+from hooklatch.service.registry.places import Place, find_place
+from hooklatch.service.registry.sessions import Session, new_id
+from hooklatch.service.transport.connection import Connection
+
+__all__ = ["ClientParams", "Greeting", "HelloParams", "SessionParams", "UpdateParams", "check_live"]
+
+
+class SettingsParams(msgspec.Struct, frozen=True):
+    """What a session may change while it lives.  What is absent stays; null takes back what was said."""
+
+    cwd: Path | None = None
+    personality: Name | msgspec.UnsetType | None = msgspec.UNSET
+    plugins: Names | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class UpdateParams(SettingsParams, frozen=True):
+    """The params of `session.update`."""
+
+
+class SessionParams(SettingsParams, frozen=True):
+    """The session that a `hello` opens or joins."""
+
+    id: str | None = None  # `Sessions.check` does, with words of its own
+    resume_token: Name | None = None
+    parent_session_id: Name | None = None
+    parent_token: Name | None = None
+    began_in: Path | None = None
+    host: Name | None = None
+    require_handlers: Names = []
+    hooks: HookTables = []
+
+
+class ClientParams(msgspec.Struct, frozen=True):
+    name: Name = ""
+    version: Name = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+class HelloParams(msgspec.Struct, frozen=True):
+    protocol: int
+    client: ClientParams = ClientParams()
+    session: SessionParams | None = None
+    dialect: Name | None = None
+    emits: Names = []
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What a session's settings become, with all that could be wrong behind it."""
+
+    here: Place | None = None
+    began: Place | None = None
+    personality: tuple[str | None, frozenset[str] | None] | None = None  # with the plugins that it names
+    plugins: tuple[frozenset[str] | None] | None = None
+
+    def put_in_force(self, session: Session) -> None:
+        """Change the session; its view follows with the next commit."""
+        session.enter(self.here, self.began)
+        if self.personality is not None:
+            session.personality, session.personality_plugins = self.personality
+        if self.plugins is not None:
+            (session.plugins,) = self.plugins
+
+
+class Greeting:
+    """Opens, joins and changes sessions."""
+
+    def __init__(self, hub: Hub, registrar: Registrar) -> None:
+        self._hub = hub
+        self._registrar = registrar
+
+    async def open(self, connection: Connection, hello: HelloParams, dialect: Dialect | None) -> Session:
+        """Open the session that a client asks for, or join it.
+
+        Raises:
+            RpcError: something of it cannot be had, and nothing of it has happened.
+        """
+        hub, params = self._hub, hello.session or SessionParams()
+        emitted = frozenset(hub.native.canonical_name(dialect, event) for event in hello.emits)
+        required = frozenset(hub.native.canonical_name(dialect, event) for event in params.require_handlers)
+        known = hub.sessions.check(params.id, params.resume_token)
+        self._parent_of(params, known)
+        here, began = place_named(params.cwd), place_named(params.began_in)
+        self._change(params, here, began)
+        if known is not None:
+            registrant = Registrant.of(known)
+        else:
+            registrant = Registrant(params.id or new_id(), dialect.name if dialect is not None else None)
+        registrant = msgspec.structs.replace(registrant, cwd=params.cwd or registrant.cwd)
+        wanted = self._registrar.read(params.hooks, registrant)
+        async with self._loaded(here, began):
+            hooks = await self._registrar.hooks_of(wanted, connection, registrant)
+            if hub.sessions.check(params.id, params.resume_token) is not known:
+                what = "opened" if known is None else "ended"
+                raise RpcError(ErrorCode.SESSION_IN_USE, f"session {params.id!r} was {what} meanwhile; say hello again")
+            parent = self._parent_of(params, known)
+            change = self._change(params, here, began)
+            # From here on nothing can fail, and there is no checkpoint.
+            session, is_new = hub.sessions.open(registrant.id, params.resume_token, hub.registries.view)
+            if is_new:
+                session.host, session.emits, session.require_handlers = params.host, emitted, required
+                session.dialect = registrant.dialect
+                if has_plugins_by_name(dialect):
+                    session.plugins_without_list = frozenset()
+            session.client = hello.client.text
+            change.put_in_force(session)
+            if parent is not None:
+                hub.registries.adopt(session, parent, hooks)
+            else:
+                hub.registries.register_own(session, hooks)
+            hub.join(connection, session)
+        return session
+
+    async def update(self, session: Session, params: UpdateParams) -> None:
+        """Change what a session may change while it lives.
+
+        Raises:
+            RpcError: something of it cannot be had, and nothing has changed.
+        """
+        here = place_named(params.cwd)
+        self._change(params, here)
+        async with self._loaded(here):
+            change = self._change(params, here)
+            check_live(session)
+            change.put_in_force(session)
+            self._hub.registries.take_settings(session)
+
+    def _parent_of(self, params: SessionParams, known: Session | None) -> Session | None:
+        """Give the session whose gates a new one is to have; a live one has its parent or none already."""
+        if params.parent_session_id is None:
+            if params.parent_token is not None:
+                raise RpcError(ErrorCode.INVALID_PARAMS, "parent_token needs the parent_session_id that it is of")
+            return None
+        if known is None:
+            return self._hub.sessions.parent(params.parent_session_id, params.parent_token)
+        if known.parent_id != params.parent_session_id:
+            raise RpcError(
+                ErrorCode.INVALID_PARAMS,
+                f"session {known.id!r} is live and no child of {params.parent_session_id!r}; open another one",
+            )
+        return None
+
+    def _change(self, params: SettingsParams, here: Place | None, began: Place | None = None) -> Change:
+        chosen: tuple[str | None, frozenset[str] | None] | None = None
+        if params.personality is None:
+            chosen = (None, None)
+        elif isinstance(params.personality, str):
+            known = self._hub.registries.personalities
+            if params.personality not in known:
+                there = f"there are {', '.join(sorted(known))}" if known else "the configuration has none"
+                raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown personality {params.personality!r}; {there}")
+            chosen = (params.personality, frozenset(known[params.personality]))
+        plugins = None
+        if params.plugins is not msgspec.UNSET:
+            plugins = (frozenset(params.plugins) if params.plugins is not None else None,)
+        return Change(here, began, chosen, plugins)
+
+    @asynccontextmanager
+    async def _loaded(self, *places: Place | None) -> AsyncGenerator[None]:
+        """Have the projects of new places loaded when the block begins, and kept until it ends."""
+        projects = self._hub.projects
+        folders = projects.nearest(place for place in places if place is not None)
+        with projects.holding(folders):
+            if not all(projects.is_settled(folder) for folder in folders):
+                await self._hub.files.reload()
+            yield
+
+
+def check_live(session: Session) -> None:
+    """Return if a session has not ended while something was loaded for it.
+
+    Raises:
+        RpcError: it was closed.
+    """
+    if session.has_ended:
+        raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed meanwhile")
+
+
+def has_plugins_by_name(dialect: Dialect | None) -> bool:
+    return dialect is not None and dialect.plugins_without_list == "none"
+
+
+def place_named(folder: str | None) -> Place | None:
+    return find_place(folder) if folder is not None else None

@@ -1,0 +1,46 @@
+"""The events and dialects that configuration files add to the standard ones.  Knows tables; knows no hook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hooklatch.core.hooks.catalogue import Catalogue, InvalidEventError
+from hooklatch.core.text import did_you_mean
+from hooklatch.dialects.dialect import Dialect, InvalidDialectError
+from hooklatch.dialects.find import canonical_of, from_table
+from hooklatch.service.config.configuration import LINE, Diagnostic, FileConfig
+
+__all__ = ["catalogue_of", "dialects_of", "unknown_event"]
+
+
+def catalogue_of(configs: Iterable[FileConfig], diagnostics: list[Diagnostic]) -> Catalogue:
+    """Give the standard catalogue with the events of these files."""
+    catalogue = Catalogue.standard()
+    for path, event in [(config.path, event) for config in configs for event in config.events]:
+        try:
+            catalogue = catalogue.with_custom([event])
+        except InvalidEventError as error:
+            diagnostics.append(Diagnostic(path, 0, str(error)))
+    return catalogue
+
+
+def dialects_of(
+    configs: Iterable[FileConfig], catalogue: Catalogue, diagnostics: list[Diagnostic]
+) -> dict[str, Dialect]:
+    """Give the dialects of these files, by name."""
+    found: dict[str, Dialect] = {}
+    for path, table in [(config.path, table) for config in configs for table in config.dialects]:
+        try:
+            dialect = from_table({key: value for key, value in table.items() if key != LINE}, catalogue)
+            found[dialect.name] = dialect
+        except InvalidDialectError as error:
+            diagnostics.append(Diagnostic(path, table[LINE], str(error)))
+    return found
+
+
+def unknown_event(catalogue: Catalogue, event: str) -> str:
+    """Say that nobody defines an event, and which one was probably meant: what another system calls so comes first."""
+    meant = canonical_of(event)
+    if meant is not None:
+        return f"there is no event {event!r}; {meant[0]}'s {event} is {meant[1]!r} here"
+    return f"there is no event {event!r}" + (did_you_mean(event, catalogue) or "; see: hooklatch events")

@@ -1,0 +1,78 @@
+"""Another system's settings file, dropped into hooks.d as it is.  Knows how it reads as ours; opens no file.
+
+Claude Code's `settings.json` and Reasonix's hold commands by event.  They are read anew at each change, as TOML is.
+What cannot run as it stands is not left out: on an event that we know it stands inactive, so a gate denies until it is
+mended; of an entry that says nothing we know, a diagnostic remains.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
+from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
+from hooklatch.importing.collecting import ImportedHook
+from hooklatch.importing.documents import UnreadableFileError, read_hooks
+from hooklatch.service.config.configuration import ConfigError, Diagnostic, FileConfig
+
+__all__ = ["ENDING", "read_settings"]
+
+logger = logging.getLogger("hooklatch.settings")
+ENDING = ".json"
+KEPT = ("id", "event", "match", "enabled", "observe", "description")  # of a hook that cannot run
+NOTHING = "exit 1"  # what such a hook would run; a hook with a problem is never called
+
+
+def read_settings(path: str, data: bytes) -> FileConfig:
+    """Read a settings file's hooks.
+
+    Raises:
+        ConfigError: it is no such file.
+    """
+    try:
+        imported = read_hooks(path, data)
+    except UnreadableFileError as error:
+        raise ConfigError(Diagnostic(path, 0, str(error))) from None
+    for note in imported.notes:
+        logger.info("%s", note, extra={"file": path})
+    stem = os.path.basename(path).removesuffix(ENDING)
+    return FileConfig(
+        path,
+        hooks=[
+            found for hook in imported.hooks for found in definitions(path, stem, hook, imported.line_of(hook.place))
+        ],
+        diagnostics=[
+            Diagnostic(path, imported.line_of(note.place), str(note), is_red=note.is_dropped)
+            for note in imported.notes
+            if note.is_dropped or note.is_slip
+        ],
+    )
+
+
+def definitions(path: str, stem: str, hook: ImportedHook, line: int) -> Iterator[HookDefinition]:
+    settings: dict[str, Any] = {**hook.settings, "id": f"{stem}:{hook.settings['id']}"}
+    if hook.problem is not None:
+        settings = {key: value for key, value in settings.items() if key in KEPT and is_usable(key, value)}
+        settings["command"] = NOTHING
+    try:
+        found = read_definition(settings, is_lenient=True)
+    except InvalidHookError as error:
+        raise ConfigError(Diagnostic(path, line, f"{hook.place}: {error}")) from None
+    for definition in found:
+        problem = f"{hook.place}: {hook.problem}" if hook.problem is not None else definition.problem
+        yield msgspec.structs.replace(definition, problem=problem, line=line)
+
+
+def is_usable(key: str, value: object) -> bool:
+    """Say whether a matcher can narrow a hook; any other key is."""
+    if key == "match":
+        try:
+            compile_matcher(value)
+        except MatcherError:
+            return False
+    return True

@@ -1,0 +1,54 @@
+"""Which hooks are quarantined.  Knows hooks, their builds and the breaker of each; knows no worker and no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.core.restarts import Breaker
+
+__all__ = ["Breakers"]
+
+
+class Breakers:
+    """The breakers of hooks that had deaths.
+
+    One belongs to a hook and the build that it runs, so that a new version of its file begins anew; and to the session
+    that registered the hook, if one did, with which it ends.
+    """
+
+    def __init__(self) -> None:
+        self._breakers: dict[tuple[str, str, PythonTarget], Breaker] = {}
+
+    def __iter__(self) -> Iterator[Breaker]:
+        return iter(self._breakers.values())
+
+    def of(self, hook: Hook) -> Breaker | None:
+        return (
+            self._breakers.get((hook.name, hook.owner, hook.target)) if isinstance(hook.target, PythonTarget) else None
+        )
+
+    def make(self, hook: Hook) -> Breaker:
+        assert isinstance(hook.target, PythonTarget)
+        location, build = hook.target.source.location, hook.target.build
+        for key in [*self._breakers]:
+            if key[2].source.location == location and key[2].build < build:
+                del self._breakers[key]
+        return self._breakers.setdefault((hook.name, hook.owner, hook.target), Breaker())
+
+    def is_quarantined(self, hook: Hook) -> bool:
+        breaker = self.of(hook)
+        return breaker is not None and breaker.is_quarantined
+
+    def lift(self, name: str) -> None:
+        """Forget the deaths of one hook."""
+        for key in [key for key in self._breakers if key[0] == name]:
+            del self._breakers[key]
+
+    def forget(self, owner: str) -> None:
+        """Forget the deaths of what a session registered; it has ended."""
+        for key in [key for key in self._breakers if key[1] == owner]:
+            del self._breakers[key]
+
+    def clear(self) -> None:
+        self._breakers.clear()

@@ -1,0 +1,244 @@
+"""Fires and served hooks in another system's own words.  Knows dialects; decides nothing.
+
+native event, native keys ─▶ canonical fires, in order ─▶ decisions ─▶ the answer in that system's words
+canonical call of a served hook ─▶ native keys ─▶ the client's native answer ─▶ a verdict of ours
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+import msgspec
+
+from hooklatch.core.decisions.decision import StartCall
+from hooklatch.core.hooks.registry import PythonTarget, ServedTarget
+from hooklatch.core.messages import CallOutcome, Decision
+from hooklatch.core.payload import PayloadError
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.dialects.axes import in_order, is_due, spec_for
+from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
+from hooklatch.dialects.find import find, names
+from hooklatch.dialects.reading import read_answer
+from hooklatch.dialects.registration import entries_of, read_registration
+from hooklatch.dialects.rendering import render
+from hooklatch.dialects.translation import Fed, carry, to_canonical, to_native
+from hooklatch.service.dispatch.calls import Server, question
+from hooklatch.service.dispatch.dispatcher import Dispatcher
+from hooklatch.service.dispatch.fires import Envelope, FireParams, Plan
+from hooklatch.service.registry.sessions import Session
+from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch_worker.author.verdicts import GarbageError
+
+__all__ = ["Native", "NativeHook", "call_native_hook", "read_native_hooks"]
+
+
+class NativeHook(msgspec.Struct, frozen=True):
+    """A definition of ours, and the native event that it was written for."""
+
+    table: dict[str, Any]
+    event: str
+
+
+class Native:
+    """Fires native events of a session's dialect."""
+
+    def __init__(self, dispatcher: Dispatcher, configured: Callable[[], dict[str, Dialect]]) -> None:
+        self._dispatcher = dispatcher
+        self.installed: dict[str, Dialect] = {}
+        self._configured = configured
+
+    @property
+    def custom(self) -> dict[str, Dialect]:
+        """The dialects that are not ours: those of the configuration, then those of installed packages."""
+        return {**self.installed, **self._configured()}
+
+    def find(self, name: str) -> Dialect:
+        """Find a dialect.
+
+        Raises:
+            RpcError: there is none of that name.
+        """
+        dialect = find(name, self.custom)
+        if dialect is None:
+            known = ", ".join(names(self.custom))
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown dialect {name!r}; there are {known}")
+        return dialect
+
+    def canonical_name(self, dialect: Dialect | None, event: str) -> str:
+        """Give our name of an event; of a native one, the first that it feeds.
+
+        Raises:
+            RpcError: nobody defines it.
+        """
+        if dialect is not None and is_native(dialect, event):
+            return dialect.events[dialect.resolve(event)].feeds[0].event
+        return self._dispatcher.spec(event).name
+
+    async def call(self, server: Server, call: StartCall, envelope: Envelope, deadline: float) -> CallOutcome:
+        """Ask a hook that was registered in a dialect."""
+        target = call.hook.target
+        assert isinstance(target, ServedTarget)
+        dialect = find(target.dialect, self.custom)
+        if dialect is None:
+            return CallOutcome("load", message=f"its dialect {target.dialect!r} is gone")
+        return await call_native_hook(server, dialect, call, target.native, envelope, deadline)
+
+    def read(self, call: StartCall, envelope: Envelope, outcome: CallOutcome) -> CallOutcome:
+        """Read what a worker's function said that was registered in a dialect: in its words, or in ours."""
+        target = call.hook.target
+        assert isinstance(target, PythonTarget)
+        dialect = find(target.dialect, self.custom)
+        if dialect is None:
+            return CallOutcome("load", message=f"its dialect {target.dialect!r} is gone")
+        return read_native(dialect, target.native, shown_to(dialect, target.native, call, envelope), outcome)
+
+    async def fire(
+        self, dialect: Dialect, params: FireParams, session: Session | None, fault: str | None = None
+    ) -> dict[str, Any]:
+        """Fire every canonical event that a native one feeds; give the first decision, with the others beside it.
+
+        With a `fault` of what came in, no hook is asked.
+
+        Raises:
+            RpcError: the dialect has no such event, or the payload is no object.
+        """
+        payload = payload_of(params)
+        feeds = self._feeds(dialect, params.event, payload)
+        if fault is not None:
+            feeds = PayloadError(fault)
+        if not isinstance(feeds, PayloadError) and not params.wait:
+            return self._fire_later(feeds, params, session)
+        made = [wire(decision) for decision in await self._decide(dialect, feeds, params, session)]
+        rendered = render(dialect, params.event, made[0], made[1:], payload)
+        warnings = [*made[0].get("warnings", []), *rendered.warnings]
+        answer = {**made[0], "rendered": rendered.value}
+        if warnings:
+            answer["warnings"] = warnings
+        if made[1:]:
+            answer["followed_by"] = made[1:]
+        return answer
+
+    async def decide(self, dialect: Dialect, params: FireParams, session: Session | None) -> list[Decision]:
+        """Fire every canonical event that a native one feeds; return their decisions, the one that counts first.
+
+        Raises:
+            RpcError: the dialect has no such event, or the payload is no object.
+        """
+        feeds = self._feeds(dialect, params.event, payload_of(params))
+        return await self._decide(dialect, feeds, params, session)
+
+    async def _decide(
+        self, dialect: Dialect, feeds: list[Fed] | PayloadError, params: FireParams, session: Session | None
+    ) -> list[Decision]:
+        if isinstance(feeds, PayloadError):
+            return [await self._refused(dialect, params, session, str(feeds))]
+        return await self._fire_feeds(dialect, feeds, params, session)
+
+    def _feeds(self, dialect: Dialect, event: str, payload: dict[str, Any]) -> list[Fed] | PayloadError:
+        try:
+            return to_canonical(dialect, event, payload)
+        except UnknownNativeEventError as error:
+            raise RpcError(ErrorCode.UNKNOWN_EVENT, str(error)) from None
+        except PayloadError as error:
+            return error
+
+    async def _fire_feeds(
+        self, dialect: Dialect, feeds: Sequence[Fed], params: FireParams, session: Session | None
+    ) -> list[Decision]:
+        made: list[Decision] = []
+        for fed in feeds:
+            if not is_due(fed.feed, [decision.verdict for decision in made]):
+                continue
+            for earlier in made:
+                fed = carry(fed, wire(earlier).get("patch"))
+            spec = spec_for(fed.feed, self._dispatcher.spec(fed.event))
+            plan = Plan(spec, partial(in_order, dialect))
+            made.append(await self._dispatcher.fire(canonical(params, fed), session, plan=plan))
+        return made
+
+    def _fire_later(self, feeds: Sequence[Fed], params: FireParams, session: Session | None) -> dict[str, Any]:
+        """Start what is due whatever comes of the others."""
+        due = [fed for fed in feeds if fed.feed.when == "always"]
+        started = [self._dispatcher.fire_later(canonical(params, fed), session) for fed in due]
+        return started[0]
+
+    async def _refused(self, dialect: Dialect, params: FireParams, session: Session | None, reason: str) -> Decision:
+        event = dialect.events[dialect.resolve(params.event)].feeds[0].event
+        return await self._dispatcher.refuse(self._dispatcher.spec(event), "payload", reason, params, session)
+
+
+def payload_of(params: FireParams) -> dict[str, Any]:
+    try:
+        payload: object = msgspec.json.decode(params.payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise RpcError(ErrorCode.INVALID_PARAMS, f"the payload could not be read: {error}") from None
+    if not isinstance(payload, dict):
+        raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
+    return cast("dict[str, Any]", payload)
+
+
+def canonical(params: FireParams, fed: Fed) -> FireParams:
+    return msgspec.structs.replace(params, event=fed.event, payload=msgspec.Raw(msgspec.json.encode(fed.payload)))
+
+
+def wire(decision: Decision) -> dict[str, Any]:
+    return cast("dict[str, Any]", msgspec.json.decode(msgspec.json.encode(decision)))
+
+
+def read_native_hooks(dialect: Dialect, table: Mapping[str, Any], events: Mapping[str, object]) -> list[NativeHook]:
+    """Read what a client of a dialect registers; a definition on a canonical `events` name stays as it is.
+
+    Raises:
+        InvalidHookError: it is neither.
+    """
+    event = table.get("event")
+    if isinstance(event, str) and event in events and not is_native(dialect, event):
+        return [NativeHook(dict(table), "")]
+    definitions = read_registration(dialect, table)
+    entries = [dialect.resolve(entry.event) for entry in entries_of(dialect, table)]
+    return [NativeHook(definition, native) for definition, native in zip(definitions, entries, strict=True)]
+
+
+def is_native(dialect: Dialect, event: str) -> bool:
+    try:
+        dialect.resolve(event)
+    except UnknownNativeEventError:
+        return False
+    return True
+
+
+async def call_native_hook(
+    server: Server, dialect: Dialect, call: StartCall, native: str, envelope: Envelope, deadline: float
+) -> CallOutcome:
+    """Ask a client's hook in its own words, and read its answer into ours."""
+    shown = shown_to(dialect, native, call, envelope)
+    asked = msgspec.structs.replace(
+        question(call, envelope), event=native, payload=msgspec.Raw(msgspec.json.encode(shown))
+    )
+    if call.merged:
+        merged = to_native(dialect, native, msgspec.json.decode(msgspec.json.encode(call.merged)))
+        asked = msgspec.structs.replace(asked, merged=merged)
+    return read_native(dialect, native, shown, await server.call_hook(asked, envelope, deadline))
+
+
+def shown_to(dialect: Dialect, native: str, call: StartCall, envelope: Envelope) -> dict[str, Any]:
+    """Return a call's payload in native keys."""
+    return to_native(dialect, native, msgspec.json.decode(call.payload.data), context=envelope.context)
+
+
+def read_native(dialect: Dialect, native: str, shown: dict[str, Any], outcome: CallOutcome) -> CallOutcome:
+    """Read an answer in a dialect's words into ours; one that nobody understands is garbage."""
+    if outcome.cause != "policy":
+        return outcome
+    fault = ambiguity(outcome.answer or b"null")
+    if fault is not None:
+        text = f"the answer is not readable: {fault}"
+        return msgspec.structs.replace(outcome, cause="protocol", message=text, answer=b"")
+    try:
+        answer = read_answer(dialect, native, msgspec.json.decode(outcome.answer or b"null"), shown=shown)
+        encoded = msgspec.json.encode(answer)
+    except (GarbageError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        return msgspec.structs.replace(outcome, cause="protocol", message=str(error), answer=b"")
+    return msgspec.structs.replace(outcome, answer=encoded)

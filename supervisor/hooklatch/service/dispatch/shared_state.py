@@ -1,0 +1,247 @@
+"""What hooks remember, served to their workers: `event.state`.  Knows who asks, and what is kept; runs no hook.
+
+A worker asks in the middle of a call, over its own socket.  One step is done at once and as a whole, in the task of
+that call, so no lock is needed and a worker that dies leaves nothing half done.  With `[state] kept = true` a change is
+in the journal before it counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import trio
+
+from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.core.keyspace import Entry, GarbageStepError, Keyspace, Namespace, Place, RefusedStepError, session_scope
+from hooklatch.service.config.settings import Settings
+from hooklatch.service.dispatch.state_journal import Change, Journal, JournalError, seal
+from hooklatch.service.registry.sessions import Sessions
+from hooklatch_worker import wire
+from hooklatch_worker.author.state import Asked
+
+__all__ = ["Counted", "SharedState"]
+
+logger = logging.getLogger("hooklatch.state")
+LINGER = 24 * 3600.0  # seconds that a session's values outlast their last use, where nobody knows of the session's end
+SYNC_INTERVAL = 0.05  # seconds between a change and its sync; a power cut may take what was not synced
+SLACK = 4 * 2**20  # bytes that the journal may have beyond four times what it holds
+SLICE = 200  # values that are written at a time, before others get their turn
+SESSION = "session"
+Counted = set[tuple[Hook, str, str]]  # what the hooks of one decision have counted `once`: hook, scope, key
+
+
+class SharedState:
+    """All that sources remember, and the journal that keeps it where one is wanted."""
+
+    def __init__(self, folder: str, sessions: Sessions, *, clock: Callable[[], float] | None = None) -> None:
+        self.keyspace = Keyspace()
+        self.unreadable: str | None = None  # then nothing is known of any value, and every step is refused
+        self.unwritten: str | None = None
+        self._folder = folder
+        self._sessions = sessions
+        self._clock = clock or boot_time
+        self._journal: Journal | None = None
+        self._is_changed = trio.Event()
+
+    @property
+    def faults(self) -> list[str]:
+        """Say what is wrong, for as long as it is."""
+        return [fault for fault in (self.unreadable, self.unwritten) if fault is not None]
+
+    def open(self) -> None:
+        """Take up what was kept, and keep what is changed from here on; before the first fire."""
+        self._journal = Journal(self._folder)
+        try:
+            for change in self._journal.open():
+                self._restore(change)
+        except JournalError as error:
+            self.unreadable = f"what hooks remember cannot be read: {error}"
+            logger.error("%s", self.unreadable)
+            self.keyspace.clear()
+
+    def _restore(self, change: Change) -> None:
+        place = Place(Namespace(change.layer, change.within, change.source), change.scope)
+        place = msgspec.structs.replace(place, linger=LINGER if place.scope else None)
+        if not change.key:
+            self.keyspace.end_scope(place)
+            return
+        # A clock that was set back prolongs nothing beyond what was left.
+        passed = max(time.time() - change.at, 0.0)
+        left = change.left - passed if change.left is not None else math.inf
+        entry = Entry(change.value.encode(), self._clock() + left) if change.value and left > 0 else None
+        self.keyspace.take(place, change.key, entry, self._clock())
+
+    def answer(
+        self, asked: Asked, hook: Hook, session_id: str | None, counted: Counted, *, is_claimed: bool
+    ) -> wire.Told:
+        """Do one step for a hook's call.
+
+        Raises:
+            FrameError: it is nothing that our own code in the worker would ask for.
+        """
+        try:
+            value = self._step(asked, hook, session_id, counted, is_claimed=is_claimed)
+            return wire.Told(asked.generation, asked.call_id, asked.number, value)
+        except RefusedStepError as error:
+            return wire.Told(asked.generation, asked.call_id, asked.number, error=str(error))
+        except GarbageStepError as error:
+            raise wire.FrameError(f"about state: {error}") from None
+
+    def _step(self, asked: Asked, hook: Hook, session_id: str | None, counted: Counted, *, is_claimed: bool) -> bytes:
+        if self.unreadable is not None:
+            raise RefusedStepError(self.unreadable)
+        place, now = self._place(asked, hook, session_id, is_claimed=is_claimed), self._clock()
+        mark = hook, place.scope, asked.key
+        is_once = asked.once and asked.operation == "increment"
+        if is_once and mark in counted:
+            found = self.keyspace.find(place, asked.key, now)
+            return found.value if found is not None else b"0"
+        planned = self.keyspace.plan(place, asked, now)
+        if planned.is_change:
+            self._write(place, asked.key, planned.entry, now)
+            self.keyspace.take(place, asked.key, planned.entry, now)
+        if is_once:
+            counted.add(mark)
+        return planned.result
+
+    def _place(self, asked: Asked, hook: Hook, session_id: str | None, *, is_claimed: bool) -> Place:
+        namespace = namespace_of(hook)
+        if not asked.is_session:
+            return Place(namespace)
+        if not session_id:
+            raise RefusedStepError("this fire names no session, so there is nothing to remember of one")
+        if len(session_id.encode()) > MAX_SESSION:
+            raise RefusedStepError(f"the session's id is over {MAX_SESSION} bytes")
+        is_live = not is_claimed and self._sessions.get(session_id) is not None
+        return Place(namespace, session_scope(session_id, is_claimed=is_claimed), None if is_live else LINGER)
+
+    def _write(self, place: Place, key: str, entry: Entry | None, now: float) -> None:
+        """Keep a change, where it is to be kept.
+
+        Raises:
+            RefusedStepError: it could not be, so it must not count.
+        """
+        if self._journal is None or place.namespace.layer == SESSION:  # such hooks do not outlive the daemon either
+            return
+        try:
+            self._journal.append(seal(change_of(place, key, entry, now)))
+        except JournalError as error:
+            if self.unwritten is None:
+                logger.error("%s", error)
+            self.unwritten = str(error)
+            raise RefusedStepError(str(error)) from None
+        self._is_changed.set()
+
+    def end_session(self, session_id: str, inherited: Callable[[], Iterable[Hook]]) -> None:
+        """Forget what was remembered of a session, and of the hooks that it brought once nobody has them any more."""
+        for place in self.keyspace.places_of(session_scope(session_id, is_claimed=False)):
+            with suppress(RefusedStepError):  # it ends all the same; after a restart it would linger
+                self._write(place, "", None, self._clock())
+            self.keyspace.end_scope(place)
+        gone = [one for one in self.keyspace.usage() if one.layer == SESSION and self._sessions.get(one.within) is None]
+        held = {hook.owner for hook in inherited()} if gone else set[str]()
+        for namespace in gone:
+            if namespace.within not in held:
+                self.keyspace.end_namespace(namespace)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Bring what is kept to the disk, and keep its file short."""
+        task_status.started()
+        while True:
+            await self._is_changed.wait()
+            await trio.sleep(SYNC_INTERVAL)
+            self._is_changed = trio.Event()
+            journal = self._journal
+            if journal is None:
+                continue
+            try:
+                if not journal.is_in_place() or journal.size > 4 * self.keyspace.total.bytes + SLACK:
+                    await self._rewrite(journal)
+                await trio.to_thread.run_sync(journal.sync)
+                self.unwritten = None
+            except JournalError as error:
+                self.unwritten = str(error)
+                logger.error("%s", error)
+                self._is_changed.set()  # tried again
+
+    async def _rewrite(self, journal: Journal) -> None:
+        lines: list[bytes] = []
+        journal.begin_rewriting()
+        try:
+            for number, (place, key, entry) in enumerate(self.keyspace.live(self._clock())):
+                if place.namespace.layer != SESSION:
+                    lines.append(seal(change_of(place, key, entry, self._clock())))
+                if number % SLICE == 0:
+                    await trio.lowlevel.checkpoint()
+            fd = await trio.to_thread.run_sync(journal.write_beside, b"".join(lines))
+            journal.replace_by(fd)
+        finally:
+            journal.give_up_rewriting()
+        await trio.to_thread.run_sync(journal.sync_folder)
+
+    def warnings(self, settings: Settings) -> list[str]:
+        """Say where what is configured is not what is done."""
+        if settings.keeps_state == (self._journal is not None):
+            return []
+        return [f"[state] kept = {str(settings.keeps_state).lower()} is taken at the next start of the daemon"]
+
+    def clear(self) -> None:
+        """Forget all; for who tests hooks, not for a daemon that keeps what they remember."""
+        self.keyspace.clear()
+
+    def close(self) -> None:
+        """Bring the last changes to the disk."""
+        journal, self._journal = self._journal, None
+        if journal is None:
+            return
+        try:
+            if self.unreadable is None:
+                journal.sync()
+        except JournalError as error:
+            logger.error("%s", error)
+        finally:
+            journal.close()
+
+    def status(self) -> dict[str, Any]:
+        """Say how much is held; what has ended is counted until room is needed."""
+        usage = self.keyspace.usage()
+        return {
+            "keys": self.keyspace.total.keys,
+            "bytes": self.keyspace.total.bytes,
+            "kept_in": self._journal.path if self._journal is not None else None,
+            "sources": [
+                {"layer": one.layer, "within": one.within, "source": one.source, "keys": held.keys, "bytes": held.bytes}
+                for one, held in usage.items()
+            ],
+        }
+
+
+MAX_SESSION = 512  # bytes of a session's id that a one-shot claims; a session that is held has at most 200 characters
+
+
+def namespace_of(hook: Hook) -> Namespace:
+    """Say whose values a hook's are: a file that is named in two places is two sources."""
+    location = hook.target.source.location if isinstance(hook.target, PythonTarget) else ""
+    if hook.owner:
+        return Namespace(SESSION, hook.owner, location)
+    if hook.project:
+        return Namespace("project", hook.project, location)
+    return Namespace(hook.layer.label, hook.plugin or "", location)
+
+
+def change_of(place: Place, key: str, entry: Entry | None, now: float) -> Change:
+    namespace = place.namespace
+    left = entry.ends_at - now if entry is not None and entry.ends_at < math.inf else None
+    value = entry.value.decode() if entry is not None else ""
+    return Change(time.time(), namespace.layer, namespace.within, namespace.source, place.scope, key, value, left)
+
+
+def boot_time() -> float:
+    """Give the seconds since the boot, also those in which the machine slept."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

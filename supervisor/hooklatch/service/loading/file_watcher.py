@@ -1,0 +1,60 @@
+"""Wakes the files' watch early when the kernel reports a change.  A hint only: correctness rests on the stat."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+import trio
+import watchfiles
+
+from hooklatch.service.loading.files import SETTLE, STAT_INTERVAL, Files
+
+__all__ = ["give_hints"]
+
+logger = logging.getLogger("hooklatch.hints")
+
+
+async def give_hints(files: Files) -> None:
+    """Watch the folders of all watched files, not what is below them, and begin anew when those folders change."""
+    while True:
+        folders = folders_of(files)
+        stop = trio.Event()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(watch, folders, files, stop)
+            try:
+                while folders_of(files) == folders:
+                    with trio.move_on_after(STAT_INTERVAL):
+                        await files.hint.wait()  # what has just appeared may be a folder to watch
+                        await trio.sleep(SETTLE)
+            finally:
+                stop.set()
+            nursery.cancel_scope.cancel()
+
+
+def folders_of(files: Files) -> list[str]:
+    """Give the existing folder that each watched file is in, or the nearest one above."""
+    found: set[str] = set()
+    for path in files.watched:
+        folder = path if os.path.isdir(path) else os.path.dirname(path)
+        while not os.path.isdir(folder) and folder != os.path.dirname(folder):
+            folder = os.path.dirname(folder)
+        found.add(folder)
+    return sorted(found)
+
+
+async def watch(folders: list[str], files: Files, stop: trio.Event) -> None:
+    try:
+        async for _ in watchfiles.awatch(
+            *folders,
+            recursive=False,
+            debounce=50,
+            step=20,
+            rust_timeout=500,
+            stop_event=stop,
+            ignore_permission_denied=True,
+        ):
+            files.hint.set()
+    except (OSError, RuntimeError) as error:
+        logger.info("no file hints (%s); files are looked at every %.0f s", error, STAT_INTERVAL)
+        await trio.sleep_forever()

@@ -1,0 +1,104 @@
+"""Before a fire: in which projects is it, and is what is loaded of them what is there?
+
+Knows places, projects and reloads; decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import trio
+
+from hooklatch.service.dispatch.fires import EnvelopeParams, Settled
+from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.projects import Projects
+from hooklatch.service.registry.places import Place, dashed, find_place
+from hooklatch.service.registry.session_starts import SessionStarts
+from hooklatch.service.registry.sessions import Session
+
+__all__ = ["ProjectFreshness"]
+
+
+class ProjectFreshness:
+    """Has what fires be what is there.
+
+    The watch sees a change too, but up to 2 s later: time enough for an agent to write a file and have it run.
+    """
+
+    def __init__(self, projects: Projects, files: Files, take_settings: Callable[[Session], None]) -> None:
+        self._projects = projects
+        self._files = files
+        self._take_settings = take_settings
+        self._session_starts = SessionStarts()
+        self._turn = trio.Lock()
+
+    async def settle(self, session: Session | None, envelope: EnvelopeParams, limit: float) -> Settled:
+        """Find the projects that a fire is in, and have their hooks be those that are there now."""
+        projects = self._projects
+        places = self._places(session, envelope)
+        if not projects.trusted:
+            return Settled()
+        own = self._own(session)
+        named = projects.nearest(places) | self._alike(envelope)
+        is_live = session is not None and not session.has_ended
+        for one in named - own if is_live else named | own:
+            projects.ask(one)
+        fault = fault_of((*places, *known_places(session)))
+        with projects.holding(named | own):
+            late = await self._load(named | own, limit)
+        # The session may have moved meanwhile: what held when the fire began holds beside what its view has now.
+        folders = (named | own) - projects.nearest(known_places(session))
+        return Settled(frozenset(folders), fault or fault_of(known_places(session)) or late)
+
+    async def _load(self, folders: set[str], limit: float) -> str | None:
+        """Have the hooks of projects be those that are there now; say what is wrong if they are not in time."""
+        projects = self._projects
+        if all(projects.is_settled(one) for one in folders):
+            return None
+        with trio.move_on_after(limit):
+            async with self._turn:  # who waits for a reload that begins anyway needs none of its own
+                if not all(projects.is_settled(one) for one in folders):
+                    await self._files.reload()
+            return None
+        self._files.hint.set()  # the watch finishes what we have no time for
+        return f"the hooks of {', '.join(sorted(folders))} were not loaded within {limit:g} s; try again"
+
+    def _own(self, session: Session | None) -> set[str]:
+        """Give the projects that the session's view has, with places looked up again that could not be told."""
+        if session is None:
+            return set()
+        if any(place.fault is not None for place in known_places(session)):
+            session.look_again()
+            self._take_settings(session)
+        return self._projects.nearest(known_places(session))
+
+    def _places(self, session: Session | None, envelope: EnvelopeParams) -> tuple[Place, ...]:
+        """Give where the fire itself says that its agent is, and where it began or is known to have begun."""
+        host_session = envelope.session_id if session is None else None
+        known = self._session_starts.get(host_session) if host_session is not None else ()
+        if not self._projects.trusted and (host_session is None or known):
+            return ()  # nobody needs to know
+        said = tuple(find_place(folder) for folder in (envelope.cwd, envelope.began_in) if folder is not None)
+        if host_session is not None:
+            self._session_starts.note(host_session, said)
+        return (*said, *known)
+
+    def _alike(self, envelope: EnvelopeParams) -> set[str]:
+        name, told = envelope.began_as, envelope.began_in
+        if name is None:
+            return set()
+        found = self._projects.alike(name)
+        if told is not None and dashed(told) == name:  # the host says which folder the name is of
+            return {folder for folder in found if dashed(folder) == name}
+        return found
+
+
+def fault_of(places: Iterable[Place]) -> str | None:
+    fault = next((place.fault for place in places if place.fault is not None), None)
+    if fault is None:
+        return None
+    return f"which project's guards hold cannot be told: {fault}; work in a folder that can be looked up"
+
+
+def known_places(session: Session | None) -> tuple[Place, ...]:
+    return (*session.places, *session.places_above) if session is not None else ()

@@ -1,0 +1,201 @@
+"""The sources of callbacks and their pools.  Knows builds and their proof; knows no hook and no layer.
+
+A source is a file or a module.  Each version of it is a *build* with a pool of its own.  A new build is proven to
+import in a fresh worker before anything uses it; the old one retires when the last fire that may need it has ended.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+
+import msgspec
+import trio
+
+from hooklatch.processes.pool import Pool, PoolLimits
+from hooklatch.processes.supervisor import ChildSpec, Supervisor
+from hooklatch.processes.worker import LoadError
+from hooklatch.processes.zygote import ForkError, Zygote
+from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
+from hooklatch.service.config.path_lookup import Stamp, is_passing, stamp
+from hooklatch_worker.wire import Loaded, Source
+
+__all__ = ["Sources", "Unit", "UnitError"]
+
+logger = logging.getLogger("hooklatch.sources")
+GRACE = 60.0  # seconds in which a client must register hooks on the unit that it had built
+
+
+class UnitError(Exception):
+    """A source that could not be taken: what is wrong, and where; `is_passing` where trying again may help."""
+
+    def __init__(self, message: str, file: str, line: int = 0, *, is_passing: bool = False) -> None:
+        super().__init__(f"{file}:{line}: {message}" if line else f"{file}: {message}")
+        self.message = message
+        self.file = file
+        self.line = line
+        self.is_passing = is_passing
+
+
+class Unit:
+    """A proven build of a source."""
+
+    def __init__(
+        self, source: Source, build: int, pool: Pool, loaded: Loaded, stamps: dict[str, Stamp], began_ns: int
+    ) -> None:
+        self.source = source
+        self.build = build
+        self.pool = pool
+        self.loaded = loaded
+        self.stamps = stamps
+        # What was loaded, not what is there by now: a file that changed meanwhile must count as changed.
+        self.digests = {path: self._digest(path) if seen[0] <= began_ns else None for path, seen in stamps.items()}
+        if source.digest:
+            self.digests[source.location] = source.digest
+        self.asked_for = -math.inf  # when a client last named it
+
+    @property
+    def files(self) -> list[str]:
+        return list(self.stamps)
+
+    @property
+    def is_current(self) -> bool:
+        """Say whether its files still hold what was loaded, and may; a new time alone is no new version."""
+        now = {path: stamp(path) for path in self.stamps}
+        if now == self.stamps:
+            return True
+        if any(known is None or self._digest(path) != known for path, known in self.digests.items()):
+            return False  # what nobody could read then or cannot read now is not known to be the same
+        self.stamps = now
+        return True
+
+    def _digest(self, path: str) -> str | None:
+        """Hash a file; None where it cannot be read, or may not be.  Packages are trusted wherever they are."""
+        try:
+            if self.source.kind == "file":
+                return hashlib.sha256(read_safely(path)).hexdigest()
+            with open(path, "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        except (UnsafeFileError, OSError, ValueError):
+            return None
+
+
+class Sources:
+    """Builds sources and owns their pools."""
+
+    def __init__(
+        self,
+        zygote: Zygote,
+        limits: PoolLimits,
+        quiesced: Callable[[], Awaitable[None]],
+        pools: dict[tuple[str, int], Pool],
+    ) -> None:
+        self.limits = limits
+        self.levels: dict[str, str] = {}  # the isolation of sources that have one of their own
+        self.units: dict[str, Unit] = {}
+        self.pools = pools
+        self.zygote = zygote
+        self.ended: Counter[str] = Counter()  # what became of the workers of pools that are gone
+        self._quiesced = quiesced
+        self.on_adopted: Callable[[Unit], None] = lambda unit: None
+        self._builds = 0
+        self.supervisor = Supervisor("pools")
+
+    @property
+    def pools_in_force(self) -> dict[str, Pool]:
+        """The pool of each source that new fires use, by the source's location."""
+        return {location: unit.pool for location, unit in self.units.items()}
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the pools until cancelled."""
+        await self.supervisor.run(task_status)
+
+    def limits_of(self, source: Source, workers: int | None) -> PoolLimits:
+        """Give a source's limits: those of all, with what is its own."""
+        isolation = self.limits.worker.isolation
+        isolation = msgspec.structs.replace(isolation, level=self.levels.get(source.location, isolation.level))
+        return msgspec.structs.replace(
+            self.limits,
+            workers=workers or self.limits.workers,
+            worker=msgspec.structs.replace(self.limits.worker, isolation=isolation),
+        )
+
+    async def build(self, source: Source, *, workers: int | None = None) -> Unit:
+        """Prove that the present version of a source imports, in a worker of a pool of its own.
+
+        The unit is not in force yet: `adopt` or `discard` it.
+
+        Raises:
+            UnitError: it is missing, unsafe, or its code fails; or no worker could be forked.
+        """
+        began_ns = time.time_ns()
+        before = {source.location: stamp(source.location)} if source.kind == "file" else {}
+        source, code = self._read(source)
+        self._builds += 1
+        pool = Pool(source, self._builds, self.zygote, self.limits_of(source, workers), code)
+        spec = ChildSpec(name_of(source, pool.build), pool.run, reports_start=True, below=pool.workers)
+        try:
+            loaded = await self.supervisor.start(spec)
+        except LoadError as error:
+            raise UnitError(error.message, error.file or source.location, error.line) from None
+        except (ForkError, OSError) as error:
+            raise UnitError(f"no worker could be started: {error}", source.location, is_passing=True) from None
+        stamps = before | {path: stamp(path) for path in loaded.files if path not in before}
+        unit = Unit(source, pool.build, pool, loaded, stamps, began_ns)
+        self.pools[source.location, unit.build] = pool
+        return unit
+
+    def _read(self, source: Source) -> tuple[Source, bytes]:
+        if source.kind != "file":
+            return source, b""
+        try:
+            data = read_safely(source.location)
+        except FileNotFoundError:
+            raise UnitError("there is no such file", source.location) from None
+        except (UnsafeFileError, OSError) as error:
+            raise UnitError(str(error), source.location, is_passing=is_passing(error)) from None
+        return Source(source.kind, source.location, hashlib.sha256(data).hexdigest()), data
+
+    def adopt(self, unit: Unit) -> None:
+        """Put a unit in force; the one before it retires once no fire can need it."""
+        old = self.units.get(unit.source.location)
+        self.units[unit.source.location] = unit
+        self.on_adopted(unit)
+        if old is not None and old is not unit:
+            self._retire(old)
+
+    def drop(self, location: str) -> None:
+        """Retire a unit that must not be used any more, though there is no other."""
+        self._retire(self.units.pop(location))
+
+    def discard(self, unit: Unit) -> None:
+        """Drop a unit that never came into force."""
+        self._end(unit)
+
+    def forget(self, keep: Iterable[str]) -> None:
+        """Retire every unit whose source nobody declares any more, but those just built for a registration."""
+        now = trio.current_time()
+        for location in set(self.units) - set(keep):
+            if now - self.units[location].asked_for > GRACE:
+                self._retire(self.units.pop(location))
+
+    def _retire(self, unit: Unit) -> None:
+        self.supervisor.spawn("retirement", self._retire_when_quiet, unit)
+
+    async def _retire_when_quiet(self, unit: Unit) -> None:
+        await self._quiesced()
+        self._end(unit)
+
+    def _end(self, unit: Unit) -> None:
+        logger.info("pool ended", extra={"source": unit.source.location, "build": unit.build})
+        if self.pools.pop((unit.source.location, unit.build), None) is not None:
+            self.ended.update(unit.pool.counts)
+        self.supervisor.end(name_of(unit.source, unit.build))
+
+
+def name_of(source: Source, build: int) -> str:
+    return f"{source.location} (build {build})"

@@ -1,0 +1,257 @@
+"""Metrics for Prometheus: a page on the loopback, or a file for a collector.  Knows the library, one port, one path.
+
+The library's own threads ask for a page.  What they read is measured on the daemon's loop, in one step, and handed over
+(`trio.from_thread`), so that no thread looks at what the loop is changing.  Off by default, changed by a reload; what
+does not work is a fault in the status, is tried again, and stops nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager, suppress
+from socketserver import TCPServer, ThreadingMixIn
+from typing import TYPE_CHECKING, Any, TypeVar
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+import trio
+
+from hooklatch.service.api.health import health, is_vital_well
+from hooklatch.service.api.hub import Hub
+from hooklatch.service.config.settings import Settings
+from hooklatch.service.process.measurements import Family, Spread, measure
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+__all__ = ["Metrics"]
+
+logger = logging.getLogger("hooklatch.metrics")
+LOOPBACK = "127.0.0.1"
+UNAVAILABLE = "503 Service Unavailable"
+RETRY = 2.0  # seconds until a port that is in use, or a file that cannot be written, is tried again
+WRITE_INTERVAL = 5.0  # seconds between two writings of the file
+CLIENT_TIMEOUT = 5.0  # seconds that a client may take for its request
+MISSING = "metrics need the package prometheus_client, which is not installed: pip install 'hooklatch[metrics]'"
+T = TypeVar("T")
+
+
+class Metrics:
+    """Gives metrics as the settings want them, and goes on giving what it can."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._wanted: tuple[int | None, str | None] = (None, None)
+        self._changed = trio.Event()
+
+    def take(self, settings: Settings) -> None:
+        """Put settings in force."""
+        wanted = settings.metrics_port, settings.metrics_file
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._changed.set()
+
+    async def run(self) -> None:
+        while True:
+            self._changed = trio.Event()
+            port, path = self._wanted
+            async with trio.open_nursery() as nursery:
+                if port is not None:
+                    nursery.start_soon(self._keep, self._serve, port)
+                if path is not None:
+                    nursery.start_soon(self._keep, self._write, path)
+                await self._changed.wait()
+                nursery.cancel_scope.cancel()
+
+    async def _keep(self, give: Callable[[T], Any], place: T) -> None:
+        """Give metrics at a place; what stands in the way is a fault until it does no longer."""
+        fault: list[str] = []
+        try:
+            while True:
+                try:
+                    async with trio.open_nursery() as nursery:
+                        await nursery.start(give, place)
+                        self._replace(fault)
+                except* ImportError:
+                    self._replace(fault, MISSING)
+                    await trio.sleep_forever()
+                except* OSError as group:
+                    why = group.exceptions[0]
+                    text = f"no metrics at {place}: {getattr(why, 'strerror', None) or why}; choose another in [daemon]"
+                    self._replace(fault, text)
+                await trio.sleep(RETRY)
+        finally:
+            self._replace(fault)
+
+    def _replace(self, fault: list[str], text: str | None = None) -> None:
+        new = [text] if text is not None else []
+        if fault == new:
+            return
+        for one in fault:
+            self._hub.faults.remove(one)
+        for one in new:
+            logger.error("%s", one)
+        self._hub.faults += new
+        fault[:] = new
+
+    async def _serve(self, port: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        page = Page(self._hub, trio.lowlevel.current_trio_token())
+        with serving(port, page.answer):
+            logger.info("metrics are given", extra={"port": port})
+            task_status.started()
+            await trio.sleep_forever()
+
+    async def _write(self, path: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        page = Page(self._hub, trio.lowlevel.current_trio_token())
+        try:
+            while True:
+                await trio.to_thread.run_sync(write_whole, path, page.text)
+                task_status.started()
+                task_status = trio.TASK_STATUS_IGNORED
+                await trio.sleep(WRITE_INTERVAL)
+        finally:
+            with suppress(OSError):  # a daemon that has ended must not go on looking alive
+                os.unlink(path)
+
+
+class Page:
+    """What a thread may ask for."""
+
+    def __init__(self, hub: Hub, token: trio.lowlevel.TrioToken) -> None:
+        import prometheus_client
+
+        self._hub = hub
+        self._token = token
+        self._registry = prometheus_client.CollectorRegistry()
+        self._registry.register(self)
+        prometheus_client.ProcessCollector(registry=self._registry)
+        library: Any = prometheus_client  # its own annotations are partial
+        self._metrics: Callable[..., Iterable[bytes]] = library.make_wsgi_app(self._registry)
+
+    def describe(self) -> list[Metric]:
+        return []  # else registering asks for everything, here on the loop
+
+    def collect(self) -> list[Metric]:
+        return [metric_of(family) for family in self._on_the_loop(measure)]
+
+    def text(self) -> bytes:
+        """Give all metrics, for the file."""
+        from prometheus_client import generate_latest
+
+        return generate_latest(self._registry)
+
+    def answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Answer one request, in a thread of its own (PEP 3333)."""
+        try:
+            if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+                return plain(start_response, "405 Method Not Allowed", "only GET is answered")
+            match environ.get("PATH_INFO"):
+                case "/metrics":
+                    return self._metrics(environ, start_response)
+                case "/healthz":
+                    if self._on_the_loop(is_vital_well):
+                        return plain(start_response, "200 OK", "ok")
+                    return plain(start_response, UNAVAILABLE, "a vital part is not well; status says which")
+                case "/readyz":
+                    state = self._on_the_loop(health)
+                    text = " ".join([state["health"], *state["reasons"]])
+                    return plain(start_response, "200 OK" if text == "ready" else UNAVAILABLE, text)
+                case _:
+                    return plain(start_response, "404 Not Found", "there are /metrics, /healthz and /readyz")
+        except (trio.RunFinishedError, trio.Cancelled):
+            return plain(start_response, UNAVAILABLE, "the daemon has ended")
+
+    def _on_the_loop(self, look: Callable[[Hub], T]) -> T:
+        return trio.from_thread.run_sync(look, self._hub, trio_token=self._token)
+
+
+def plain(start_response: Callable[..., Any], status: str, text: str) -> list[bytes]:
+    start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
+    return [f"{text}\n".encode()]
+
+
+def metric_of(family: Family) -> Metric:
+    """Put a family in the library's words."""
+    from prometheus_client import core
+
+    made: Any = {
+        "counter": core.CounterMetricFamily,
+        "gauge": core.GaugeMetricFamily,
+        "histogram": core.HistogramMetricFamily,
+        "summary": core.SummaryMetricFamily,
+    }[family.kind](family.name, family.text, labels=family.labels)
+    for labels, value in family.values.items():
+        match value:
+            case Spread(up_to=[]):
+                made.add_metric(labels, count_value=value.count, sum_value=value.total)
+            case Spread():
+                made.add_metric(labels, buckets=value.up_to, sum_value=value.total)
+            case _:
+                made.add_metric(labels, value)
+    return made  # type: ignore[no-any-return]  # each class has an add_metric of its own
+
+
+class Server(ThreadingMixIn, WSGIServer):
+    """A thread for each request; none keeps the daemon from its end."""
+
+    daemon_threads = True
+    is_closing = False
+
+    def server_bind(self) -> None:
+        TCPServer.server_bind(self)  # WSGIServer's own asks a name server who we are
+        self.server_name, self.server_port = LOOPBACK, int(self.server_address[1])
+        self.setup_environ()
+
+    def answer_all(self) -> None:
+        while not self.is_closing:
+            self.handle_request()
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        logger.debug("a request for metrics failed", exc_info=True)
+
+
+class Handler(WSGIRequestHandler):
+    timeout = CLIENT_TIMEOUT
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (http.server's name)
+        logger.debug("metrics: %s", format % args)
+
+
+@contextmanager
+def serving(port: int, answer: Callable[..., Iterable[bytes]]) -> Generator[None]:
+    """Answer on a port of the loopback for as long as the block lasts.
+
+    Raises:
+        OSError: the port is in use, or not ours to take.
+    """
+    server = make_server(LOOPBACK, port, answer, Server, Handler)
+    thread = threading.Thread(target=server.answer_all, name="hooklatch-metrics", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.is_closing = True
+        with suppress(OSError):
+            server.socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits for a client
+        thread.join()
+        server.server_close()
+
+
+def write_whole(path: str, text: Callable[[], bytes]) -> None:
+    """Replace a file in one step.  It holds names and counts, for a collector that is another user: 0644."""
+    data, new = text(), f"{path}.{os.getpid()}.new"
+    with suppress(FileNotFoundError):
+        os.unlink(new)
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data)
+            os.fchmod(file.fileno(), 0o644)
+        os.rename(new, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(new)
+        raise

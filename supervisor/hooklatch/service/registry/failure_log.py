@@ -1,0 +1,121 @@
+"""The last failures of each hook, for who asks why.  Knows hooks and outcomes; keeps so many bytes of them in memory.
+
+What failed may hold what it failed on, a payload's words, so it is neither logged nor recorded; who may read it is
+not decided here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from hooklatch.core.hooks.registry import Hook, PythonTarget, ServedTarget
+from hooklatch.core.messages import CallOutcome, Cause
+
+__all__ = ["STREAK", "Failing", "Failure", "Failures"]
+
+KEPT = 5  # of a hook
+UNASKED = ("overload", "quarantined")  # it was not even called: that would only push out why it is so
+STREAK = 5  # calls of a hook in a row that failed, before it is said
+MAX_TEXT = 16 * 2**10  # characters of a message, or of what was written to the standard error
+MAX_BYTES = 4 * 2**20  # of all of them; the hook whose last failure is the oldest goes first
+OVERHEAD = 300  # bytes of a failure without a word in it
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A call that failed: when, what it was asked about, and what is known of the cause."""
+
+    at: float
+    decision_id: str
+    event: str
+    session: str | None
+    cause: Cause
+    message: str
+    traceback: str
+    stderr: str
+    exit_code: int | None
+    duration_ms: float
+
+    @property
+    def size(self) -> int:
+        return OVERHEAD + len(self.message) + len(self.traceback) + len(self.stderr)
+
+
+class Failing(msgspec.Struct, frozen=True):
+    """A hook all of whose last calls failed."""
+
+    hook: str
+    count: int
+    cause: Cause
+    origin: str | None
+
+
+class Kept:
+    """What is kept of one hook: its last failures, and how many there were since a call of it went well."""
+
+    def __init__(self) -> None:
+        self.failures: deque[Failure] = deque()
+        self.streak = 0
+        self.cause: Cause = "policy"
+        self.target: PythonTarget | ServedTarget | None = None  # what failed; a new version is not blamed for it
+
+
+class Failures:
+    """Of all hooks, by name and by the session that registered them: names alone are not unique among sessions."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, str], Kept] = {}
+        self._bytes = 0
+
+    def called(self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, session: str | None) -> None:
+        """Take note of how a call ended."""
+        key = (hook.name, hook.owner)
+        if outcome.cause == "policy":
+            if (kept := self._kept.get(key)) is not None:
+                kept.streak = 0
+            return
+        kept = self._kept.pop(key, None) or Kept()
+        self._kept[key] = kept  # as the newest
+        kept.streak = kept.streak + 1 if kept.target == hook.target else 1
+        kept.target, kept.cause = hook.target, outcome.cause
+        if outcome.cause in UNASKED:
+            return
+        failure = Failure(
+            time.time(), decision_id, event, session, outcome.cause, outcome.message[:MAX_TEXT],
+            outcome.traceback[:MAX_TEXT], outcome.stderr[-MAX_TEXT:].decode("utf-8", "replace"), outcome.exit_code,
+            round(outcome.duration_ms, 3),
+        )  # fmt: skip
+        kept.failures.append(failure)
+        self._bytes += failure.size
+        if len(kept.failures) > KEPT:
+            self._bytes -= kept.failures.popleft().size
+        while self._bytes > MAX_BYTES:
+            self._drop(next(iter(self._kept)))
+
+    def of(self, hook: Hook) -> list[Failure]:
+        """Give the last failures of a hook, newest first."""
+        kept = self._kept.get((hook.name, hook.owner))
+        return [*reversed(kept.failures)] if kept is not None else []
+
+    def failing(self, hooks: Iterable[Hook]) -> list[Failing]:
+        """Name those that have failed at every one of their last calls."""
+        found: list[Failing] = []
+        for hook in hooks:
+            kept = self._kept.get((hook.name, hook.owner))
+            if kept is not None and kept.streak >= STREAK and kept.target == hook.target:
+                origin = str(hook.origin) if hook.origin else None
+                found.append(
+                    Failing(hook.name, kept.streak, kept.failures[-1].cause if kept.failures else kept.cause, origin)
+                )
+        return found
+
+    def forget(self, owner: str) -> None:
+        """Forget what a session registered; it has ended."""
+        for key in [key for key in self._kept if key[1] == owner]:
+            self._drop(key)
+
+    def _drop(self, key: tuple[str, str]) -> None:
+        self._bytes -= sum(failure.size for failure in self._kept.pop(key).failures)

@@ -1,0 +1,235 @@
+"""Live sessions: who they are, what they registered, how long they stay.  Knows no socket but by its number."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import logging
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterator
+
+import trio
+
+from hooklatch.core.hooks.definitions import is_id
+from hooklatch.core.hooks.registry import Hook, Snapshot
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.processes.supervisor import Supervisor
+from hooklatch.service.registry.admission import Flow
+from hooklatch.service.registry.places import Place, find_place
+from hooklatch.service.registry.statistics import EventCount, HookTimings
+
+__all__ = ["Session", "Sessions", "new_id"]
+
+logger = logging.getLogger("hooklatch.sessions")
+LINGER = 60.0  # seconds that a session outlives its last connection
+MAX_SESSIONS = 10_000
+TOKEN_BYTES = 32
+TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # so many letters are 32 bytes
+
+
+class Session:
+    """One live agent run."""
+
+    def __init__(self, session_id: str, view: Snapshot, resume_token: str | None = None) -> None:
+        self.id = session_id
+        self.run = secrets.token_hex(8)  # in the record: ids come again, and a one-shot may name any
+        self.resume_token = resume_token or secrets.token_urlsafe(TOKEN_BYTES)
+        self.view = view
+        self.unlisted: Snapshot | None = None  # the view of a fire whose list stands in for the session's own
+        self.own: dict[str, Hook] = {}
+        self.inherited: tuple[Hook, ...] = ()
+        self.parent: Session | None = None
+        self.parent_id: str | None = None  # also when that one has ended
+        self.children: list[Session] = []
+        self.dialect: str | None = None
+        self.cwd: str | None = None
+        self.host: str | None = None
+        self.client: str | None = None
+        self.require_handlers: frozenset[str] = frozenset()
+        self.emits: frozenset[str] = frozenset()
+        self.connections: set[int] = set()
+        self.flow = Flow()
+        self.background = 0  # its fires that nobody waits for
+        # Which plugins' hooks it sees (None: all): by its host's list, its personality's, and, of gates, the parent's.
+        self.personality: str | None = None
+        self.plugins: frozenset[str] | None = None
+        self.personality_plugins: frozenset[str] | None = None
+        self.plugins_without_list: frozenset[str] | None = None  # where neither of these two says which
+        self.gate_plugins: frozenset[str] | None = frozenset()
+        self.began: Place | None = None  # where it first was; it keeps that project's hooks wherever it goes
+        self.here: Place | None = None
+        self.places_above: frozenset[Place] = (
+            frozenset()
+        )  # those of the sessions above it, of whose projects it has gates
+        self.has_ended = False
+        self.switches: dict[str, bool] = {}  # of its own hooks, by layer/id, apart from their definitions
+        self.left_count = 0
+        self.created_at = time.time()
+        self.fires = 0
+        self._fired: dict[str, tuple[int, float]] = {}  # how often each event, and when last
+
+    def fired(self, event: str) -> None:
+        """Count a fire."""
+        self.fires += 1
+        self._fired[event] = (self._fired.get(event, (0, 0.0))[0] + 1, time.time())
+
+    def count_of(self, event: str) -> EventCount:
+        """Give how often it fired an event, and when last."""
+        count, last = self._fired.get(event, (0, None))
+        return EventCount(count, last, HookTimings(count))
+
+    @property
+    def child_token(self) -> str:
+        """What a session shows that wants this one's gates; it joins nothing, and follows from the resume token."""
+        digest = hmac.digest(self.resume_token.encode(), b"child", "sha256")
+        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+    def has_below(self, other: Session | None) -> bool:
+        """Say whether a session is this one, or one that it started, or that such a one did."""
+        while other is not None and other is not self:
+            other = other.parent
+        return other is self
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Where it began and where it is: the projects of both are its own."""
+        return tuple(place for place in dict.fromkeys((self.began, self.here)) if place is not None)
+
+    def enter(self, here: Place | None, began: Place | None = None) -> None:
+        """Be in a place; the first one is where it began, unless that was another one."""
+        if here is not None:
+            self.here, self.cwd = here, here.named
+        self.began = self.began or began or here
+
+    def look_again(self) -> None:
+        """Look up the places that could not be told."""
+        self.began, self.here = again(self.began), again(self.here)
+        self.places_above = frozenset(find_place(place.named) if place.fault else place for place in self.places_above)
+
+
+def again(place: Place | None) -> Place | None:
+    return find_place(place.named) if place is not None and place.fault is not None else place
+
+
+class Sessions:
+    """Opens, resumes and ends sessions."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Session] = {}
+        self.on_end: Callable[[Session], None] = lambda session: None
+        self.timers = Supervisor("session timers")
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._by_id.values())
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, session_id: str) -> Session | None:
+        return self._by_id.get(session_id)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Own the timers that end sessions."""
+        await self.timers.run(task_status)
+
+    def check(self, session_id: str | None, resume_token: str | None) -> Session | None:
+        """Give the live session that this id and token join; None where they open a new one.
+
+        Raises:
+            RpcError: the id is in use and the token is not its own, or there are too many sessions.
+        """
+        known = self._by_id.get(session_id) if session_id is not None else None
+        if known is not None:
+            if not is_same(resume_token, known.resume_token):
+                raise RpcError(
+                    ErrorCode.SESSION_IN_USE, f"session {session_id!r} is live; joining it needs its resume_token"
+                )
+            return known
+        if session_id is not None and not is_id(session_id):
+            raise RpcError(
+                ErrorCode.INVALID_PARAMS, "a session's id is a line of text, at most 200 characters; or leave it out"
+            )
+        if len(self._by_id) >= MAX_SESSIONS:
+            raise RpcError(ErrorCode.OVERLOAD, f"{MAX_SESSIONS} sessions are live already")
+        return None
+
+    def parent(self, session_id: str, child_token: str | None) -> Session:
+        """Give the session whose gates a new one is to have.
+
+        Raises:
+            RpcError: it is not live, or the token is not its own.
+        """
+        parent = self._by_id.get(session_id)
+        if parent is None:
+            raise RpcError(
+                ErrorCode.NOT_FOUND,
+                f"there is no live session {session_id!r}; without it its gates would be missing",
+            )
+        if not is_same(child_token, parent.child_token):
+            raise RpcError(
+                ErrorCode.NOT_PERMITTED,
+                f"a child of session {session_id!r} needs the child_token that its hello answered;"
+                " give it as session.parent_token",
+            )
+        return parent
+
+    def open(self, session_id: str | None, resume_token: str | None, view: Snapshot) -> tuple[Session, bool]:
+        """Give the session and whether it is new.
+
+        A new one keeps a resume token that it brings: who lost a daemon has told it to others.
+
+        Raises:
+            RpcError: see `check`.
+        """
+        if (known := self.check(session_id, resume_token)) is not None:
+            return known, False
+        kept = resume_token if resume_token is not None and TOKEN.fullmatch(resume_token) else None
+        session = Session(session_id or new_id(), view, kept)
+        self._by_id[session.id] = session
+        logger.info("session opened", extra={"session": session.id})
+        return session, True
+
+    def discard(self, session: Session) -> None:
+        """End a session now."""
+        if self._by_id.get(session.id) is not session:
+            return
+        del self._by_id[session.id]
+        session.has_ended = True
+        logger.info("session ended", extra={"session": session.id})
+        if session.parent is not None:
+            session.parent.children.remove(session)
+        for child in session.children:
+            child.parent = None  # it keeps the gates it has inherited: never fewer
+        session.children.clear()
+        self.on_end(session)
+
+    def closed(self, session: Session, connection: int) -> bool:
+        """Take note that a connection is done with its session; the last one ends it now.  Say whether it has ended."""
+        session.connections.discard(connection)
+        if not session.connections:
+            self.discard(session)
+        return session.has_ended
+
+    def left(self, session: Session, connection: int) -> None:
+        """Take note that a connection has ended; the last one starts the timer."""
+        session.connections.discard(connection)
+        if not session.connections and not session.has_ended:
+            session.left_count += 1
+            self.timers.spawn("end of a session", self._end_later, session, session.left_count)
+
+    async def _end_later(self, session: Session, left_count: int) -> None:
+        await trio.sleep(LINGER)
+        # One that came back and left again has a newer timer.
+        if not session.connections and session.left_count == left_count:
+            self.discard(session)
+
+
+def new_id() -> str:
+    """Give an id for a session that brings none."""
+    return f"s-{secrets.token_hex(8)}"
+
+
+def is_same(token: str | None, own: str) -> bool:
+    return token is not None and secrets.compare_digest(token.encode(), own.encode())

@@ -1,0 +1,111 @@
+"""The suspensions in force, and their end.  Knows the state file and time; knows no fire."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import trio
+
+from hooklatch.core.hooks.names import AmbiguousNameError, bare
+from hooklatch.core.hooks.suspension import Suspension, check
+from hooklatch.service.config.state_file import StateFile
+
+__all__ = ["Suspensions"]
+
+logger = logging.getLogger("hooklatch.suspensions")
+Note = Callable[[str, dict[str, Any]], None]
+
+
+class Suspensions:
+    """What an operator has suspended, also over a restart.
+
+    A suspension ends by the monotonic clock, so that setting the clock back prolongs none.
+    """
+
+    def __init__(self, state: StateFile, store: Callable[[], None], note: Note) -> None:
+        self._state = state
+        self._store = store
+        self._note = note
+        self._ends: dict[Suspension, float] = {}
+        self._changed = trio.Event()
+
+    def __iter__(self) -> Iterator[Suspension]:
+        """Give those that last."""
+        if not self._ends:
+            return iter(())
+        now = time.monotonic()
+        return iter([one for one, end in self._ends.items() if end > now])
+
+    def restore(self) -> None:
+        """Take up those of the state file that still last; none lasts longer than it was meant to."""
+        now = time.time()
+        for one in self._state.state.suspensions:
+            left = min(one.until - now, one.until - one.since)
+            if left > 0:
+                self._ends[one] = time.monotonic() + left
+        self._changed.set()
+
+    def suspend(self, hook: str | None, seconds: float, reason: str) -> Suspension:
+        """Suspend a hook, a plugin or (None) everything, in place of an earlier word on the same.
+
+        Raises:
+            SuspensionError: it is for too long, or without a reason.
+        """
+        text = check(seconds, reason)
+        now = time.time()
+        made = Suspension(hook, round(now, 3), round(now + seconds, 3), text)
+        self._drop(hook)
+        self._ends[made] = time.monotonic() + seconds
+        logger.warning("suspended", extra={"hook": hook or "*", "seconds": round(seconds), "reason": text})
+        self._note("suspended", {"hook": hook or "*", "until": made.until, "reason": text})
+        self._keep()
+        return made
+
+    def resume(self, name: str | None) -> bool:
+        """Put in force again what was suspended under that name; None ends every suspension.  False: there was none.
+
+        Raises:
+            AmbiguousNameError: it is the id of several.
+        """
+        ended = [one for one in self._ends if one.hook == name] if name is not None else list(self._ends)
+        if name is not None and not ended:  # its hook may be gone by now: only the suspension itself can tell
+            ended = [one for one in self._ends if one.hook is not None and bare(one.hook) == name]
+            if len(ended) > 1:
+                raise AmbiguousNameError(name, [str(one.hook) for one in ended])
+        for one in ended:
+            self._end(one, "by an operator")
+        if ended:
+            self._keep()
+        return bool(ended)
+
+    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Note the end of each when it comes; that it has ended holds without this."""
+        task_status.started()
+        while True:
+            self._changed = trio.Event()
+            left = min(self._ends.values(), default=math.inf) - time.monotonic()
+            with trio.move_on_after(max(left, 0)):
+                await self._changed.wait()
+            over = [one for one, end in self._ends.items() if end <= time.monotonic()]
+            for one in over:
+                self._end(one, "its time is over")
+            if over:
+                self._keep()
+
+    def _drop(self, hook: str | None) -> None:
+        for one in [one for one in self._ends if one.hook == hook]:
+            del self._ends[one]
+
+    def _end(self, one: Suspension, why: str) -> None:
+        self._drop(one.hook)
+        logger.warning("suspension ended: %s", why, extra={"hook": one.hook or "*"})
+        self._note("resumed", {"hook": one.hook or "*", "why": why})
+
+    def _keep(self) -> None:
+        self._changed.set()
+        self._state.state.suspensions = list(self._ends)
+        self._store()

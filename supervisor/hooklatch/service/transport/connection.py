@@ -1,0 +1,457 @@
+"""One client's connection: lines in, lines out.  Knows bytes, deadlines and requests; knows no hook and no layer.
+
+Reading.  The task that reads a request also answers it: that saves two task switches a fire.  A fire that takes longer
+than a moment must not stop the reading, so a daemon-wide task (`reader_handoff.py`) then lets another task take the
+reading over (`read_on`), and the first one, when its fire is done, finds that it reads no more.  Where the next request
+is here already, another task takes over at once.  Nothing is read while a hello is answered, and nothing but the end of
+input after a one-shot: what follows a hello must see its session.
+
+Floods.  A client that is ahead of us, by a line or by a few requests of its session that are under way, has its next
+line taken when it is admitted (`registry/admission.py`): a flood waits there, and everybody else passes by.
+
+Writing.  A line is sent at once; what the kernel does not take waits in a buffer, drained by a task that lives only
+as long as there is something in it.  A client that does not read is not read from either; one that takes nothing for
+30 s is closed.  An announcement is never waited for: a client behind with reading gets one `resync` later.
+
+Ending.  The end of input means that no more requests come; a client is gone when the kernel says so (EPOLLHUP), and
+then its fires are abandoned.  After `session.close` no more requests are taken; answers of hooks that it serves still
+are, until all that it asked is answered.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+import msgspec
+import trio
+
+from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT
+from hooklatch.core.messages import CallOutcome
+from hooklatch.core.protocol import (
+    MAX_IN_FLIGHT,
+    ErrorCode,
+    LineBuffer,
+    LineTooLongError,
+    Request,
+    Response,
+    RpcError,
+    encode_error,
+    encode_notification,
+    encode_request,
+    encode_result,
+    read_message,
+)
+from hooklatch.service.dispatch.fires import Envelope, Question
+from hooklatch.service.registry.admission import MAX_OF_SESSION, UNHINDERED, Admission, Flow
+from hooklatch.service.registry.sessions import Session
+from hooklatch.service.transport.hangups import Hangups
+from hooklatch.service.transport.line_timeouts import LineTimeouts
+from hooklatch.service.transport.reader_handoff import ReaderHandoff
+
+__all__ = ["Connection", "Handler"]
+
+logger = logging.getLogger("hooklatch.connection")
+HELLO_TIMEOUT = 2.0  # seconds until a hello or a one-shot must be there
+FRAME_TIMEOUT = 10.0  # seconds in which a line that has begun must be ended
+WRITE_TIMEOUT = 30.0  # seconds in which a client must take something of what waits for it
+MAX_BUFFERED = 2**20  # bytes that wait for a client before its next request is read
+MAX_ANNOUNCED = 2**18  # bytes that wait before announcements turn into one resync
+MAX_UNREAD = 64 * 2**20  # bytes that wait for a client before hooks that it serves are no longer called
+MAX_RUBBISH = 5  # unreadable lines in a row
+NO_ANSWER = CallOutcome("timeout", message="its client did not answer in time")
+MAX_UNBROKEN = 8  # pieces in a row that were there without waiting, before the loop goes round
+
+
+class Handler(Protocol):
+    """Answers requests; the methods of the service."""
+
+    async def handle(self, connection: Connection, request: Request) -> object: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+
+class CloseConnection(Exception):
+    """Raised inside a connection to end it."""
+
+
+class Connection:
+    """The daemon's end of one client's socket."""
+
+    def __init__(
+        self,
+        number: int,
+        stream: socket.socket,
+        handler: Handler,
+        handoff: ReaderHandoff,
+        admission: Admission,
+        hangups: Hangups,
+        line_timeouts: LineTimeouts,
+        *,
+        is_admin: bool,
+    ) -> None:
+        stream.setblocking(False)
+        self.number = number
+        self.is_admin = is_admin
+        self.session: Session | None = None
+        self.has_greeted = False
+        self.client = ""
+        self.topics: set[str] = set()
+        self._socket = stream
+        self._handler = handler
+        self._handoff = handoff
+        self._admission = admission
+        self._hangups = hangups
+        self._line_timeouts = line_timeouts
+        self._own_flow = Flow()  # a stranger's own turn
+        self._lines = LineBuffer()
+        self._outgoing = bytearray()
+        self._drained = trio.Event()
+        self._nursery: trio.Nursery | None = None
+        self._reader = 0
+        self._in_flight = 0
+        self._bytes_in_flight = 0
+        self._is_line_begun = False
+        self._rubbish = 0
+        self._unbroken = 0
+        self._has_more = False
+        self._is_lagging = False
+        self._is_ended = False
+        self._is_closing = False
+        self._is_one_shot = False
+        self._is_retired = False
+        self._is_gone = False
+        self._is_flushing = False
+        self._hello_deadline = trio.current_time() + HELLO_TIMEOUT
+        self._calls: dict[int, Call] = {}
+        self._call_count = 0
+        self.resync: Callable[[], int] = lambda: 0
+
+    async def run(self) -> None:
+        """Serve the client until it is gone."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                await self._read(self._reader)
+        finally:
+            self._is_closing = True
+            self._handoff.release(self)
+            self._line_timeouts.end(self)
+            for call in self._calls.values():
+                call.end(CallOutcome("crash", message="the client that served it is gone"))
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+            self._handler.closed(self)
+
+    @property
+    def _ids(self) -> dict[str, object]:
+        return {"connection": self.number, "session": self.session.id if self.session is not None else None}
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether everything that was asked is answered, and the client has it."""
+        return not self._in_flight and not self._outgoing
+
+    def close(self) -> None:
+        """End it now; what runs for it is abandoned."""
+        self._is_closing = True
+        with suppress(OSError):  # it may be gone already
+            self._socket.shutdown(socket.SHUT_RDWR)  # a notification that has to finish must not keep the client
+        if self._nursery is not None:
+            self._nursery.cancel_scope.cancel()
+
+    def hear_out(self) -> None:
+        """Serve one event and nothing else: its client is gone already, and who it was cannot be told."""
+        self._is_gone = True
+
+    def retire(self) -> None:
+        """Take no more requests: it is done with its session, and ends when all that it asked is answered."""
+        self._is_retired, self.session = True, None
+        self.topics.clear()
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def read_on(self) -> None:
+        """Have another task read from here on; the present one is busy."""
+        if self._nursery is not None and not self._is_ended and not self._is_closing:
+            self._reader += 1
+            self._nursery.start_soon(self._read, self._reader)
+
+    async def _read(self, reader: int) -> None:
+        """Read and answer requests while this task is the one that reads."""
+        try:
+            while reader == self._reader:
+                if self._is_one_shot:
+                    await self._end_of_input()
+                    return
+                if len(self._outgoing) > MAX_BUFFERED:
+                    self._end_line()  # it is not read, so it may take its time
+                    await self._drained.wait()
+                    continue
+                if (self._has_more or self.flow.in_flight >= UNHINDERED) and self._lines.has_line:
+                    await self._admission.turn(self.session.flow if self.session is not None else self._own_flow)
+                line = self._lines.take()
+                if line is not None:
+                    if self._is_line_begun:
+                        self._end_line()
+                    self._has_more = self._lines.has_line
+                    await self._take_line(line)
+                elif not await self._receive_more():
+                    if self._lines.is_empty:
+                        await self._end_of_input()
+                        return
+                    self._lines.feed(b"\n")  # the end of input ends the last line too
+        except LineTooLongError as error:
+            self._send_error(None, error)
+            await self._flush_and_close()
+        except CloseConnection:
+            await self._flush_and_close()
+
+    async def _receive_more(self) -> bool:
+        if self.has_greeted:
+            if not self._lines.is_empty and not self._is_line_begun:
+                self._is_line_begun = True
+                self._line_timeouts.begin(self, trio.current_time() + FRAME_TIMEOUT)
+            return await self._receive()  # no other deadline: an idle client may be silent for ever
+        with trio.move_on_at(self._hello_deadline):
+            return await self._receive()
+        self._send_error(None, RpcError(ErrorCode.HELLO_REQUIRED, f"no hello within {HELLO_TIMEOUT:.0f} s"))
+        raise CloseConnection
+
+    def _end_line(self) -> None:
+        self._is_line_begun = False
+        self._line_timeouts.end(self)
+
+    def out_of_time(self) -> None:
+        """End it: its line was begun long ago, however it drips."""
+        text = f"a line was begun and not ended in {FRAME_TIMEOUT:.0f} s"
+        self._send_error(None, RpcError(ErrorCode.PARSE_ERROR, text))
+        self.close()
+
+    async def _receive(self) -> bool:
+        self._unbroken += 1
+        if self._unbroken >= MAX_UNBROKEN:
+            self._unbroken = 0
+            await trio.lowlevel.checkpoint()
+        while True:
+            try:
+                data = self._socket.recv(2**14)
+            except BlockingIOError:
+                self._unbroken = 0
+                await trio.lowlevel.wait_readable(self._socket)
+                continue
+            except OSError:
+                return False
+            if data:
+                self._lines.feed(data)
+            return bool(data)
+
+    @property
+    def flow(self) -> Flow:
+        """Whose requests its own are counted with: its session's, or those of all who have none."""
+        return self.session.flow if self.session is not None else self._admission.strangers
+
+    async def _end_of_input(self) -> None:
+        """Wait until all is answered, or the client is gone."""
+        self._is_ended = True
+        if self._in_flight or self._outgoing:
+            with self._hangups.watching(self._socket.fileno(), self.close):
+                while self._in_flight or self._outgoing:
+                    await self._drained.wait()
+        self.close()
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    async def _take_line(self, line: bytes) -> None:
+        if not line.strip():
+            return
+        try:
+            message = read_message(line)
+        except RpcError as error:
+            self._rubbish += 1
+            self._send_error(error.request_id, error)
+            if self._rubbish >= MAX_RUBBISH:
+                raise CloseConnection from None
+            return
+        self._rubbish = 0
+        if isinstance(message, Response):
+            self._take_response(message)
+        else:
+            await self._take_request(message, len(line))
+
+    async def _take_request(self, request: Request, size: int) -> None:
+        if self._is_gone and (self.is_admin or request.method != "fire"):
+            raise CloseConnection
+        if self._is_retired:
+            text = "this connection has closed its session; open another one"
+            self._send_error(request.id, RpcError(ErrorCode.INVALID_REQUEST, text))
+            return
+        if self._in_flight >= MAX_IN_FLIGHT and request.method != "ping":
+            error = RpcError(ErrorCode.OVERLOAD, f"{MAX_IN_FLIGHT} requests of this connection are unanswered")
+            self._send_error(request.id, error)
+            return
+        if self._bytes_in_flight + size > MAX_BYTES_IN_FLIGHT and self._in_flight:
+            text = f"unanswered requests of this connection may take {MAX_BYTES_IN_FLIGHT} bytes, and these take more"
+            self._send_error(request.id, RpcError(ErrorCode.OVERLOAD, text))
+            return
+        flow, reader = self.flow, self._reader
+        if self.session is not None and flow.in_flight >= MAX_OF_SESSION and request.method != "ping":
+            text = f"{MAX_OF_SESSION} requests of this session are unanswered, on all its connections"
+            self._send_error(request.id, RpcError(ErrorCode.OVERLOAD, text))
+            return
+        self._is_one_shot = not self.has_greeted and request.method == "fire"
+        self._in_flight += 1
+        self._bytes_in_flight += size
+        flow.in_flight += 1
+        if self._has_more and self.has_greeted:
+            self.read_on()
+        elif request.method != "hello":
+            self._handoff.keep(self)
+        try:
+            await self._answer(request)
+        finally:
+            if reader == self._reader:  # else what the handoff keeps is the request of the task that reads now
+                self._handoff.release(self)
+            self._in_flight -= 1
+            self._bytes_in_flight -= size
+            flow.in_flight -= 1
+            if self._is_ended:
+                self._wake()
+        if self._is_one_shot or (self._is_retired and not self._in_flight):
+            raise CloseConnection
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            answer = encode_result(request.id, await self._handler.handle(self, request))
+        except RpcError as error:
+            self._send_error(request.id, error)
+        except Exception:
+            # The boundary that must catch all: one request's bug ends neither the connection nor the daemon,
+            # and a client takes an error in answer to a fire as a deny.
+            logger.exception("request failed", extra={"method": request.method, **self._ids})
+            self._send_error(request.id, RpcError(ErrorCode.INTERNAL_ERROR, "internal error; the daemon's log has it"))
+        else:
+            if not request.is_notification:
+                self.send(answer)
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def _send_error(self, number: object, error: RpcError) -> None:
+        if number is not msgspec.UNSET:
+            self.send(encode_error(number, error))
+
+    def send(self, data: bytes) -> None:
+        """Send a line; what cannot go at once goes later, in order."""
+        if self._is_closing:
+            return
+        if not self._outgoing:
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                return  # it is gone; the reader will see that
+            if sent == len(data):
+                return
+            data = data[sent:]
+        self._outgoing += data
+        if not self._is_flushing and self._nursery is not None:
+            self._is_flushing = True
+            self._nursery.start_soon(self._flush)
+
+    def announce(self, params: object, *, is_registry: bool) -> bool:
+        """Queue an announcement; a client that lags gets one `resync` when it has caught up.  False if dropped."""
+        if self._is_lagging or len(self._outgoing) > MAX_ANNOUNCED:
+            self._is_lagging = self._is_lagging or is_registry
+            return False
+        self.send(encode_notification("announce", params))
+        return True
+
+    async def _flush(self) -> None:
+        try:
+            while self._outgoing:
+                with trio.move_on_after(WRITE_TIMEOUT) as scope:
+                    await trio.lowlevel.wait_writable(self._socket)
+                if scope.cancelled_caught:
+                    logger.warning("client takes nothing, closed", extra=self._ids)
+                    self.close()
+                    return
+                try:
+                    del self._outgoing[: self._socket.send(self._outgoing)]
+                except BlockingIOError:
+                    continue
+                except OSError:
+                    self._outgoing.clear()
+                if not self._outgoing and self._is_lagging:
+                    self._is_lagging = False
+                    if "registry" in self.topics:
+                        self.announce({"topic": "registry", "resync": self.resync()}, is_registry=True)
+        finally:
+            self._is_flushing = False
+            self._wake()
+
+    def _wake(self) -> None:
+        """Have those look again who wait for what was sent or answered."""
+        drained, self._drained = self._drained, trio.Event()
+        drained.set()
+
+    async def _flush_and_close(self) -> None:
+        while self._outgoing and self._is_flushing:
+            await self._drained.wait()
+        self.close()
+
+    # -- served hooks ----------------------------------------------------------------------------------------
+
+    async def call_hook(self, question: Question, envelope: Envelope, deadline: float) -> CallOutcome:
+        """Ask the client to run a hook that it serves; the outcome is there by the deadline."""
+        if len(self._outgoing) > MAX_UNREAD:
+            return CallOutcome("overload", message="its client does not read what it is sent")
+        started = trio.current_time()
+        self._call_count += 1
+        number = self._call_count
+        call = self._calls[number] = Call()
+        params: dict[str, object] = {"hook": question.hook, "call_id": question.call_id, "event": question.event,
+                  "payload": question.payload, "envelope": envelope}  # fmt: skip
+        if question.merged:
+            params["merged"] = question.merged
+        if question.reinvoked:
+            params["reinvoked"] = True
+        if question.config is not None:
+            params["config"] = question.config
+        self._handoff.hurry(self)  # the fire that asks may have come on this very connection
+        try:
+            self.send(encode_request(number, "call", params))
+            with trio.move_on_at(deadline):
+                await call.ended.wait()
+        finally:
+            del self._calls[number]
+        ended = trio.current_time()
+        # Where an answer and the deadline come in one turn of the loop, the clock decides.
+        outcome = call.outcome if ended < deadline else NO_ANSWER
+        return outcome.lasting(ended - started)
+
+    def _take_response(self, response: Response) -> None:
+        call = self._calls.get(response.id) if isinstance(response.id, int) else None
+        if call is None:
+            return  # too late, or never asked for
+        if response.error is not None:
+            text = str(response.error.get("message", "an error"))
+            call.end(CallOutcome("crash", message=f"its client answered: {text[:500]}"))
+        else:
+            call.end(CallOutcome(answer=bytes(response.result or b"null")))
+
+
+class Call:
+    """A served hook that was asked."""
+
+    def __init__(self) -> None:
+        self.ended = trio.Event()
+        self.outcome = NO_ANSWER
+
+    def end(self, outcome: CallOutcome) -> None:
+        if not self.ended.is_set():
+            self.outcome = outcome
+            self.ended.set()

@@ -1,0 +1,53 @@
+"""Notices fires that keep a connection's reader too long.  Knows readers and time; knows no bytes and no request."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import trio
+
+__all__ = ["Reader", "ReaderHandoff"]
+
+TICK = 0.003  # seconds; a fire that has kept the reader for one to two of them has another task read on
+
+
+class Reader(Protocol):
+    """A connection, as far as its reading can be handed to another task."""
+
+    def read_on(self) -> None: ...
+
+
+class ReaderHandoff:
+    """Notices fires that keep a reader too long.  It sleeps while there are none."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Reader, int] = {}
+        self._ticks = 0
+        self._wake = trio.Event()
+
+    def keep(self, connection: Reader) -> None:
+        self._kept[connection] = self._ticks
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def release(self, connection: Reader) -> None:
+        self._kept.pop(connection, None)
+
+    def hurry(self, connection: Reader) -> None:
+        """Have a connection read on now, if a fire keeps its reader."""
+        if self._kept.pop(connection, None) is not None:
+            connection.read_on()
+
+    async def run(self) -> None:
+        while True:
+            await self._wake.wait()
+            while self._kept:
+                await trio.sleep(TICK)
+                self._tick()
+            self._wake = trio.Event()
+
+    def _tick(self) -> None:
+        self._ticks += 1
+        for connection in [one for one, since in self._kept.items() if self._ticks - since > 1]:
+            del self._kept[connection]
+            connection.read_on()

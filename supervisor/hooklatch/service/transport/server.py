@@ -1,0 +1,219 @@
+"""The two listening sockets.  Knows folders, modes and peers; knows no request."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+
+import trio
+
+from hooklatch.core.protocol import ErrorCode, RpcError, encode_error
+from hooklatch.processes.supervisor import Supervisor
+from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
+from hooklatch.service.transport.connection import Connection
+from hooklatch.service.transport.peers import PeerGoneError, Peers
+
+__all__ = ["Door", "RuntimeDirError", "check_nobody_listens", "listen", "make_runtime_dir"]
+
+logger = logging.getLogger("hooklatch.server")
+BACKLOG = 1024
+MAX_PATH = 107  # bytes of a Unix socket's path (unix(7))
+ACCEPT_PAUSE = 0.1  # seconds to wait when the system has no descriptor or memory left
+READS = 4  # of 256 KiB, of what a client that is refused has sent already
+
+
+class RuntimeDirError(Exception):
+    """The folder for the sockets cannot be used."""
+
+
+def make_runtime_dir(path: str) -> None:
+    """Make the folder, readable by nobody else, or check the one that is there.
+
+    Raises:
+        RuntimeDirError: it is somebody else's, or open to others, or its path is too long.
+    """
+    if len(os.fsencode(os.path.join(path, "agent.sock"))) > MAX_PATH:
+        raise RuntimeDirError(
+            f"{path} is too long for a Unix socket ({MAX_PATH} bytes); choose a shorter --runtime-dir"
+        )
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        status = os.stat(path)
+    except OSError as error:
+        raise RuntimeDirError(f"{path} cannot be made: {error.strerror}") from None
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise RuntimeDirError(f"{path} is not a folder of this user; choose another --runtime-dir")
+    if status.st_mode & 0o077:
+        raise RuntimeDirError(f"{path} is open to others; mend it with: chmod 700 {path}")
+    try:
+        check_folders(path)
+    except (UnsafeFileError, OSError) as error:
+        raise RuntimeDirError(f"{error}; or choose another --runtime-dir") from None
+
+
+def listen(path: str) -> socket.socket:
+    """Bind a socket that only its owner can reach.  The caller knows that what is there is stale."""
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        logger.debug("no stale socket", extra={"path": path})
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    umask = os.umask(0o177)  # bind makes the file with the umask's mode; a later chmod would leave a gap
+    try:
+        listener.bind(path)
+    finally:
+        os.umask(umask)
+    listener.listen(BACKLOG)
+    listener.setblocking(False)
+    return listener
+
+
+def check_nobody_listens(path: str) -> None:
+    """Return if a socket there is stale, for one who holds the folder's lock.
+
+    Raises:
+        RuntimeDirError: somebody listens who needs no lock: a service manager, for a daemon that it starts.
+    """
+    if is_listened_to(path):
+        raise RuntimeDirError(
+            f"somebody listens at {path} already; if that is systemd: systemctl --user start hooklatch, "
+            "or systemctl --user stop hooklatch-agent.socket hooklatch-admin.socket"
+        )
+
+
+def is_listened_to(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True  # unix(7): its backlog is full
+        except OSError:
+            return False
+    return True
+
+
+class Door:
+    """Accepts the clients of one socket, at most so many at once; its `fault` says why none can be at the moment."""
+
+    def __init__(
+        self,
+        name: str,
+        listener: socket.socket,
+        make: Callable[[socket.socket], Connection],
+        connections: dict[int, Connection],
+        peers: Peers,
+        most: int,
+    ) -> None:
+        self.name = name
+        self.serving = Supervisor(f"{name}' connections")
+        self.fault: str | None = None
+        self._listener = listener
+        self._make = make
+        self._connections = connections
+        self._peers = peers
+        self._most = most
+        self._scope = trio.CancelScope()
+
+    def close(self) -> None:
+        """Accept nobody any more; those who are here are served on."""
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        """Have every client served that comes, until it is closed."""
+        with self._scope, Spare() as spare:
+            while not self._scope.cancel_called:
+                try:
+                    stream, _ = self._listener.accept()
+                except BlockingIOError:
+                    self._set(None)
+                    await trio.lowlevel.wait_readable(self._listener)
+                except OSError as error:
+                    self._set(f"clients of {self.name} cannot be accepted: {error.strerror}")
+                    if error.errno in (errno.EMFILE, errno.ENFILE):
+                        spare.refuse_one(self._listener, RpcError(ErrorCode.OVERLOAD, "no descriptor is left"))
+                    await trio.sleep(ACCEPT_PAUSE)
+                else:
+                    self._set(None)
+                    self._take(stream)
+
+    def _set(self, fault: str | None) -> None:
+        if fault is not None and fault != self.fault:
+            logger.error("%s", fault)
+        self.fault = fault
+
+    def _take(self, stream: socket.socket) -> None:
+        try:
+            if self.serving.counts[0] >= self._most:
+                text = f"{self._most} connections of {self.name} are open already, and more are not allowed"
+                refuse(stream, RpcError(ErrorCode.OVERLOAD, text))
+            elif not self.serving.spawn("connection", self._serve, stream):
+                stream.close()
+        except BaseException:
+            stream.close()
+            raise
+
+    async def _serve(self, stream: socket.socket) -> None:
+        """Serve one client, if it may connect."""
+        with stream:
+            is_gone = False
+            try:
+                self._peers.check(stream)
+            except RpcError as error:
+                logger.warning("connection refused: %s", error)
+                refuse(stream, error)
+                return
+            except PeerGoneError:
+                is_gone = True
+                if not self._peers.hears(trio.current_time()):
+                    return
+            connection = self._make(stream)
+            if is_gone:
+                connection.hear_out()
+            self._connections[connection.number] = connection
+            await connection.run()
+
+
+class Spare:
+    """A descriptor that is kept for the moment when there is no other: with it a client can be told so."""
+
+    def __init__(self) -> None:
+        self._fd: int | None = None
+
+    def __enter__(self) -> Spare:
+        self._take()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._let_go()
+
+    def _take(self) -> None:
+        with suppress(OSError):  # then it is tried again later
+            self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+
+    def _let_go(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def refuse_one(self, listener: socket.socket, error: RpcError) -> None:
+        """Accept a client only to tell it why it is not served."""
+        self._let_go()
+        with suppress(OSError):
+            stream, _ = listener.accept()
+            refuse(stream, error)
+        self._take()
+
+
+def refuse(stream: socket.socket, error: RpcError) -> None:
+    with stream, suppress(OSError):
+        stream.send(encode_error(None, error))
+        stream.shutdown(socket.SHUT_WR)
+        for _ in range(READS):  # closed with something unread, the client would be told of a reset, and not of this
+            if not stream.recv(2**18, socket.MSG_DONTWAIT):
+                break

@@ -1,0 +1,131 @@
+"""The object that a hook is called with: the envelope and the payload, read as attributes.
+
+Knows how an attribute is found; knows no event by name. The classes of the catalogue are in `events`.
+"""
+
+from __future__ import annotations
+
+from keyword import iskeyword
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+if TYPE_CHECKING:
+    from hooklatch_worker.author.state import State
+
+__all__ = ["EVENT_CLASSES", "CustomEvent", "Event"]
+
+EVENT_CLASSES: Final[dict[str, type[Event]]] = {}  # each subclass that names its event adds itself
+
+
+class Event:
+    """What a hook is called with: the envelope and the payload's fields, both as read-only attributes.
+
+    A field that the event declares and the host left out is None. A field that the event does not declare
+    is an attribute too where the host sent it. `payload` is the whole, as a dict.
+    """
+
+    event: str
+    session_id: str | None
+    call_id: str | None
+    cwd: str | None
+    agent_id: str | None
+    agent_type: str | None
+    parent_session_id: str | None
+    host: str | None
+    turn: int | None
+    metadata: dict[str, Any] | None
+    context: dict[str, Any] | None
+
+    payload: dict[str, Any]
+    config: dict[str, Any]
+    merged: dict[str, Any]
+    reinvoked: bool
+
+    __payload_fields__: ClassVar[dict[str, str]] = {}
+
+    def __init_subclass__(cls, event: str | None = None) -> None:
+        own = {_key(name): text for name, text in cls.__annotations__.items()}
+        cls.__payload_fields__ = {**cls.__payload_fields__, **own}
+        if event is not None:
+            EVENT_CLASSES[event] = cls
+
+    def __init__(
+        self,
+        event: str,
+        payload: dict[str, Any],
+        *,
+        envelope: dict[str, Any],
+        config: dict[str, Any],
+        merged: dict[str, Any],
+        reinvoked: bool,
+        call_id: int | None = None,
+    ) -> None:
+        self.__dict__.update(
+            event=event,
+            payload=payload,
+            config=config,
+            merged=merged,
+            reinvoked=reinvoked,
+            _envelope=envelope,
+            _call_id=call_id,
+        )
+
+    @property
+    def state(self) -> State:
+        """What the hook's source remembers between calls, the same in all its workers."""
+        from hooklatch_worker.author.state import State  # most hooks never need it
+
+        return State(self.__dict__["_call_id"])
+
+    if not TYPE_CHECKING:  # a type checker shall refuse a misspelt field
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # protocols of copy, pickle and the like; never a field
+                raise AttributeError(name)
+            key = _key(name)
+            is_declared = key in self.__payload_fields__
+            if key in self.payload and (is_declared or key not in ENVELOPE):
+                return self.payload[key]
+            if key in ENVELOPE:
+                return self._envelope.get(key)
+            if is_declared:
+                return None
+            raise AttributeError(self._missing(name))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"an event is read-only: return amend({name}=...) to change {name!r}")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.event} with {', '.join(self.payload) or 'no fields'}>"
+
+    def _missing(self, name: str) -> str:
+        from difflib import get_close_matches  # only to help after a mistake; most workers never need it
+
+        known = {
+            *self.__payload_fields__,
+            *self.payload,
+            *ENVELOPE,
+            "payload",
+            "config",
+            "merged",
+            "reinvoked",
+            "state",
+        }
+        nearest = get_close_matches(name, sorted(known), n=1)
+        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+        return f"event {self.event!r} has no field {name!r}{hint}"
+
+
+ENVELOPE: Final = frozenset(Event.__annotations__) - {"payload", "config", "merged", "reinvoked"}
+
+
+def _key(name: str) -> str:
+    bare = name.removesuffix("_")
+    return bare if iskeyword(bare) else name
+
+
+class CustomEvent(Event):
+    """An event that the operator's configuration defines; every key of its payload is an attribute."""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...

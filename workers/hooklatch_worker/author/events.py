@@ -1,0 +1,392 @@
+"""Every event of the catalogue as a class: its fields as annotations, its moment as the docstring.
+
+The only source of both: the daemon's catalogue reads them from here. Must not know what an event allows or
+how the answers of its hooks are combined.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hooklatch_worker.author.event import EVENT_CLASSES, CustomEvent, Event
+
+__all__ = [
+    "EVENT_CLASSES", "CustomEvent", "Event", "build", "ToolEvent", "ModelEvent", "SubagentEvent",
+    "SessionStart", "SessionEnd", "UserPromptSubmit", "PromptBuild", "PreIteration", "PreModel",
+    "PostModel", "ModelTurnEvent", "ModelRequest", "ModelResponse", "ToolSelection", "PreToolUse",
+    "PermissionRequest", "PermissionDenied", "PostToolUse", "PostToolUseFailure", "ToolResult",
+    "ToolPath", "Stop", "StopFailure", "SubagentStart", "SubagentStarted", "SubagentStop", "PreCompact",
+    "CompactStage", "PostCompact", "Notification", "TaskCompleted", "TeammateIdle", "ConfigChange",
+    "PersonalitySwitch", "InboundEvent", "MessageClaim", "MessageDispatch", "MessageSend",
+    "DeliveryEvent", "MessageReceived", "MessageSent", "ErrorEvent", "ErrorIntercept", "ErrorTransform",
+    "ErrorRecover", "ErrorLog", "DataEvent", "Telemetry", "CustomLog", "Metrics", "Performance",
+]  # fmt: skip
+
+
+def build(
+    event_name: str,
+    payload: dict[str, Any],
+    envelope: dict[str, Any],
+    config: dict[str, Any] | None,
+    merged: dict[str, Any] | None,
+    reinvoked: bool,
+    call_id: int | None = None,
+) -> Event:
+    """The event that a hook is called with; a name outside the catalogue makes a `CustomEvent`.
+
+    `call_id` is the worker's call that it belongs to: what it may ask of `state` it asks in that call.
+    """
+    event_class = EVENT_CLASSES.get(event_name, CustomEvent)
+    return event_class(
+        event_name,
+        payload,
+        envelope=envelope,
+        config=config or {},
+        merged=merged or {},
+        reinvoked=reinvoked,
+        call_id=call_id,
+    )
+
+
+class ToolEvent(Event):
+    """What the events about one tool call share."""
+
+    tool_name: str
+    tool_input: dict[str, Any]
+
+
+class ModelEvent(Event):
+    """What the events about one model call share."""
+
+    model_id: str
+
+
+class SubagentEvent(Event):
+    """What the events about one subagent share."""
+
+    subagent_id: str | None
+    agent_type: str | None
+
+
+class SessionStart(Event, event="session_start"):
+    """A session has begun or was resumed, before its first prompt."""
+
+    source: str
+    platform: str | None
+    system_info: dict[str, Any] | None
+
+
+class SessionEnd(Event, event="session_end"):
+    """A session is over; after stop or stop_failure."""
+
+    finish_reason: str | None
+    reason: str | None
+    result: Any
+
+
+class UserPromptSubmit(Event, event="user_prompt_submit"):
+    """A person has sent a prompt that the model has not seen yet."""
+
+    prompt: str
+    params: dict[str, Any] | None
+    turn: int | None
+
+
+class PromptBuild(Event, event="prompt_build"):
+    """The system prompt is about to be put together."""
+
+    history: list[Any] | None
+    personality_id: str | None
+
+
+class PreIteration(Event, event="pre_iteration"):
+    """A step of the agent's loop is about to begin."""
+
+    iteration: int | None
+    unproductive_iterations: int | None
+    fingerprint: str | None
+
+
+class PreModel(ModelEvent, event="pre_model"):
+    """A request is about to be sent to the model and can still be changed or refused."""
+
+    request: dict[str, Any] | None
+    messages: list[Any] | None
+
+
+class PostModel(ModelEvent, event="post_model"):
+    """The model has answered, and the answer can still be changed."""
+
+    response: Any
+    reasoning: Any
+
+
+class ModelTurnEvent(ModelEvent):
+    """What the two notices about one model call share."""
+
+    turn: int | None
+    usage: dict[str, Any] | None
+    duration_ms: float | None
+    finish_reason: str | None
+
+
+class ModelRequest(ModelTurnEvent, event="model_request"):
+    """A request goes out to the model as it stands; after a passed pre_model."""
+
+
+class ModelResponse(ModelTurnEvent, event="model_response"):
+    """The model's answer is final; after post_model."""
+
+
+class ToolSelection(ToolEvent, event="tool_selection"):
+    """The model has chosen a tool, and another can still be put in its place."""
+
+    candidates: list[Any] | None
+
+
+class PreToolUse(ToolEvent, event="pre_tool_use"):
+    """A tool is about to run with this input."""
+
+    tool_use_id: str | None
+
+
+class PermissionRequest(ToolEvent, event="permission_request"):
+    """The host is about to ask a person whether a tool may run."""
+
+    tool_use_id: str | None
+    suggestions: list[Any] | None
+    permission_id: str | None
+    prompt_tool_name: str | None
+    interrupt: bool | None
+
+
+class PermissionDenied(ToolEvent, event="permission_denied"):
+    """A tool call was refused, by whomever; `denial["code"]` is the cause."""
+
+    tool_use_id: str | None
+    reason: str | None
+    denial: dict[str, Any] | None
+
+
+class PostToolUse(ToolEvent, event="post_tool_use"):
+    """A tool has run and succeeded."""
+
+    tool_response: Any
+    tool_use_id: str | None
+    duration_ms: float | None
+
+
+class PostToolUseFailure(ToolEvent, event="post_tool_use_failure"):
+    """A tool has run and failed, or was interrupted."""
+
+    tool_use_id: str | None
+    error: Any
+    is_interrupt: bool | None
+    content: Any
+    category: str | None
+
+
+class ToolResult(ToolEvent, event="tool_result"):
+    """A tool's result is about to be shown to the model and can still be changed."""
+
+    tool_response: Any
+
+
+class ToolPath(Event, event="tool_path"):
+    """A tool has touched a file."""
+
+    tool_name: str
+    file_path: str | None
+    working_dir: str | None
+
+
+class Stop(Event, event="stop"):
+    """The run has finished cleanly; else stop_failure is fired instead."""
+
+    finish_reason: str | None
+    result: Any
+    last_assistant_message: str | None
+    turn: int | None
+    duration_ms: float | None
+    stop_hook_active: bool | None
+
+
+class StopFailure(Event, event="stop_failure"):
+    """The run has ended in an error or was cut off; in place of stop."""
+
+    finish_reason: str | None
+    result: Any
+    error: Any
+    turn: int | None
+
+
+class SubagentStart(SubagentEvent, event="subagent_start"):
+    """A subagent is about to be started and can still be refused."""
+
+    prompt: str | None
+    isolation: str | None
+
+
+class SubagentStarted(SubagentEvent, event="subagent_started"):
+    """A subagent has been started; only after a passed subagent_start."""
+
+
+class SubagentStop(SubagentEvent, event="subagent_stop"):
+    """A subagent has finished, whatever its outcome."""
+
+    outcome: str | None
+    result: Any
+    isolation: str | None
+    transcript_path: str | None
+
+
+class PreCompact(Event, event="pre_compact"):
+    """The conversation is about to be compacted; a deny skips that, and the run goes on."""
+
+    trigger: str
+    estimate: Any
+
+
+class CompactStage(Event, event="compact_stage"):
+    """One stage of a compaction is done."""
+
+    stage: str | None
+    estimate: Any
+
+
+class PostCompact(Event, event="post_compact"):
+    """A compaction is done; `metadata` holds before, after, dropped_count, stages_applied and reason."""
+
+    metadata: dict[str, Any] | None
+
+
+class Notification(Event, event="notification"):
+    """The host tells its user something."""
+
+    message: str | None
+    notification_type: str
+    title: str | None
+    content: Any
+    status: str | None
+    category: str | None
+
+
+class TaskCompleted(Event, event="task_completed"):
+    """A task of the host's list is about to count as done."""
+
+    task_id: str | None
+    subject: str | None
+    status: str | None
+
+
+class TeammateIdle(Event, event="teammate_idle"):
+    """A teammate has run out of work."""
+
+    teammate: str | None
+
+
+class ConfigChange(Event, event="config_change"):
+    """The host's configuration has changed on disk and is about to be taken."""
+
+    source: str
+    path: str | None
+    change: Any
+    reload_type: str | None
+
+
+class PersonalitySwitch(Event, event="personality_switch"):
+    """The agent is about to take on another personality."""
+
+    from_: str | None
+    to: str
+
+
+class InboundEvent(Event):
+    """What the events about a message that nobody has answered yet share."""
+
+    platform: str
+    chat_id: str | None
+    text: str | None
+    message: Any
+
+
+class MessageClaim(InboundEvent, event="message_claim"):
+    """A message came in from a chat platform, and a hook may take it before any agent does."""
+
+
+class MessageDispatch(InboundEvent, event="message_dispatch"):
+    """A message that nobody claimed is about to go to an agent, and a hook may still answer it."""
+
+
+class MessageSend(Event, event="message_send"):
+    """A message is about to be sent and can still be changed."""
+
+    chat_id: str | None
+    message: Any
+
+
+class DeliveryEvent(Event):
+    """What the notices about a delivered message share."""
+
+    chat_id: str | None
+    message_id: str | None
+    message: Any
+
+
+class MessageReceived(DeliveryEvent, event="message_received"):
+    """A message has been received."""
+
+
+class MessageSent(DeliveryEvent, event="message_sent"):
+    """A message has been sent."""
+
+
+class ErrorEvent(Event):
+    """What the events about an error share."""
+
+    error_type: str
+    message: str | None
+    source: str | None
+
+
+class ErrorIntercept(ErrorEvent, event="error_intercept"):
+    """An error was raised, and a hook may handle it before anything else does."""
+
+    data: Any
+
+
+class ErrorTransform(ErrorEvent, event="error_transform"):
+    """An unhandled error is about to be shown, and its text can still be changed."""
+
+
+class ErrorRecover(ErrorEvent, event="error_recover"):
+    """An error is about to end the run, and a hook may supply what the run goes on with instead."""
+
+    data: Any
+
+
+class ErrorLog(ErrorEvent, event="error_log"):
+    """An error is about to be logged; the last of the four about errors."""
+
+
+class DataEvent(Event):
+    """What the events that carry measurements share."""
+
+    event_type: str
+    data: Any
+
+
+class Telemetry(DataEvent, event="telemetry"):
+    """The host has telemetry to hand over."""
+
+
+class CustomLog(DataEvent, event="custom_log"):
+    """The host has a log record to hand over."""
+
+
+class Metrics(DataEvent, event="metrics"):
+    """The host has metrics to hand over."""
+
+
+class Performance(DataEvent, event="performance"):
+    """The host has timings to hand over."""

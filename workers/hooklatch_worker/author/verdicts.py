@@ -1,0 +1,315 @@
+"""What a hook may answer, and how an answer crosses to the daemon as JSON.
+
+Knows the words and the shape of an answer; knows no event, so it cannot say which words an event allows.
+That is said to type checkers by the type parameter of `Verdict`, and enforced by the daemon.
+"""
+
+from collections.abc import Iterable
+from math import isfinite
+from typing import Any, Generic, Literal, Never, TypeAlias, TypeVar, cast
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec.structs import replace
+
+from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch_worker.author.failures import clipped
+
+__all__ = [
+    "Answer",
+    "GarbageError",
+    "Verdict",
+    "Word",
+    "check_plain",
+    "decode",
+    "encode",
+    "allow",
+    "amend",
+    "append",
+    "ask",
+    "claim",
+    "context",
+    "deny",
+    "halt",
+    "inject",
+    "last",
+    "resume",
+    "warn",
+]
+
+Word: TypeAlias = Literal["allow", "deny", "ask", "halt", "claim"]
+
+C_co = TypeVar("C_co", covariant=True)
+
+
+class GarbageError(Exception):
+    """An answer that cannot be understood; on a gate it counts as a deny."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(clipped(message))
+
+
+class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True):
+    """One hook's answer. Its methods return a new verdict with one thing added to it.
+
+    The type parameter names what the verdict uses (`Verdict[Literal["deny", "inject"]]`), so that a type
+    checker can refuse one that an event does not allow. `warn` and `context` are legal everywhere.
+
+    Raises:
+        ValueError: a second verdict word was added (`allow().deny(...)`).
+        TypeError: an argument has the wrong type.
+    """
+
+    verdict: Word | None = None
+    reason: str = ""
+    value: object = None
+    patch: dict[str, object] | None = None
+    messages: tuple[dict[str, object], ...] = ()
+    texts: tuple[str, ...] = ()
+    resume_reason: str | None = None
+    warnings: tuple[str, ...] = ()
+    is_last: bool = False
+    context_changes: dict[str, object] | None = None
+
+    def allow(self, reason: str = "") -> "Verdict[C_co | Literal['allow']]":
+        """Say yes explicitly, which no opinion (None) does not."""
+        return self._saying("allow", reason=reason)
+
+    def deny(self, reason: str) -> "Verdict[C_co | Literal['deny']]":
+        """Refuse; the reason is shown to the agent."""
+        return self._saying("deny", reason=reason)
+
+    def ask(self, reason: str) -> "Verdict[C_co | Literal['ask']]":
+        """Leave it to the person at the host; a later deny overrides it."""
+        return self._saying("ask", reason=reason)
+
+    def halt(self, reason: str) -> "Verdict[C_co | Literal['halt']]":
+        """Stop the whole run, not only this step."""
+        return self._saying("halt", reason=reason)
+
+    def claim(self, value: object) -> "Verdict[C_co | Literal['claim']]":
+        """Take the matter over and answer it with `value`; later hooks are not asked."""
+        return self._saying("claim", value=value)
+
+    def amend(self, /, **patch: object) -> "Verdict[C_co | Literal['amend']]":
+        """Replace the whole values of the named payload keys."""
+        return replace(self, patch={**(self.patch or {}), **patch})
+
+    def inject(self, messages: dict[str, Any] | Iterable[dict[str, Any]]) -> "Verdict[C_co | Literal['inject']]":
+        """Add one message or several to the conversation: `{"role": ..., "content": ..., "name": ...}`."""
+        parts = (cast("dict[str, object]", messages),) if isinstance(messages, dict) else tuple(messages)
+        for part in parts:
+            _require_message(part)
+        return replace(self, messages=(*self.messages, *parts))
+
+    def append(self, text: str) -> "Verdict[C_co | Literal['append']]":
+        """Add text to what the model sees of the result."""
+        return replace(self, texts=(*self.texts, _require_text(text, "append")))
+
+    def resume(self, reason: str) -> "Verdict[C_co | Literal['resume']]":
+        """Keep the agent working; the reason tells it what is left to do."""
+        return replace(self, resume_reason=_require_text(reason, "resume"))
+
+    def warn(self, text: str) -> "Verdict[C_co]":
+        """Add a line to the decision's warnings; it changes nothing else."""
+        return replace(self, warnings=(*self.warnings, _require_text(text, "warn")))
+
+    def last(self) -> "Verdict[C_co | Literal['last']]":
+        """End the chain: later hooks of this event are not called."""
+        return replace(self, is_last=True)
+
+    def context(self, **changes: object) -> "Verdict[C_co]":
+        """Change keys of the context that travels beside the payload."""
+        return replace(self, context_changes={**(self.context_changes or {}), **changes})
+
+    def _saying(self, word: Word, *, reason: str = "", value: object = None) -> "Verdict[C_co]":
+        if self.verdict is not None:
+            raise ValueError(f"a verdict cannot say both {self.verdict!r} and {word!r}; return one of them")
+        return replace(self, verdict=word, reason=_require_text(reason, word), value=value)
+
+
+_NOTHING: Verdict[Never] = Verdict()
+
+# The author's functions are the methods of a verdict that says nothing yet: one signature, one docstring.
+allow = _NOTHING.allow
+deny = _NOTHING.deny
+ask = _NOTHING.ask
+halt = _NOTHING.halt
+claim = _NOTHING.claim
+amend = _NOTHING.amend
+inject = _NOTHING.inject
+append = _NOTHING.append
+resume = _NOTHING.resume
+warn = _NOTHING.warn
+last = _NOTHING.last
+context = _NOTHING.context
+
+
+class Answer(Struct, frozen=True, kw_only=True):
+    """An answer as the daemon reads it. `value` and the patch are JSON that is only passed on.
+
+    Read one with `decode`: msgspec alone cannot tell a `value` that is absent from one that is null.
+    """
+
+    verdict: Word | None = None
+    reason: str = ""
+    value: Raw | None = None
+    patch: dict[str, Raw] | None = None
+    inject: list[dict[str, Any]] = []
+    append: list[str] = []
+    resume: str | None = None
+    warnings: list[str] = []
+    last: bool = False
+    context: dict[str, Any] | None = None
+
+
+class _Sent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    verdict: Word | None = None
+    reason: str | None = None
+    value: Raw = Raw()  # empty where absent: msgspec decodes no union with Raw
+    patch: dict[str, Raw] | None = None
+    inject: list[dict[str, Any]] | dict[str, Any] | None = None
+    append: list[str] | str | None = None
+    resume: str | None = None
+    warnings: list[str] | None = None
+    last: bool = False
+    context: dict[str, Any] | None = None
+
+
+class _Written(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    verdict: Word | UnsetType = UNSET
+    reason: str = ""
+    value: object = UNSET
+    patch: dict[str, object] | UnsetType = UNSET
+    inject: tuple[dict[str, object], ...] = ()
+    append: tuple[str, ...] = ()
+    resume: str | UnsetType = UNSET
+    warnings: tuple[str, ...] = ()
+    last: bool = False
+    context: dict[str, object] | UnsetType = UNSET
+
+
+_sent: msgspec.json.Decoder[_Sent | None] = msgspec.json.Decoder(_Sent | None)
+_encoder = msgspec.json.Encoder()
+
+
+def encode(verdict: object) -> bytes:
+    """The answer as JSON with only what was said in it; empty for None, which is no opinion.
+
+    Raises:
+        GarbageError: not a verdict, or something in it is not plain finite JSON.
+    """
+    if verdict is None:
+        return b""
+    if not isinstance(verdict, Verdict):
+        raise GarbageError(f"returned a {type(verdict).__name__!r}, expected a verdict or None")
+    said: Verdict[Any] = verdict  # pyright: ignore[reportUnknownVariableType] - isinstance sees no parameter
+    for key in ("value", "patch", "messages", "context_changes"):
+        check_plain(getattr(said, key), key)
+    return _write(
+        _Written(
+            verdict=said.verdict or UNSET,
+            reason=said.reason,
+            value=said.value if said.verdict == "claim" else UNSET,
+            patch=UNSET if said.patch is None else said.patch,
+            inject=said.messages,
+            append=said.texts,
+            resume=UNSET if said.resume_reason is None else said.resume_reason,
+            warnings=said.warnings,
+            last=said.is_last,
+            context=UNSET if said.context_changes is None else said.context_changes,
+        )
+    )
+
+
+def decode(data: bytes) -> Answer:
+    """The answer in `data`, checked to its depths; empty bytes and null are no opinion.
+
+    Raises:
+        GarbageError: not an answer, whatever is wrong with it.
+    """
+    if not data:
+        return Answer()
+    try:
+        sent = _sent.decode(data)
+        if sent is None:
+            return Answer()
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise GarbageError(f"the answer is not readable: {error}") from None
+    except RecursionError:
+        raise GarbageError("the answer is not readable: nested too deep") from None
+    except MemoryError:
+        raise GarbageError("the answer is not readable: too big for memory") from None
+    # Raw looks neither at UTF-8 nor at the size of a number, and nothing before this at keys that stand twice.
+    fault = ambiguity(data)
+    if fault is not None:
+        raise GarbageError(f"the answer is not readable: {fault}")
+    return Answer(
+        verdict=sent.verdict,
+        reason=sent.reason or "",
+        value=sent.value or None,
+        patch=sent.patch,
+        inject=[sent.inject] if isinstance(sent.inject, dict) else sent.inject or [],
+        append=[sent.append] if isinstance(sent.append, str) else sent.append or [],
+        resume=sent.resume,
+        warnings=sent.warnings or [],
+        last=sent.last,
+        context=sent.context,
+    )
+
+
+def check_plain(value: object, where: str) -> None:
+    """Refuse what would change on its way through JSON; `where` names the value in the text.
+
+    Raises:
+        GarbageError: a part is no dict with str keys, list, tuple, str, bool, int, finite float or None.
+    """
+    try:
+        _check_plain(value, where)
+    except RecursionError:
+        raise GarbageError(f"{where} is nested too deep, or holds itself") from None
+
+
+def _check_plain(value: object, where: str) -> None:
+    kind = type(value)
+    if value is None or kind is str or kind is bool or kind is int:
+        return
+    if kind is float:
+        if not isfinite(cast("float", value)):
+            raise GarbageError(f"{where} holds {value!r}, which JSON cannot say")
+    elif isinstance(value, dict):
+        for key, part in cast("dict[object, object]", value).items():
+            if type(key) is not str:
+                raise GarbageError(f"{where} has the key {key!r}; keys must be str")
+            _check_plain(part, where)
+    elif isinstance(value, (list, tuple)):
+        for part in cast("Iterable[object]", value):
+            _check_plain(part, where)
+    else:
+        raise GarbageError(f"{where} holds a {kind.__name__!r}, which is not plain JSON")
+
+
+def _write(written: _Written) -> bytes:
+    try:
+        return _encoder.encode(written)
+    except UnicodeEncodeError:
+        raise GarbageError("the answer holds a lone surrogate, which UTF-8 cannot say") from None
+    except RecursionError:
+        raise GarbageError("the answer is nested too deep") from None
+    # TypeError: an author built a Verdict by hand; ValueError: an int of more digits than Python writes.
+    except (msgspec.MsgspecError, TypeError, ValueError, MemoryError) as error:
+        raise GarbageError(f"the answer cannot be written: {error}") from None
+
+
+def _require_text(text: str, word: str) -> str:
+    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - authors may not type-check
+        raise TypeError(f"{word}() takes a str, not a {type(text).__name__!r}")
+    return text
+
+
+def _require_message(message: object) -> None:
+    if not isinstance(message, dict):
+        raise TypeError(f"inject() takes a dict or several, not a {type(message).__name__!r}")
+    fields = cast("dict[object, object]", message)
+    if not isinstance(fields.get("role"), str) or "content" not in fields:
+        raise TypeError("a message to inject needs 'role' (a str) and 'content'")

@@ -1,0 +1,227 @@
+"""One language server: its process, its two pipes, and how long it is waited for.  Knows no file type and no policy.
+
+Single-threaded: the pipes never block, and nothing here outlasts the deadline that comes in.  Between calls nobody
+reads; a server that has much to say then waits at its full pipe.  The server dies with this process by a signal
+(prctl(2), PR_SET_PDEATHSIG), and leads a process group of its own, so that its helpers can be killed with it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from hooklatch_worker.lsp.files import Stamp, stamp_of
+from hooklatch_worker.lsp.report import Diagnostic
+from hooklatch_worker.lsp.session import Session
+from hooklatch_worker.lsp.wire import GarbageError
+from hooklatch_worker.sandbox import linux
+
+__all__ = ["Document", "Server", "ServerGoneError"]
+
+CHUNK = 2**16  # bytes; what a pipe holds by default (pipe(7))
+SETTLE_TIMEOUT = 0.15  # seconds; servers that publish often say syntax first and meaning just after it
+REAP_TIMEOUT = 1.0  # seconds; a killed process in uninterruptible sleep must not hold the worker
+
+
+class ServerGoneError(Exception):
+    """The server could not be started, has ended, or speaks what is not the protocol: it is of no more use."""
+
+
+class Document(Struct, frozen=True):
+    """A file as it is to be shown to a server."""
+
+    path: str
+    language: str
+    text: str
+    stamp: Stamp
+
+
+class Server:
+    """A running language server.  Whoever starts one closes it.
+
+    Raises:
+        ServerGoneError: it could not be started.
+    """
+
+    def __init__(self, command: Sequence[str], root: str) -> None:
+        parent = os.getpid()
+        try:
+            self._process = subprocess.Popen(
+                command,
+                cwd=root,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                process_group=0,
+                preexec_fn=lambda: linux.die_with_parent(parent),  # safe here: a worker has one thread
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ServerGoneError(f"{command[0]} did not start: {error}") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._stdin, self._stdout = self._process.stdin, self._process.stdout
+        for pipe in (self._stdin, self._stdout):
+            os.set_blocking(pipe.fileno(), False)
+        self._session = Session(root, process_id=parent)
+        self._stamps: dict[str, Stamp] = {}
+        self._heard_at = time.monotonic()
+        self.silent_calls = 0
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def has_ended(self) -> bool:
+        # Not reaped yet: until `close` its pid, which is also the group's, must not go to anybody else.
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+    @property
+    def silence(self) -> float:
+        """Give the seconds since its start or its last word."""
+        return time.monotonic() - self._heard_at
+
+    def ask(self, document: Document, *, deadline: float) -> list[Diagnostic] | None:
+        """Give the diagnostics of a file, or None where the server has not said them by the deadline.
+
+        Raises:
+            ServerGoneError: close it and start another.
+        """
+        started_at = time.monotonic()
+        try:
+            return self._ask(document, deadline)
+        except GarbageError as error:
+            raise ServerGoneError(str(error)) from error
+        finally:
+            self.silent_calls = 0 if self._heard_at > started_at else self.silent_calls + 1
+
+    def close(self, *, timeout: float = 0.0) -> list[int]:
+        """End the server, politely for `timeout` seconds; give the pids below it that may still have to be reaped."""
+        helpers = [(pid, pidfd) for pid in linux.descendants(self.pid) if (pidfd := open_pidfd(pid)) is not None]
+        if timeout > 0:
+            self._say_goodbye(timeout)
+        kill_group(self.pid)
+        for _, pidfd in helpers:  # one that has left the group, or was left behind by the goodbye
+            kill(pidfd)
+        for pipe in (self._stdin, self._stdout):
+            pipe.close()
+        left = [pid for pid, _ in helpers]
+        try:
+            self._process.wait(REAP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            left.append(self.pid)
+        return left
+
+    def _ask(self, document: Document, deadline: float) -> list[Diagnostic] | None:
+        session, path = self._session, document.path
+        self._hear_what_waits(deadline)
+        if not self._talk(deadline, until=lambda: session.is_ready):
+            return None
+        self._close_what_changed(path)
+        session.show(path, language=document.language, text=document.text)
+        self._stamps[path] = document.stamp
+        if session.has_answer(path):
+            return session.diagnostics(path)  # it was shown this very text before
+        if not self._talk(deadline, until=lambda: session.has_answer(path)):
+            if self.silent_calls:
+                session.probe()
+            return None
+        if not session.pulls:
+            self._settle(deadline)
+        return session.diagnostics(path)
+
+    def _close_what_changed(self, path: str) -> None:
+        """Other programs change files too; what the server holds open it would never look at again."""
+        for other in self._session.open_paths:
+            if other != path and stamp_of(other) != self._stamps.get(other):
+                self._session.close(other)
+        self._stamps = {name: stamp for name in self._session.open_paths if (stamp := self._stamps.get(name))}
+
+    def _hear_what_waits(self, deadline: float) -> None:
+        while time.monotonic() < deadline and self._move(0.0):
+            continue
+
+    def _settle(self, deadline: float) -> None:
+        try:
+            self._talk(min(deadline, time.monotonic() + SETTLE_TIMEOUT), until=lambda: False)
+        except (ServerGoneError, GarbageError):
+            return  # what it said stands; the next call finds it gone
+
+    def _talk(self, deadline: float, *, until: Callable[[], bool]) -> bool:
+        while not until():
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return False
+            self._move(left)
+        return True
+
+    def _move(self, timeout: float) -> bool:
+        """Wait for the pipes, then write and read once; say whether anything was read."""
+        poll = select.poll()
+        poll.register(self._stdout, select.POLLIN)
+        if self._session.outgoing:
+            poll.register(self._stdin, select.POLLOUT)
+        ready = {fd for fd, _ in poll.poll(timeout * 1000)}
+        if self._stdin.fileno() in ready:
+            self._write()
+        return self._stdout.fileno() in ready and self._read()
+
+    def _write(self) -> None:
+        outgoing = self._session.outgoing
+        try:
+            del outgoing[: os.write(self._stdin.fileno(), outgoing[:CHUNK])]
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise ServerGoneError(f"the server reads no more: {error.strerror}") from error
+
+    def _read(self) -> bool:
+        try:
+            data = os.read(self._stdout.fileno(), CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            raise ServerGoneError("the server has ended")
+        self._heard_at = time.monotonic()
+        self._session.feed(data)
+        return True
+
+    def _say_goodbye(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
+        try:
+            self._session.say_goodbye()
+            self._talk(deadline, until=lambda: not self._session.outgoing)
+            self._stdin.close()
+            self._process.wait(max(0.0, deadline - time.monotonic()))
+        except (ServerGoneError, GarbageError, OSError, subprocess.TimeoutExpired):
+            return  # then it is killed
+
+
+def kill_group(leader: int) -> None:
+    try:
+        os.killpg(leader, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+
+
+def open_pidfd(pid: int) -> int | None:
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def kill(pidfd: int) -> None:
+    try:
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return
+    finally:
+        os.close(pidfd)

@@ -1,0 +1,128 @@
+"""The built-in hook on post_tool_use that appends a language server's diagnostics to what an edit returns.
+
+Knows the hook's settings and its answer; how servers are found, kept and spoken to is in the lsp_* modules beside it.
+It lives in a worker that stays warm, since the servers do: they are this worker's children and die with it.  A
+diagnostic is a courtesy, so everything short of one is silence: no server, none in time, no readable file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Struct, field
+
+from hooklatch_worker.author.events import PostToolUse
+from hooklatch_worker.author.verdicts import Verdict, append
+from hooklatch_worker.lsp.client import Document
+from hooklatch_worker.lsp.files import Location, locate, read_source, root_of
+from hooklatch_worker.lsp.fleet import Fleet
+from hooklatch_worker.lsp.report import Report, report
+from hooklatch_worker.lsp.table import find_server, language_id, markers_of
+
+__all__ = ["MAX_TIMEOUT", "TOOLS", "Config", "close", "diagnose", "emit", "read_config"]
+
+Severity: TypeAlias = Literal["error", "warning", "information", "hint"]
+
+MAX_TIMEOUT = 60.0  # seconds; the agent waits for as long
+START, STOP = "lsp_diagnostics_start", "lsp_diagnostics_stop"
+
+# What hosts call the tools that write a file whose path is in their input; `apply_patch` has no path there.
+TOOLS: Final = (
+    *("Edit", "Write", "MultiEdit", "NotebookEdit"),
+    *("edit", "write", "create", "multi_edit", "multiedit", "patch"),
+    *("edit_file", "write_file", "create_file", "replace", "insert", "str_replace", "search_replace"),
+    *("str_replace_editor", "str_replace_based_edit_tool", "write_to_file", "replace_in_file", "replace_file_content"),
+    *("developer__write", "developer__edit", "mcp__filesystem__write_file", "mcp__filesystem__edit_file"),
+)
+
+
+class Config(Struct, frozen=True, forbid_unknown_fields=True):
+    """The hook's config table."""
+
+    enabled: bool = True
+    timeout: float = 1.5  # seconds for one edit, a server's start included
+    severities: list[Severity] = field(default_factory=lambda: ["error", "warning"])
+    servers: dict[str, list[str]] = {}  # by extension, instead of those found on PATH; an empty list turns one off
+
+
+def read_config(table: Mapping[str, Any]) -> Config:
+    """Read the hook's config table.
+
+    Raises:
+        ValueError: a key is unknown, or a value is of the wrong type or out of its range.
+    """
+    config = msgspec.convert(table, Config)  # its ValidationError is a ValueError
+    if not 0 < config.timeout <= MAX_TIMEOUT:
+        raise ValueError(f"timeout is {config.timeout}; it is in seconds: more than 0, at most {MAX_TIMEOUT:g}")
+    bad = [extension for extension in config.servers if not extension.startswith(".")]
+    if bad:
+        raise ValueError(f"servers has the key {bad[0]!r}; write an extension with its dot: {'.' + bad[0]!r}")
+    return config
+
+
+def ignore(_event_type: str, _data: dict[str, object]) -> None:
+    return
+
+
+emit: Callable[[str, dict[str, object]], None] = (
+    ignore  # told the start and the stop of each check; set by the daemon's side
+)
+
+FLEET = Fleet()
+
+
+def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
+    """Give what a language server says about the file that a tool has just written."""
+    config = read_config(event.config)
+    deadline = time.monotonic() + config.timeout
+    if not config.enabled:
+        return None
+    FLEET.close_idle(deadline=deadline)
+    location = None if is_read(event.tool_input) else locate(event.tool_input, event.cwd)
+    command = find_server(location.extension, config.servers) if location else None
+    source = read_source(location.path) if location and command else None
+    if location is None or command is None or source is None:
+        return None
+    text, stamp = source
+    document = Document(location.path, language_id(location.extension), text, stamp)
+    found = told(event.tool_name, location, lambda: check(command, document, location, config, deadline))
+    return append(found.text) if found else None
+
+
+def close() -> None:
+    """End all servers."""
+    FLEET.close()
+
+
+def is_read(tool_input: object) -> bool:
+    """Say whether an editing tool of many commands was only asked to show a file."""
+    return isinstance(tool_input, Mapping) and cast("Mapping[str, object]", tool_input).get("command") == "view"
+
+
+def check(
+    command: tuple[str, ...], document: Document, location: Location, config: Config, deadline: float
+) -> Report | None:
+    root = root_of(location, markers_of(location.extension))
+    diagnostics = FLEET.ask((command, root), document, deadline=deadline)
+    return report(diagnostics or (), path=location.shown, severities=config.severities)
+
+
+def told(tool_name: str, location: Location, run: Callable[[], Report | None]) -> Report | None:
+    """Run a check between its two telemetry events; the second comes also when it fails."""
+    emit(START, {"tool_name": tool_name, "path": location.shown})
+    started_at = time.monotonic()
+    found: Report | None = None
+    try:
+        found = run()
+        return found
+    finally:
+        data: dict[str, object] = {
+            "tool_name": tool_name,
+            "duration_ms": round((time.monotonic() - started_at) * 1000),
+            "count": found.count if found else 0,
+            "had_errors": bool(found and found.had_errors),
+        }
+        emit(STOP, data)

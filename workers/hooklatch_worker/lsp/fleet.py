@@ -1,0 +1,134 @@
+"""Which language servers live in this worker, and when one may be started again.  Knows servers; knows no hook.
+
+    absent ──ask──▶ running ──ended, spoke garbage, or hung──▶ held off ──0, 1, 2, 4 … 60 s──▶ absent
+                       └──idle, or least recently used──▶ absent
+
+One server for each command and root.  It hangs when it has said nothing in three calls and for ten seconds: a slow
+start is silent too, and an agent edits faster than some servers start.  One that answers is forgiven all failures.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from hooklatch_worker.lsp.client import Document, Server, ServerGoneError
+from hooklatch_worker.lsp.report import Diagnostic
+
+__all__ = ["Fleet", "Key", "Limits"]
+
+Key = tuple[tuple[str, ...], str]  # a server's command, and the root of its workspace
+
+GOODBYE_TIMEOUT = 0.2  # seconds for a sound server to end by itself; it comes out of the call's own time
+
+
+class Limits(Struct, frozen=True):
+    """How many servers live, and how long one is borne with.  Lengths of time in seconds."""
+
+    servers: int = 4  # each may hold hundreds of MiB
+    idle: float = 600.0
+    silent_calls: int = 3
+    silence: float = 10.0
+    longest_holdoff: float = 60.0
+
+
+class Failures(Struct):
+    count: int = 0
+    until: float = 0.0
+
+
+class Fleet:
+    """The servers of one worker."""
+
+    def __init__(self, *, limits: Limits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits or Limits()
+        self._clock = clock
+        self._servers: dict[Key, tuple[Server, float]] = {}  # with when it was last asked; the least recent first
+        self._failures: dict[Key, Failures] = {}
+        self._unreaped: list[int] = []
+
+    @property
+    def pids(self) -> dict[Key, int]:
+        return {key: server.pid for key, (server, _) in self._servers.items()}
+
+    def ask(self, key: Key, document: Document, *, deadline: float) -> list[Diagnostic] | None:
+        """Give the diagnostics of a file, or None where they are not to be had by the deadline."""
+        self._reap()
+        try:
+            server = self._running(key) or self._start(key, deadline)
+            diagnostics = server.ask(document, deadline=deadline) if server else None
+        except ServerGoneError:
+            self._fail(key)
+            return None
+        if diagnostics is not None:
+            self._failures.pop(key, None)
+        elif server is not None and self._is_hung(server):
+            self._fail(key)
+        return diagnostics
+
+    def close_idle(self, *, deadline: float) -> None:
+        """End the servers that nobody has asked for a while."""
+        oldest = self._clock() - self._limits.idle
+        for key in [key for key, (_, asked_at) in self._servers.items() if asked_at < oldest]:
+            self._close(key, deadline)
+
+    def close(self) -> None:
+        """End all servers."""
+        for key in list(self._servers):
+            self._close(key, time.monotonic() + GOODBYE_TIMEOUT)
+        self._reap()
+
+    def _running(self, key: Key) -> Server | None:
+        found = self._servers.get(key)
+        if found is None:
+            return None
+        server, _ = found
+        if server.has_ended:
+            self._fail(key)
+            return None
+        return self._keep(key, server)
+
+    def _start(self, key: Key, deadline: float) -> Server | None:
+        failures = self._failures.get(key)
+        if failures is not None and self._clock() < failures.until:
+            return None
+        for oldest in list(self._servers)[: max(0, len(self._servers) + 1 - self._limits.servers)]:
+            self._close(oldest, deadline)
+        command, root = key
+        return self._keep(key, Server(command, root))
+
+    def _keep(self, key: Key, server: Server) -> Server:
+        self._servers.pop(key, None)
+        self._servers[key] = server, self._clock()
+        return server
+
+    def _is_hung(self, server: Server) -> bool:
+        return server.silent_calls >= self._limits.silent_calls and server.silence >= self._limits.silence
+
+    def _fail(self, key: Key) -> None:
+        """Kill a server that is of no use, if there is one, and hold the next off: at first not, then ever longer."""
+        self._close(key, 0.0)
+        failures = self._failures.setdefault(key, Failures())
+        failures.count += 1
+        holdoff = 2.0 ** min(failures.count - 2, 16) if failures.count > 1 else 0.0
+        failures.until = self._clock() + min(holdoff, self._limits.longest_holdoff)
+
+    def _close(self, key: Key, deadline: float) -> None:
+        found = self._servers.pop(key, None)
+        if found is not None:
+            left = deadline - time.monotonic()
+            self._unreaped += found[0].close(timeout=min(left, GOODBYE_TIMEOUT))
+
+    def _reap(self) -> None:
+        """Reap the helpers of closed servers: a worker is a subreaper, so they became its children."""
+        self._unreaped = [pid for pid in self._unreaped if not is_reaped(pid)]
+
+
+def is_reaped(pid: int) -> bool:
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True

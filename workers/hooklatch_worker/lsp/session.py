@@ -1,0 +1,275 @@
+"""One conversation with a language server, without its pipes: bytes come in, bytes to send pile up in `outgoing`.
+
+    Starting ──answer to initialize──▶ Ready ──(show → diagnostics)*──▶ say_goodbye
+
+Only a Ready server is shown documents.  A document is opened once, then changed with its whole text and the next
+version.  Its diagnostics come on one of two ways.  A server with a diagnosticProvider is asked, and its answer is
+final.  Any other publishes when it likes: at the latest version, or without saying for which; what it published
+for an earlier one is dropped.
+
+Raises GarbageError for whatever breaks the conversation.  Knows no clock, no process and no disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from hooklatch_worker.lsp.report import Diagnostic
+from hooklatch_worker.lsp.wire import GarbageError, Message, MessageReader, encode, path_of, uri_of
+
+__all__ = ["MAX_DOCUMENTS", "MAX_OUTGOING", "Session"]
+
+MAX_DOCUMENTS = 32  # open at a time; each costs the server memory for as long
+MAX_OUTGOING = 32 * 2**20  # bytes that a server has not read; more than a few of the largest files
+MAX_PULLS = 5  # times that a server may put off its answer about one version
+
+METHOD_NOT_FOUND = -32601
+CONTENT_MODIFIED = -32801
+SERVER_CANCELLED = -32802  # "ask me again" (LSP 3.17, DiagnosticServerCancellationData)
+
+T = TypeVar("T")
+
+
+class SyncOptions(Struct, frozen=True, rename="camel"):
+    save: bool | dict[str, Any] | None = None
+
+
+class Capabilities(Struct, frozen=True, rename="camel"):
+    text_document_sync: int | SyncOptions | None = None
+    diagnostic_provider: bool | dict[str, Any] | None = None
+
+
+class Initialized(Struct, frozen=True):
+    capabilities: Capabilities = Capabilities()
+
+
+class Published(Struct, frozen=True):
+    uri: str
+    diagnostics: list[Diagnostic]
+    version: int | None = None
+
+
+class Pulled(Struct, frozen=True):
+    items: list[Diagnostic] = []
+
+
+class Asked(Struct, frozen=True):
+    items: list[Any] = []
+
+
+class Document(Struct):
+    """What the server was told of a file, and what it said of it since."""
+
+    digest: bytes
+    version: int = 1
+    published: list[Diagnostic] | None = None
+    pulled: list[Diagnostic] | None = None
+    pulls: int = 0
+
+
+class Session:
+    """The client's side of one conversation, from `initialize` on."""
+
+    def __init__(self, root: str, *, process_id: int) -> None:
+        self.outgoing = bytearray()
+        self.is_ready = False
+        self._root = root
+        self._reader = MessageReader()
+        self._count = 0
+        self._pending: dict[int, Callable[[Message], None]] = {}
+        self._documents: dict[str, Document] = {}  # the least recently shown first
+        self._capabilities = Capabilities()
+        self._request("initialize", introduction(root, process_id), self._on_initialized)
+
+    @property
+    def pulls(self) -> bool:
+        """Say whether this server is asked for diagnostics, rather than waited for."""
+        return self._capabilities.diagnostic_provider not in (None, False)
+
+    @property
+    def open_paths(self) -> list[str]:
+        return list(self._documents)
+
+    def feed(self, data: bytes) -> None:
+        """Take in what the server sent.
+
+        Raises:
+            GarbageError: the conversation cannot go on.
+        """
+        self._reader.feed(data)
+        while (message := self._reader.take()) is not None:
+            self._on_message(message)
+
+    def show(self, path: str, *, language: str, text: str) -> None:
+        """Tell the server what is in a file now, and ask about it if it can be asked."""
+        digest = hashlib.sha256(text.encode()).digest()
+        document = self._documents.pop(path, None)
+        if document is None:
+            document = Document(digest)
+            self._open(path, language, text)
+        elif document.digest != digest:
+            document = Document(digest, document.version + 1)
+            self._change(path, document.version, text)
+        self._documents[path] = document
+        if self.pulls:
+            document.pulled, document.pulls = None, 0
+            self._pull(path, document)
+        for oldest in self.open_paths[:-MAX_DOCUMENTS]:
+            self.close(oldest)
+
+    def close(self, path: str) -> None:
+        """Let the server go back to what the disk holds of this file."""
+        if self._documents.pop(path, None) is not None:
+            self._notify("textDocument/didClose", {"textDocument": {"uri": uri_of(path)}})
+
+    def has_answer(self, path: str) -> bool:
+        document = self._documents[path]
+        return (document.pulled if self.pulls else document.published) is not None
+
+    def diagnostics(self, path: str) -> list[Diagnostic]:
+        """Give all that the server said about the latest version of a file."""
+        document = self._documents[path]
+        return [*(document.pulled or []), *(document.published or [])]
+
+    def probe(self) -> None:
+        """Send what every sound server answers at once: a request that it cannot know (LSP 3.17, `$/` requests)."""
+        self._request("$/hooklatch/probe", None, lambda _: None)
+
+    def say_goodbye(self) -> None:
+        self._request("shutdown", None, lambda _: None)
+        self._notify("exit", None)
+
+    def _open(self, path: str, language: str, text: str) -> None:
+        item = {"uri": uri_of(path), "languageId": language, "version": 1, "text": text}
+        self._notify("textDocument/didOpen", {"textDocument": item})
+
+    def _change(self, path: str, version: int, text: str) -> None:
+        document = {"uri": uri_of(path), "version": version}
+        self._notify("textDocument/didChange", {"textDocument": document, "contentChanges": [{"text": text}]})
+        sync = self._capabilities.text_document_sync
+        save = sync.save if isinstance(sync, SyncOptions) else None
+        if save is None or save is False:
+            return
+        # It is on the disk already, and some servers compile only what was saved.
+        includes_text = isinstance(save, dict) and save.get("includeText") is True
+        saved: dict[str, object] = {"textDocument": {"uri": uri_of(path)}}
+        self._notify("textDocument/didSave", {**saved, "text": text} if includes_text else saved)
+
+    def _pull(self, path: str, document: Document) -> None:
+        document.pulls += 1
+        params: dict[str, object] = {"textDocument": {"uri": uri_of(path)}}
+        provider = self._capabilities.diagnostic_provider
+        if isinstance(provider, dict) and isinstance(provider.get("identifier"), str):
+            params["identifier"] = provider["identifier"]
+        version = document.version
+        self._request("textDocument/diagnostic", params, lambda message: self._on_pulled(path, version, message))
+
+    def _on_message(self, message: Message) -> None:
+        if not message.method:
+            answered = self._pending.pop(message.id, None) if isinstance(message.id, int) else None
+            if answered is not None:
+                answered(message)
+        elif message.id is not None:
+            self._send(self._answer(message.id, message))
+        elif message.method == "textDocument/publishDiagnostics":
+            self._on_published(message)
+
+    def _on_initialized(self, message: Message) -> None:
+        if message.error is not None:
+            raise GarbageError(f"initialize was refused: {message.error.message!r}")
+        self._capabilities = read(message.result, Initialized).capabilities
+        self.is_ready = True
+        self._notify("initialized", {})
+
+    def _on_published(self, message: Message) -> None:
+        published = read(message.params, Published)
+        document = self._documents.get(path_of(published.uri) or "")
+        if document is not None and published.version in (None, document.version):
+            document.published = published.diagnostics
+
+    def _on_pulled(self, path: str, version: int, message: Message) -> None:
+        document = self._documents.get(path)
+        if document is None or document.version != version:
+            return
+        if message.error is None:
+            document.pulled = read(message.result, Pulled).items if message.result != b"null" else []
+        elif message.error.code in (CONTENT_MODIFIED, SERVER_CANCELLED) and document.pulls < MAX_PULLS:
+            self._pull(path, document)
+        else:
+            document.pulled = []
+
+    def _answer(self, number: int | str, message: Message) -> dict[str, object]:
+        match message.method:
+            case "workspace/configuration":
+                # One null for each item asked for: we have no setting, so the server's default holds.
+                result: object = [None] * len(read(message.params, Asked).items)
+            case "workspace/workspaceFolders":
+                result = [folder_of(self._root)]
+            case "workspace/applyEdit":
+                result = {"applied": False}
+            case "window/showDocument":
+                result = {"success": False}
+            case "client/registerCapability" | "client/unregisterCapability" | "window/showMessageRequest":
+                result = None
+            case "window/workDoneProgress/create":
+                result = None
+            case method if method.startswith("workspace/") and method.endswith("/refresh"):
+                result = None
+            case method:
+                error = {"code": METHOD_NOT_FOUND, "message": f"no method {method!r} here"}
+                return {"id": number, "error": error}
+        return {"id": number, "result": result}
+
+    def _request(self, method: str, params: object, on_answer: Callable[[Message], None]) -> None:
+        self._count += 1
+        self._pending[self._count] = on_answer
+        self._send({"id": self._count, **body(method, params)})
+
+    def _notify(self, method: str, params: object) -> None:
+        self._send(body(method, params))
+
+    def _send(self, message: dict[str, object]) -> None:
+        self.outgoing += encode(message)
+        if len(self.outgoing) > MAX_OUTGOING:
+            raise GarbageError(f"the server has left {len(self.outgoing)} bytes unread")
+
+
+def body(method: str, params: object) -> dict[str, object]:
+    return {"method": method} if params is None else {"method": method, "params": params}
+
+
+def read(raw: Raw, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise GarbageError(f"no {kind.__name__}: {error}") from None
+
+
+def folder_of(root: str) -> dict[str, object]:
+    return {"uri": uri_of(root), "name": root.rpartition("/")[2] or "/"}
+
+
+def introduction(root: str, process_id: int) -> dict[str, object]:
+    return {
+        "processId": process_id,  # a server that sees this process gone shall go too
+        "clientInfo": {"name": "hooklatch"},
+        "rootPath": root,
+        "rootUri": uri_of(root),
+        "workspaceFolders": [folder_of(root)],
+        "capabilities": {
+            # Whole characters where the server can count them, so that a column is what an editor shows.
+            "general": {"positionEncodings": ["utf-32", "utf-16"]},
+            "workspace": {"configuration": True, "workspaceFolders": True},
+            "textDocument": {
+                "synchronization": {"didSave": True, "dynamicRegistration": False},
+                "publishDiagnostics": {"versionSupport": True, "relatedInformation": False},
+                "diagnostic": {"dynamicRegistration": False, "relatedDocumentSupport": False},
+            },
+            "window": {"workDoneProgress": False},
+        },
+    }

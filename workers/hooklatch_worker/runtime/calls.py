@@ -1,0 +1,184 @@
+"""Runs one callback and says what came of it.  Knows functions and verdicts; knows no socket.
+
+This is the boundary that must catch all: whatever a callback does short of ending the process becomes a reply.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TextIO, cast
+
+import msgspec
+
+from hooklatch_worker.author import events, verdicts
+from hooklatch_worker.author.failures import Author, CallFailed, explain, format_error
+from hooklatch_worker.wire import MAX_CAPTURE, Answered, Call, Failed
+
+__all__ = ["Caller", "Capture"]
+
+MAX_ANSWER = 8 * 2**20  # bytes; what it may replace, a payload, is not longer
+
+
+class Capture:
+    """What callbacks print, kept in two files in memory (memfd_create(2)) that stand behind descriptors 1 and 2.
+
+    Nobody has to drain them, so a flood blocks nobody, and the daemon can still read them when the worker is dead.
+    """
+
+    def __init__(self, stdout: int, stderr: int) -> None:
+        self._files = [(fd, identity(fd)) for fd in (stdout, stderr)]
+
+    def take(self) -> tuple[bytes, bytes, bool]:
+        """Give what was printed since the last time (the last MAX_CAPTURE bytes of each) and if more was cut off."""
+        for fd, _ in self._files:
+            keep_open(fd)
+        renew_streams()
+        stdout, stderr = (self._take_one(fd, known) for fd, known in self._files)
+        return stdout[0], stderr[0], stdout[1] or stderr[1]
+
+    def _take_one(self, fd: int, known: tuple[int, int]) -> tuple[bytes, bool]:
+        try:
+            size = os.fstat(fd).st_size
+            # The callback may have closed ours, and what it opened then stands here: that is not ours to empty.
+            if size == 0 or identity(fd) != known:
+                return b"", False
+            data = os.pread(fd, MAX_CAPTURE, max(0, size - MAX_CAPTURE))
+            os.ftruncate(fd, 0)
+        except OSError:
+            return b"", False
+        return data, size > MAX_CAPTURE
+
+
+def identity(fd: int) -> tuple[int, int]:
+    status = os.fstat(fd)
+    return status.st_dev, status.st_ino
+
+
+def keep_open(fd: int) -> None:
+    """Put the null device where the callback closed ours, lest the next file that is opened take what is printed."""
+    try:
+        os.fstat(fd)
+    except OSError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        if null != fd:
+            os.dup2(null, fd)
+            os.close(null)
+
+
+def renew_streams() -> None:
+    """Flush what was printed; give the next call a stream again where this one closed or removed it."""
+    for fd, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name, None)
+        try:
+            stream.flush()  # type: ignore[union-attr]  # None is caught below like everything else
+        except BaseException:  # whatever the callback has put there may raise whatever it likes
+            setattr(sys, name, open_stream(fd))
+
+
+def open_stream(fd: int) -> TextIO:
+    return open(fd, "w", buffering=1, errors="backslashreplace", closefd=False)
+
+
+class Caller:
+    """Calls the functions of one source, the file `path`."""
+
+    def __init__(self, functions: Mapping[str, Callable[..., Any]], path: str, capture: Capture) -> None:
+        self._functions = functions
+        self._author = Author(path)
+        self._capture = capture
+        self._pid = os.getpid()
+
+    def run(self, call: Call) -> Answered | Failed:
+        """Run one call; never raises."""
+        cause, message, answer, trace = "", "", b"", ""
+        try:
+            answer = checked(encoded(self._invoke(call), is_native=call.is_native))
+        except verdicts.GarbageError as error:
+            cause, message = "protocol", str(error)
+        except CallFailed as error:
+            cause, message = error.cause, error.message
+        except BaseException as error:
+            cause, message = "crash", explain(error, self._author, self._functions.get(call.function), call.runtime)
+            trace = show(error)
+        if os.getpid() != self._pid:
+            os._exit(0)  # a child that the callback forked came back here; only the worker may answer
+        stdout, stderr, truncated, exit_code = self._printed()
+        if cause:
+            return Failed(call.generation, call.call_id, cause, message, stdout, stderr, truncated, exit_code, trace)
+        return Answered(call.generation, call.call_id, answer, stdout, stderr, truncated, exit_code)
+
+    def _printed(self) -> tuple[bytes, bytes, bool, int | None]:
+        """Give what the call printed; of a shell hook, what its command did, and how that ended."""
+        stdout, stderr, truncated = self._capture.take()
+        shell = sys.modules.get("hooklatch_worker.shell.runner")
+        result = shell.take_result() if shell is not None else None
+        if result is None:
+            return stdout, stderr, truncated, None
+        is_cut = result.truncated or max(len(result.stdout), len(result.stderr)) > MAX_CAPTURE
+        return result.stdout[-MAX_CAPTURE:], result.stderr[-MAX_CAPTURE:], is_cut, result.exit_code
+
+    def _invoke(self, call: Call) -> object:
+        function = self._functions.get(call.function)
+        if function is None:
+            raise LookupError(f"the source has no function {call.function!r}")
+        result = function(read_event(call))
+        if isinstance(result, types.CoroutineType):
+            return run_coroutine(cast("Awaitable[object]", result), call.runtime)
+        return cast("object", result)
+
+
+def encoded(answer: object, *, is_native: bool) -> bytes:
+    if is_native and not is_ours(answer):
+        verdicts.check_plain(answer, "the answer")
+        return msgspec.json.encode(answer)
+    return verdicts.encode(answer)
+
+
+def is_ours(answer: object) -> bool:
+    return answer is None or isinstance(answer, verdicts.Verdict)
+
+
+def checked(answer: bytes) -> bytes:
+    if len(answer) > MAX_ANSWER:
+        raise verdicts.GarbageError(f"the answer's {len(answer)} bytes are over the limit of {MAX_ANSWER}")
+    return answer
+
+
+def read_event(call: Call) -> events.Event:
+    decode = msgspec.json.decode
+    try:
+        payload = decode(call.payload)
+        envelope = decode(call.envelope)
+        config: dict[str, Any] | None = decode(call.config) if call.config else None
+        merged = decode(call.merged) if call.merged else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise verdicts.GarbageError(f"the payload could not be read: {error}") from None
+    if call.timeout:
+        config = {**(config or {}), "__remaining": call.timeout}
+    return events.build(call.event, payload, envelope, config, merged, call.reinvoked, call.call_id)
+
+
+def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:
+    async def main() -> object:
+        return await awaitable
+
+    if runtime == "asyncio":
+        import asyncio
+
+        return asyncio.run(main())
+    import trio
+
+    return trio.run(main)
+
+
+def show(error: BaseException) -> str:
+    """Put an exception's traceback on the captured standard error; give as much of it as the outcome shows."""
+    whole, shown = format_error(error)
+    try:
+        sys.stderr.write(whole)
+    except BaseException:  # whatever the callback has put there may raise whatever it likes
+        return shown
+    return shown

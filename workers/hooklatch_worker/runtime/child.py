@@ -1,0 +1,201 @@
+"""A worker's whole life, from just after the fork to its end.  Knows one source and one socket; decides nothing.
+
+    fork → confined → `Code` → isolated → source imported → `Loaded` → (`Call` → `Answered` | `Failed`)* → exit
+
+It answers one call at a time and leaves by os._exit, so that nothing which user code registered can hold it back.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib
+import os
+import resource
+import signal
+import socket
+import sys
+
+import msgspec
+
+from hooklatch_worker import wire
+from hooklatch_worker.author import state
+from hooklatch_worker.author.failures import MAX_MESSAGE, printable
+from hooklatch_worker.runtime.calls import Caller, Capture, identity, open_stream
+from hooklatch_worker.runtime.loader import SourceError, Unit, load
+from hooklatch_worker.runtime.state_client import Line
+from hooklatch_worker.sandbox import isolation, linux
+
+__all__ = ["live"]
+
+SOCKET_FD = 3
+EMITTER = "hooklatch_worker.lsp.diagnostics"  # the one source that has telemetry to hand over
+CALLS = msgspec.msgpack.Decoder(wire.Call)
+CODES = msgspec.msgpack.Decoder(wire.Code)
+
+
+def live(request: wire.Fork, zygote_pid: int, socket_fd: int, stdout_fd: int, stderr_fd: int) -> None:
+    """Be the worker that `request` asks for; never returns."""
+    code = 1
+    try:
+        confine(zygote_pid)
+        connection = arrange_descriptors(socket_fd, stdout_fd, stderr_fd)
+        limit(request.limits)
+        code = serve(request, connection)
+    finally:
+        os._exit(code)
+
+
+def confine(zygote_pid: int) -> None:
+    linux.die_with_parent(zygote_pid)
+    os.setsid()
+    os.umask(0o077)
+    signal.set_wakeup_fd(-1)  # it is the zygote's, and a signal here would wake the zygote
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    linux.become_subreaper()  # what a call leaves running stays below us, and dies with us
+    linux.forbid_new_privileges()
+    be_first_out_of_memory()
+    sys.dont_write_bytecode = True
+
+
+def limit(limits: wire.WorkerLimits) -> None:
+    """Bound what it may use; only now, because descriptors were moved above the bound for a moment."""
+    lower(resource.RLIMIT_CORE, 0)
+    lower(resource.RLIMIT_NOFILE, limits.open_files)
+    lower(resource.RLIMIT_FSIZE, limits.file_bytes)
+
+
+def lower(which: int, value: int) -> None:
+    _, hard = resource.getrlimit(which)
+    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(which, (bound, bound))
+
+
+def be_first_out_of_memory() -> None:
+    """Let the kernel choose a worker before the daemon or the agent when memory runs out (proc(5))."""
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write("1000")
+    except OSError:
+        return  # some containers forbid it; the daemon's own watch on resident memory stays
+
+
+def arrange_descriptors(socket_fd: int, stdout_fd: int, stderr_fd: int) -> socket.socket:
+    """Put null, output, error and our socket at 0 to 3, and close all else: other workers' ends above all."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    safe = [os.dup(fd) for fd in (null, stdout_fd, stderr_fd, socket_fd)]
+    high = [move_up(fd) for fd in safe]
+    for target, fd in enumerate(high):
+        os.dup2(fd, target, inheritable=target < SOCKET_FD)
+    os.closerange(SOCKET_FD + 1, 2**20)
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115  (a process's standard streams live as long as it does)
+    sys.stdout, sys.stderr = open_stream(1), open_stream(2)
+    sys.__stdin__, sys.__stdout__, sys.__stderr__ = sys.stdin, sys.stdout, sys.stderr  # type: ignore[misc, assignment]  # theirs are closed
+    connection = socket.socket(fileno=SOCKET_FD)
+    keep_from_children(connection)
+    return connection
+
+
+def keep_from_children(connection: socket.socket) -> None:
+    """Have what a callback forks let go of our socket: it may live on while another hook's call is on its way here.
+
+    What it starts as a program never has it (FD_CLOEXEC).
+    """
+    ours = identity(connection.fileno())
+
+    def let_go() -> None:
+        fd = connection.detach()
+        try:
+            if identity(fd) == ours:  # else the callback closed it, and what it opened then stands here
+                os.close(fd)
+        except OSError:
+            return
+
+    os.register_at_fork(after_in_child=let_go)
+
+
+def move_up(fd: int) -> int:
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)  # clear of 0 to 3, so that no dup2 overwrites another
+
+
+def serve(request: wire.Fork, connection: socket.socket) -> int:
+    generation = request.generation
+    capture = Capture(1, 2)
+    reader = wire.FrameReader()
+    first = next_body(connection, reader)
+    if first is None:
+        return 0
+    try:
+        held = hold(request)
+        unit = load(request.source, CODES.decode(first).data)
+        loaded = describe(generation, unit, held)
+    except SourceError as error:
+        message, file = printable(error.message[:MAX_MESSAGE]), printable(error.file)
+        failure = wire.LoadFailed(generation, message, file, error.line)
+        connection.sendall(wire.frame(failure))
+        return 0
+    capture.take()  # what the import printed belongs to no call
+    connection.sendall(loaded)
+    caller = Caller(unit.functions, unit.path, capture)
+    state.line = line = Line(connection, reader, generation)
+    while True:
+        body = next_body(connection, reader)
+        if body is None:
+            return 0
+        call = CALLS.decode(body)
+        if call.generation != generation:
+            return 1
+        if request.source.location == EMITTER:
+            let_emit(connection, call)
+        line.begin(call.call_id)
+        reply = caller.run(call)
+        line.end()
+        connection.sendall(wire.frame(reply))
+
+
+def let_emit(connection: socket.socket, call: wire.Call) -> None:
+    """Have the built-in hook's telemetry go out before the answer of the call that it belongs to."""
+    from hooklatch_worker.lsp import diagnostics
+
+    left = [wire.MAX_EMITTED]
+
+    def emit(event_type: str, data: dict[str, object]) -> None:
+        try:
+            body = msgspec.json.encode(data)
+        except ValueError:  # a path that is no UTF-8
+            return
+        if left[0] and len(body) <= wire.MAX_EMITTED_BYTES:
+            left[0] -= 1
+            connection.sendall(wire.frame(wire.Emitted(call.generation, call.call_id, event_type, body)))
+
+    diagnostics.emit = emit
+
+
+def hold(request: wire.Fork) -> isolation.Held:
+    """Put the isolation level on, before anything of the source runs."""
+    try:
+        return isolation.confine(request.limits.isolation, request.source, str(request.generation))
+    except isolation.IsolationError as error:
+        raise SourceError(str(error), request.source.location, 0) from None
+
+
+def describe(generation: int, unit: Unit, held: isolation.Held) -> bytes:
+    """Say what was found, and have the runtimes that it needs at hand, so that no call pays for their import."""
+    try:
+        for runtime in unit.runtimes:
+            importlib.import_module(runtime)
+        functions = sorted(unit.functions)
+        loaded = wire.Loaded(generation, unit.hooks, functions, unit.files, held.level, held.missing, unit.elsewhere)
+        return wire.frame(loaded)
+    except (ImportError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
+        raise SourceError(f"what its markers say cannot be told: {error}", unit.path, 0) from None
+
+
+def next_body(connection: socket.socket, reader: wire.FrameReader) -> bytes | None:
+    while (body := reader.take()) is None:
+        data = connection.recv(2**14)
+        if not data:
+            return None
+        reader.feed(data)
+    return body

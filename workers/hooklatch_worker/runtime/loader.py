@@ -1,0 +1,240 @@
+"""Imports one source of callbacks.  Knows files and modules; runs only in a worker, for it executes users' code."""
+
+from __future__ import annotations
+
+import importlib
+import linecache
+import os
+import sys
+import types
+from collections.abc import Callable
+from importlib import machinery
+from typing import Any, cast
+
+from hooklatch_worker.author import ledger
+from hooklatch_worker.author.failures import Author, text_of
+from hooklatch_worker.author.ledger import Ledger, Mark
+from hooklatch_worker.author.marker import Marker
+from hooklatch_worker.sandbox.safety import check_file, read_safely
+from hooklatch_worker.wire import Declared, Elsewhere, Source
+
+__all__ = ["SourceError", "Unit", "load"]
+
+CO_COROUTINE = 0x80  # as in inspect, which costs more to import than all this
+
+
+class SourceError(Exception):
+    """A source could not be imported: what is wrong, and in which file and line."""
+
+    def __init__(self, message: str, file: str, line: int) -> None:
+        super().__init__(f"{file}:{line}: {message}")
+        self.message = message
+        self.file = file
+        self.line = line
+
+
+class Unit:
+    """An imported source: its functions by name, those marked as hooks, and the files it stands on.
+
+    Raises:
+        SourceError: a function was marked and is no hook.
+    """
+
+    def __init__(self, module: types.ModuleType, folder: str, before: frozenset[str], marks: Ledger) -> None:
+        self.path = module.__file__ or module.__name__
+        self._module = module.__name__
+        self._marks = marks
+        self._author = Author(self.path)
+        self.functions: dict[str, Callable[..., Any]] = {
+            name: value for name, value in vars(module).items() if callable(value) and not isinstance(value, type)
+        }
+        found = [(name, marker) for name, function in self.functions.items() for marker in markers_of(function)]
+        self._account(module, found)
+        self.hooks = [
+            Declared(name, self._line_of(name, marker, module), marker)
+            for name, marker in found
+            if self._is_own(marker, module)
+        ]
+        self.hooks.sort(key=lambda declared: declared.line)
+        self.elsewhere = self._elsewhere(module, found)
+        self.files = sorted(files_below(folder, before))
+        marks.close(self._author)
+
+    def _account(self, module: types.ModuleType, found: list[tuple[str, Marker]]) -> None:
+        """Refuse a source of which a mark is lost: its author believes that it guards."""
+        for one in self._marks.lost_decorators(vars(module), self._author):
+            text = "hook(...) marks no function here, so nothing is asked; write @hook(...) above a def"
+            raise SourceError(text, one.file, one.line)
+        kept = {id(marker) for _, marker in found}
+        lost = [
+            mark for mark in self._marks.of(vars(module), self._author) if not kept.issuperset(map(id, mark.markers))
+        ]
+        if lost:
+            first, others = ledger.first_and_others(lost)
+            raise SourceError(ledger.why_lost(first, vars(module)) + others, first.file, first.line)
+
+    def _is_own(self, marker: Marker, module: types.ModuleType) -> bool:
+        mark = self._marks.mark_of(marker)
+        return mark is None or ledger.is_of(mark, vars(module), self._author)
+
+    def _line_of(self, name: str, marker: Marker, module: types.ModuleType) -> int:
+        """Give the line where a hook is written, or where it is made of functions from elsewhere."""
+        mark = self._marks.mark_of(marker)
+        return line_of(self.functions[name], module) or (mark.line if mark is not None else 0)
+
+    def _elsewhere(self, module: types.ModuleType, found: list[tuple[str, Marker]]) -> list[Elsewhere]:
+        marks = [mark for mark in self._marks.marks if self._author.wrote(mark.file)]
+        if not self.hooks:  # then what it imports by name is all that can be meant
+            bound = {id(marker) for _, marker in found}
+            marks += [mark for mark in self._marks.marks if any(id(one) in bound for one in mark.markers)]
+        foreign = [mark for mark in marks if not ledger.is_of(mark, vars(module), self._author)]
+        return [told(mark) for mark in dict.fromkeys(foreign)]
+
+    @property
+    def runtimes(self) -> set[str]:
+        """The async runtimes that its hooks need; where none is marked, those of functions that a file may name."""
+        if self.hooks:
+            return {one.marker.runtime for one in self.hooks if is_async(self.functions[one.function])}
+        own = (function for function in self.functions.values() if function.__module__ == self._module)
+        return {"trio" for function in own if is_async(function)}
+
+
+def load(source: Source, code: bytes) -> Unit:
+    """Import a source; `code` is what its file holds, if it is a file.
+
+    Raises:
+        SourceError: it is missing, or its code failed.
+    """
+    before = frozenset(sys.modules)
+    marks = ledger.current = Ledger()
+    try:
+        if source.kind == "module":
+            module = importlib.import_module(source.location)
+            folder = os.path.dirname(module.__file__ or "")
+        else:
+            module = import_file(source.location, code)
+            folder = os.path.dirname(source.location)
+        return Unit(module, folder, before, marks)
+    except SourceError:
+        raise
+    except BaseException as error:  # SystemExit and KeyboardInterrupt in a module's body are its failure too
+        path = source.location if source.kind == "file" else first_file(error) or source.location
+        raise failure_of(error, path) from error
+
+
+def import_file(path: str, data: bytes) -> types.ModuleType:
+    # Tracebacks show these lines, not those that the file has by then.
+    linecache.cache[path] = len(data), None, data.decode(errors="replace").splitlines(keepends=True), path
+    code = compile(data, path, "exec", dont_inherit=True)
+    module = types.ModuleType(module_name(path))
+    module.__file__ = path
+    sys.modules[module.__name__] = module
+    guard_folder(os.path.dirname(path))
+    sys.path.insert(0, os.path.dirname(path))
+    exec(code, module.__dict__)
+    return module
+
+
+class CheckedSource(machinery.SourceFileLoader):
+    """Loads a module from its source, or the bytecode beside it."""
+
+    def get_data(self, path: str) -> bytes:
+        """Read either."""
+        return read_safely(path)
+
+
+class CheckedBytecode(machinery.SourcelessFileLoader):
+    """Loads a module of which there is only the bytecode."""
+
+    def get_data(self, path: str) -> bytes:
+        """Read it."""
+        return read_safely(path)
+
+
+class CheckedExtension(machinery.ExtensionFileLoader):
+    """Loads a module of machine code."""
+
+    def create_module(self, spec: machinery.ModuleSpec) -> types.ModuleType:
+        """Load it."""
+        check_file(self.path)
+        return super().create_module(spec)
+
+
+def guard_folder(folder: str) -> None:
+    """Have whatever is imported from a folder stand up to the rule that its file of hooks has stood up to."""
+    prefix = os.path.join(folder, "")
+    kinds = (
+        (CheckedExtension, machinery.EXTENSION_SUFFIXES),
+        (CheckedSource, machinery.SOURCE_SUFFIXES),
+        (CheckedBytecode, machinery.BYTECODE_SUFFIXES),
+    )
+
+    def finder(path: str) -> machinery.FileFinder:
+        if not os.path.join(path, "").startswith(prefix):
+            raise ImportError(f"{path} is not below {folder}", path=path)
+        return machinery.FileFinder(path, *kinds)
+
+    sys.path_hooks.insert(0, finder)
+    for path in [path for path in sys.path_importer_cache if os.path.join(path, "").startswith(prefix)]:
+        del sys.path_importer_cache[path]
+
+
+def module_name(path: str) -> str:
+    stem = os.path.splitext(os.path.basename(path))[0]
+    is_taken = stem in sys.modules or stem in sys.stdlib_module_names
+    return f"hooks_{stem}" if is_taken else stem
+
+
+def markers_of(function: Callable[..., Any]) -> tuple[Marker, ...]:
+    try:
+        found = getattr(function, "__hooklatch_markers__", ())
+    except Exception:  # what stands for another object may raise what it likes; its marks are missed in the accounts
+        return ()
+    if not isinstance(found, tuple):
+        return ()
+    return tuple(one for one in cast("tuple[object, ...]", found) if isinstance(one, Marker))
+
+
+def told(mark: Mark) -> Elsewhere:
+    return Elsewhere(mark.function.__name__, mark.module, mark.file, mark.line)
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    code = getattr(function, "__code__", None)
+    return isinstance(code, types.CodeType) and bool(code.co_flags & CO_COROUTINE)
+
+
+def line_of(function: Callable[..., Any], module: types.ModuleType) -> int:
+    """Give the line of the module in which a function is written; 0 for one that was composed elsewhere."""
+    code = getattr(function, "__code__", None)
+    is_here = isinstance(code, types.CodeType) and code.co_filename == module.__file__
+    return code.co_firstlineno if is_here and isinstance(code, types.CodeType) else 0
+
+
+def files_below(folder: str, before: frozenset[str]) -> set[str]:
+    prefix = os.path.join(os.path.realpath(folder), "")
+    found: set[str] = set()
+    for name in frozenset(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None)
+        if isinstance(file, str) and os.path.realpath(file).startswith(prefix):
+            found.add(file)
+    return found
+
+
+def first_file(error: BaseException) -> str | None:
+    """Give the file of a module that could not be imported: the first that the import system ran."""
+    trace = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if file not in (__file__, importlib.__file__) and not file.startswith("<frozen "):
+            return file
+        trace = trace.tb_next
+    return None
+
+
+def failure_of(error: BaseException, path: str) -> SourceError:
+    """Name the file and line that a person must look at: the syntax error's own, else the author's innermost line."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return SourceError(f"SyntaxError: {error.msg}", error.filename, error.lineno or 0)
+    file, line = Author(path).place_of(error) or (path, 0)
+    return SourceError(f"{type(error).__name__}: {text_of(error)}", file, line)

@@ -1,0 +1,234 @@
+"""Which isolation level means what, and holding this worker to it.  Knows levels, folders and the kernel's offers.
+
+    standard     nothing of this: what every worker starts with (child.py) is all
+    restricted   writes nothing but below the paths of `write` and its own temporary folder; makes no socket
+                 (without `network`), signals, looks into, limits and slows nobody outside, has none of root's powers
+    strict       also reads nothing but code, the system, and the paths of `read`; makes no socket whatever `network`
+                 says; and asks the kernel for none of the calls that seccomp.strict() lists
+
+It is put on before a line of the source runs, and cannot be taken off.  What the kernel does not offer is told, never
+passed over.
+"""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import struct
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from hooklatch_worker.sandbox import landlock, seccomp, temporary
+from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
+
+__all__ = ["Held", "IsolationError", "Kernel", "be_unreadable", "confine", "held_by", "kernel_here"]
+
+FULL_KERNEL = "Linux 6.12 or later with Landlock (lsm=landlock) and seccomp filters, on x86_64 or aarch64"
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+ETC = (
+    *("alternatives", "ca-certificates", "ca-certificates.conf", "debian_version", "gai.conf", "group", "host.conf"),
+    *("hosts", "inputrc", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "locale.alias", "locale.conf", "localtime"),
+    *("magic", "mime.types", "nsswitch.conf", "os-release", "passwd", "pki/tls/certs", "pki/ca-trust", "protocols"),
+    *("resolv.conf", "services", "shells", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone"),
+)
+SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store"),
+    *("/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup"),
+    *(f"/etc/{name}" for name in ETC),
+)
+NO_CODE = ("hooks.d", "__pycache__")  # folders beside code that are no packages, whatever they hold
+CAPABILITY_VERSION = 0x20080522  # linux/capability.h
+PR_SET_DUMPABLE = 4  # linux/prctl.h
+
+
+class IsolationError(Exception):
+    """The kernel cannot hold this worker to its level, and it must be held."""
+
+
+class Kernel(msgspec.Struct, frozen=True):
+    """What a kernel offers: Landlock's ABI number (0: none), and filters of system calls."""
+
+    landlock: int
+    has_filters: bool
+
+
+class Held(msgspec.Struct, frozen=True):
+    """The strongest level that is wholly in force, and what the configured one has beyond what is."""
+
+    level: str
+    missing: list[str]
+
+
+def kernel_here() -> Kernel:
+    return Kernel(landlock.abi(), seccomp.is_supported())
+
+
+def held_by(kernel: Kernel, isolation: Isolation) -> Held:
+    """Say what a kernel can hold a worker to."""
+    lacking = {level: missing(kernel, level, isolation) for level in ISOLATION_LEVELS}
+    wanted = ISOLATION_LEVELS.index(isolation.level)
+    whole = [level for level in ISOLATION_LEVELS[: wanted + 1] if not lacking[level]]
+    return Held(whole[-1], lacking[isolation.level])
+
+
+def missing(kernel: Kernel, level: str, isolation: Isolation) -> list[str]:
+    if level == "standard":
+        return []
+    is_strict = level == "strict"
+    needs = [
+        (kernel.landlock >= 1, "refusing writes (Landlock, Linux 5.13)"),
+        (kernel.landlock >= 1, "keeping it out of other processes' memory (Landlock, Linux 5.13)"),
+        (kernel.landlock >= 1 or not is_strict, "refusing reads (Landlock, Linux 5.13)"),
+        (kernel.landlock >= 3, "refusing to cut files short (Landlock ABI 3, Linux 6.2)"),
+        (kernel.landlock >= 6, "refusing signals to others (Landlock ABI 6, Linux 6.12)"),
+    ]
+    if isolation.network and not is_strict:
+        needs.append((kernel.landlock >= 6, "refusing abstract sockets (Landlock ABI 6, Linux 6.12)"))
+    else:
+        needs.append((kernel.has_filters, "refusing sockets (seccomp filters, on x86_64 or aarch64)"))
+    needs += [
+        (kernel.has_filters, "refusing to limit, slow or share with others (seccomp filters, on x86_64 or aarch64)"),
+        (
+            kernel.has_filters or not is_strict,
+            "refusing dangerous system calls (seccomp filters, on x86_64 or aarch64)",
+        ),
+    ]
+    return [text for is_there, text in needs if not is_there]
+
+
+def confine(isolation: Isolation, source: Source, name: str) -> Held:
+    """Hold this process to its level for ever; `name` is that of its own temporary folder.
+
+    Raises:
+        IsolationError: the kernel cannot, and it is required.
+    """
+    if isolation.level == "standard":
+        return Held("standard", [])
+    own_folder = temporary.make(isolation.temporary, name)
+    kernel = kernel_here()
+    drop_capabilities()
+    if kernel.landlock and not confine_files(isolation, source, own_folder, kernel.landlock):
+        kernel = Kernel(0, kernel.has_filters)
+    if kernel.has_filters and not confine_calls(isolation):
+        kernel = Kernel(kernel.landlock, has_filters=False)
+    held = held_by(kernel, isolation)
+    if held.missing and isolation.is_required:
+        raise IsolationError(
+            f"{isolation.level} isolation cannot be had here, for this kernel lacks {'; '.join(held.missing)}."
+            f" It needs {FULL_KERNEL}. To accept what there is, and a red status:"
+            ' if_unavailable = "report" in [isolation]; or take a lower level'
+        )
+    return held
+
+
+def be_unreadable() -> None:
+    """Keep others of the same user from looking into this process's memory, environment and descriptors (prctl(2)).
+
+    For the daemon: it lasts until the next execve, so what it starts is a process like any other.
+    """
+    landlock.LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def drop_capabilities() -> None:
+    """Give up root's powers, and with no_new_privs those of every program that is started (capabilities(7))."""
+    header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
+    landlock.LIBC.capset(header, bytes(24))  # to have none is never refused; ctypes gives bytes as they are
+
+
+def confine_files(isolation: Isolation, source: Source, own_folder: str | None, offered: int) -> bool:
+    whole = landlock.READ | landlock.WRITE | landlock.DEVICE_IO
+    places = dict.fromkeys(DEVICES, whole)
+    places |= dict.fromkeys(isolation.write, whole)
+    if own_folder is not None:
+        places[own_folder] = whole
+    refused = landlock.WRITE | landlock.DEVICE_IO
+    listed: list[str] = []
+    if isolation.level == "strict":
+        refused |= landlock.READ
+        readable, listed = code(source)
+        for path in (*SYSTEM, *readable, *isolation.read):
+            places.setdefault(path, landlock.READ)
+    try:
+        landlock.restrict(refused, places, refuses_tcp=not has_network(isolation), offered=offered, listed=listed)
+    except OSError:
+        return False
+    return True
+
+
+def confine_calls(isolation: Isolation) -> bool:
+    if isolation.level == "strict":
+        rules = seccomp.strict()
+    else:
+        rules = seccomp.outward() if has_network(isolation) else [*seccomp.outward(), *seccomp.sockets()]
+    try:
+        seccomp.apply(rules)
+    except OSError:
+        return False
+    return True
+
+
+def has_network(isolation: Isolation) -> bool:
+    return isolation.network and isolation.level != "strict"
+
+
+def code(source: Source) -> tuple[list[str], list[str]]:
+    """Find the code that a source may stand on: what can be read, and the folders whose names can be listed.
+
+    The interpreter's own folders are readable as they are.  Of others on sys.path, and of the source's own, only the
+    modules and packages are: hooks.toml, hooks.d and what else lies there may hold secrets of other hooks.
+    """
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+    readable = [path for path in sorted(prefixes) if path and not is_broad(path)]
+    covered = tuple(f"{path}/" for path in ("/usr", *readable))
+    folders = [path for path in sys.path if path and not f"{path}/".startswith(covered)]
+    if source.kind == "file":
+        readable.append(source.location)
+        folders.append(os.path.dirname(source.location))
+    else:
+        readable += place_of_module(source.location.partition(".")[0])
+    listed: list[str] = []
+    for folder in folders:
+        if os.path.isdir(folder):
+            listed.append(folder)
+            readable += modules_in(folder)
+        else:
+            readable.append(folder)  # a zip archive
+    return readable, listed
+
+
+def is_broad(path: str) -> bool:
+    """Say whether a folder holds the user's own, so that it is no folder of code alone."""
+    home = os.path.expanduser("~").rstrip("/")
+    return path == "/" or f"{home}/".startswith(f"{path.rstrip('/')}/")
+
+
+def modules_in(folder: str) -> Iterator[str]:
+    suffixes = (*importlib.machinery.all_suffixes(), ".pyi")
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        is_module = entry.name == "__pycache__" or (entry.name.endswith(suffixes) and entry.is_file())
+        may_be_package = entry.name not in NO_CODE and not entry.name.startswith(".")
+        if is_module or (may_be_package and is_package(entry.path)):
+            yield entry.path
+
+
+def is_package(path: str) -> bool:
+    return any(os.path.isfile(f"{path}/__init__{suffix}") for suffix in importlib.machinery.all_suffixes())
+
+
+def place_of_module(name: str) -> list[str]:
+    """Give where a module is that an editable installation brings from a folder of its own; imports nothing."""
+    import importlib.util
+
+    try:
+        spec = importlib.util.find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return []  # the import will say so
+    if spec is None:
+        return []
+    return [path for path in (spec.origin, *(spec.submodule_search_locations or ())) if path and os.path.isabs(path)]

@@ -1,0 +1,274 @@
+"""Reads the JSON that a command answered with: in Claude Code's form or in our own.  Knows words; runs nothing.
+
+What cannot be understood is garbage, never "no opinion": a misspelt key on a gate must not let the call through.
+What is understood but has no place on the event is the nearest stricter thing, or a warning that names what was lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+
+from hooklatch_worker.author import verdicts
+from hooklatch_worker.author.ambiguity import ambiguity
+from hooklatch_worker.author.verdicts import GarbageError, Verdict
+from hooklatch_worker.shell.forms import CLAUDE_NAMES
+
+__all__ = ["TEXT_IS_CONTEXT", "AmbiguousError", "read_answer", "read_text"]
+
+Table: TypeAlias = dict[str, Any]
+Word: TypeAlias = Literal["allow", "ask", "deny", "halt"]
+
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+OWN_KEYS = frozenset(
+    {"verdict", "reason", "value", "patch", "inject", "append", "resume", "warnings", "last", "context"}
+)
+CLAUDE_KEYS = frozenset({"hookSpecificOutput", "decision", "reason", "continue", "stopReason", "systemMessage"})
+SPECIFIC_KEYS = frozenset(
+    {
+        "hookEventName", "permissionDecision", "permissionDecisionReason", "updatedInput", "additionalContext",
+        "decision",
+    }
+)  # fmt: skip
+# Claude Code does something for these that no verdict says.
+LOST_KEYS = frozenset(
+    {
+        "initialUserMessage", "sessionTitle", "watchPaths", "reloadSkills", "suppressOriginalPrompt", "retry",
+        "updatedToolOutput", "updatedMCPToolOutput", "classifierContext", "updatedPermissions",
+    }
+)  # fmt: skip
+IGNORED_KEYS = frozenset({"suppressOutput", "terminalSequence"})  # they concern the terminal alone
+TEXT_IS_CONTEXT = frozenset({"session_start", "user_prompt_submit"})  # where Claude Code takes plain text for context
+DECISIONS: dict[object, Word] = {
+    "allow": "allow",
+    "deny": "deny",
+    "ask": "ask",
+    "defer": "ask",  # "let someone else decide later": here that is the person at the host
+}
+STRICTNESS: list[Word] = ["allow", "ask", "deny", "halt"]
+
+
+class AmbiguousError(GarbageError):
+    """One reader of the answer would find a refusal in it where another finds none."""
+
+
+def read_answer(data: bytes, *, event: str, fails_closed: bool, allows: Collection[str]) -> Verdict[Any] | None:
+    """Read what a command printed; nothing at all, and an empty object, are no opinion.
+
+    `allows` holds the verdicts and outputs of the event, which decide what Claude Code's words come to here.
+
+    Raises:
+        GarbageError: it is not one JSON object in one of the two forms.
+    """
+    text = data.removeprefix(BYTE_ORDER_MARK).strip()
+    if not text:
+        return None
+    document = read_object(text)
+    keys = document.keys()
+    if not keys:
+        return None
+    if keys == {"reason"}:
+        raise GarbageError("the answer gives a reason, but for nothing")
+    if keys <= OWN_KEYS:
+        return read_own(text)
+    if keys & (OWN_KEYS - {"reason"}):
+        raise GarbageError(f"the answer mixes two forms, or has unknown keys: {', '.join(sorted(keys))}")
+    return ClaudeAnswer(event, document, fails_closed=fails_closed, allows=allows).read()
+
+
+def read_text(data: bytes) -> Verdict[Any] | None:
+    """Read plain text as context for the model; None where it may be an answer that went wrong.
+
+    Raises:
+        GarbageError: it is not UTF-8.
+    """
+    try:
+        text = data.removeprefix(BYTE_ORDER_MARK).decode().strip()
+    except UnicodeDecodeError as error:
+        raise GarbageError(f"the text is not UTF-8: {error}") from None
+    return None if "{" in text or not text else verdicts.inject(context_message(text))
+
+
+def read_object(text: bytes) -> Table:
+    try:
+        document: object = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise GarbageError(f"the answer on standard output is not JSON: {error}") from None
+    fault = ambiguity(text)
+    if fault is not None:
+        raise AmbiguousError(f"the answer on standard output could be read in two ways: {fault}")
+    return table_of(document, "the answer")
+
+
+def read_own(text: bytes) -> Verdict[Any]:
+    answer = verdicts.decode(text)
+    decode = msgspec.json.decode
+    return Verdict(
+        verdict=answer.verdict,
+        reason=answer.reason,
+        value=None if answer.value is None else decode(answer.value),
+        patch=None if answer.patch is None else {key: decode(value) for key, value in answer.patch.items()},
+        messages=tuple(answer.inject),
+        texts=tuple(answer.append),
+        resume_reason=answer.resume,
+        warnings=tuple(answer.warnings),
+        is_last=answer.last,
+        context_changes=answer.context,
+    )
+
+
+class ClaudeAnswer:
+    """One answer in Claude Code's form, on its way to a verdict."""
+
+    def __init__(self, event: str, document: Table, *, fails_closed: bool, allows: Collection[str]) -> None:
+        self.event = event
+        self.document = document
+        self.specific = table_of(document.get("hookSpecificOutput", {}), "hookSpecificOutput")
+        self.fails_closed = fails_closed
+        self.allows = allows
+        self.said: list[tuple[Word, str]] = []
+        self.rest: Verdict[Any] = Verdict()
+
+    def read(self) -> Verdict[Any]:
+        self.check_name()
+        self.read_stop()
+        self.read_block()
+        self.read_permission()
+        self.read_request()
+        self.read_context()
+        message = text_at(self.document, "systemMessage")
+        if message:
+            self.warn(message)
+        self.check_keys()
+        return self.verdict()
+
+    def check_name(self) -> None:
+        if "hookSpecificOutput" not in self.document:
+            return
+        known = (CLAUDE_NAMES.get(self.event, self.event), self.event)
+        name = self.specific.get("hookEventName")
+        if name not in known:
+            raise GarbageError(f"hookEventName is {name!r}, but this was {known[0]!r}")
+
+    def read_stop(self) -> None:
+        goes_on = self.document.get("continue", True)
+        if not isinstance(goes_on, bool):
+            raise GarbageError(f"continue is true or false, not {goes_on!r}")
+        reason = text_at(self.document, "stopReason")
+        if goes_on:
+            return
+        if "halt" in self.allows:
+            self.said.append(("halt", reason))
+        elif self.fails_closed:
+            self.said.append(("deny", reason))
+        else:
+            self.warn(f"{self.event} cannot end the run: {reason}")
+
+    def read_block(self) -> None:
+        decision, reason = self.document.get("decision"), text_at(self.document, "reason")
+        if decision == "approve":
+            if "allow" in self.allows:
+                self.said.append(("allow", reason))
+        elif decision == "block":
+            self.block(reason)
+        elif decision is not None:
+            raise GarbageError(f"decision is 'block' or 'approve', not {decision!r}")
+
+    def block(self, reason: str) -> None:
+        if self.fails_closed:
+            self.said.append(("deny", reason))
+        elif "resume" in self.allows:
+            self.rest = self.rest.resume(reason)
+        elif "append" in self.allows:
+            self.rest = self.rest.append(reason)  # the tool has run: Claude Code shows the model the reason too
+        else:
+            self.warn(f"{self.event} cannot be blocked: {reason}")
+
+    def read_permission(self) -> None:
+        decision = self.specific.get("permissionDecision")
+        reason = text_at(self.specific, "permissionDecisionReason")
+        if decision is not None:
+            self.add(decision, reason, "permissionDecision")
+        if "updatedInput" in self.specific:
+            self.rest = self.rest.amend(tool_input=table_of(self.specific["updatedInput"], "updatedInput"))
+
+    def read_request(self) -> None:
+        if "decision" not in self.specific:
+            return
+        decision = table_of(self.specific["decision"], "hookSpecificOutput.decision")
+        self.add(decision.get("behavior"), text_at(decision, "message"), "behavior")
+        if decision.get("behavior") == "deny" and decision.get("interrupt") is True and "halt" in self.allows:
+            self.said.append(("halt", text_at(decision, "message")))
+        if "updatedInput" in decision:
+            self.rest = self.rest.amend(tool_input=table_of(decision["updatedInput"], "updatedInput"))
+        if "updatedPermissions" in decision:
+            self.rest = self.rest.amend(permissions=decision["updatedPermissions"])
+
+    def add(self, decision: object, reason: str, key: str) -> None:
+        word = DECISIONS.get(decision) if isinstance(decision, str) else None
+        if word is None:
+            raise GarbageError(f"{key} is one of {', '.join(map(str, DECISIONS))}, not {decision!r}")
+        if not self.fails_closed:
+            raise GarbageError(f"{key} has no meaning on {self.event}, which nothing can refuse")
+        self.said.append((word, reason))
+
+    def read_context(self) -> None:
+        text = text_at(self.specific, "additionalContext")
+        if not text:
+            return
+        if "append" in self.allows:
+            self.rest = self.rest.append(text)
+        elif "inject" in self.allows:
+            self.rest = self.rest.inject(context_message(text))
+        elif "resume" in self.allows:
+            self.rest = self.rest.resume(text)  # at the end of a run, to be told more is to go on
+        else:
+            self.warn(f"{self.event} takes no context for the model: {text}")
+
+    def check_keys(self) -> None:
+        unused = (self.document.keys() - CLAUDE_KEYS) | (self.specific.keys() - SPECIFIC_KEYS)
+        lost = sorted(unused & LOST_KEYS)
+        unknown = sorted(unused - LOST_KEYS - IGNORED_KEYS)
+        if unknown and self.fails_closed and not self.refuses:
+            raise GarbageError(f"the answer has unknown keys: {', '.join(unknown)}")
+        if lost or unknown:
+            self.warn(f"not used, hooklatch has nothing for it: {', '.join([*lost, *unknown])}")
+
+    @property
+    def refuses(self) -> bool:
+        return any(word in ("deny", "halt") for word, _ in self.said)
+
+    def warn(self, text: str) -> None:
+        self.rest = self.rest.warn(text)
+
+    def verdict(self) -> Verdict[Any]:
+        """Put the strictest word over the rest; what comes with a refusal is dropped, as Claude Code drops it."""
+        if not self.said:
+            return self.rest
+        word, reason = max(self.said, key=lambda said: STRICTNESS.index(said[0]))
+        reason = reason or next((text for _, text in self.said if text), "")
+        rest = self.rest
+        if word in ("deny", "halt"):
+            rest = msgspec.structs.replace(rest, patch=None, resume_reason=None)
+        return msgspec.structs.replace(rest, verdict=word, reason=reason)
+
+
+def context_message(text: str) -> Table:
+    return {"role": "user", "content": text}
+
+
+def table_of(value: object, where: str) -> Table:
+    if not isinstance(value, dict):
+        raise GarbageError(f"{where} is an object, not {type(value).__name__}")
+    return cast("Table", value)
+
+
+def text_at(table: Table, key: str) -> str:
+    value = table.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise GarbageError(f"{key} is text, not {type(value).__name__}")
+    return value

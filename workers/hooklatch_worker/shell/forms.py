@@ -1,0 +1,193 @@
+"""What a shell hook reads on its standard input: one event, put into the words of one system.
+
+Pure: knows names, and runs nothing.  There are three forms, each one JSON object on one line.
+
+canonical   `event`, the envelope's keys (null where unknown) and the payload's fields, all at the top, so that
+            `jq -r .tool_input.command` does it.  A field of the payload wins over a key of the envelope.  `event`,
+            `config`, `merged` and `reinvoked` are ours, nothing replaces them; the last two only where they say
+            something.
+claude      Claude Code's own names.  What it does not know is passed on under its canonical name.
+reasonix    event, cwd, sessionId and the keys that Reasonix has for the event; nothing else, and none that is unknown.
+
+The last two carry `config` only where the hook has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import msgspec
+
+from hooklatch_worker.author.event import ENVELOPE, Event
+
+__all__ = ["CLAUDE_NAMES", "FORMS", "REASONIX_NAMES", "FormError", "form_payload"]
+
+ENVELOPE_KEYS = sorted(key for key in ENVELOPE - {"event"} if not key.startswith("_"))
+
+CLAUDE_NAMES = {
+    "session_start": "SessionStart",
+    "session_end": "SessionEnd",
+    "user_prompt_submit": "UserPromptSubmit",
+    "pre_tool_use": "PreToolUse",
+    "permission_request": "PermissionRequest",
+    "permission_denied": "PermissionDenied",
+    "post_tool_use": "PostToolUse",
+    "post_tool_use_failure": "PostToolUseFailure",
+    "stop": "Stop",
+    "stop_failure": "StopFailure",
+    "subagent_started": "SubagentStart",
+    "subagent_stop": "SubagentStop",
+    "pre_compact": "PreCompact",
+    "post_compact": "PostCompact",
+    "notification": "Notification",
+    "task_completed": "TaskCompleted",
+    "teammate_idle": "TeammateIdle",
+    "config_change": "ConfigChange",
+}
+
+# Canonical field: Claude Code's name for it.  Names that agree are not listed.
+CLAUDE_FIELDS = {
+    "permission_request": {"suggestions": "permission_suggestions"},
+    "subagent_started": {"subagent_id": "agent_id"},
+    "subagent_stop": {"subagent_id": "agent_id", "result": "last_assistant_message"},
+    "task_completed": {"subject": "task_subject", "teammate": "teammate_name"},
+    "teammate_idle": {"teammate": "teammate_name"},
+    "config_change": {"path": "file_path"},
+}
+CLAUDE_METADATA = ("transcript_path", "prompt_id", "permission_mode", "effort")
+# Claude Code always sends these, and scripts read them without asking whether they are there.
+CLAUDE_DEFAULTS: dict[str, dict[str, Any]] = {
+    "stop": {"stop_hook_active": False},
+    "subagent_stop": {"stop_hook_active": False},
+}
+
+REASONIX_NAMES = {
+    "session_start": "SessionStart",
+    "session_end": "SessionEnd",
+    "user_prompt_submit": "UserPromptSubmit",
+    "pre_tool_use": "PreToolUse",
+    "permission_request": "PermissionRequest",
+    "post_tool_use": "PostToolUse",
+    "post_tool_use_failure": "PostToolUseFailure",
+    "post_model": "PostLLMCall",
+    "stop": "Stop",
+    "stop_failure": "StopFailure",
+    "subagent_stop": "SubagentStop",
+    "pre_compact": "PreCompact",
+    "notification": "Notification",
+}
+Fields: TypeAlias = dict[str, tuple[str, ...]]
+TOOL: Fields = {"toolName": ("tool_name",), "toolArgs": ("tool_input",)}
+LAST_TEXT: Fields = {"lastAssistantText": ("last_assistant_message", "result")}
+# Reasonix's key: the canonical fields that may hold it, the first that does wins.
+REASONIX_FIELDS: dict[str, Fields] = {
+    "session_start": {"source": ("source",)},
+    "session_end": {"reason": ("reason",)},
+    "user_prompt_submit": {"prompt": ("prompt",), "turn": ("turn",)},
+    "pre_tool_use": TOOL,
+    "permission_request": {**TOOL, "subject": ("subject",)},
+    "post_tool_use": {**TOOL, "toolResult": ("tool_response",)},
+    "post_tool_use_failure": {
+        **TOOL,
+        "toolResult": ("tool_response", "content"),
+        "error": ("error",),
+        "isInterrupt": ("is_interrupt",),
+    },
+    "post_model": {"reasoning": ("reasoning",), "turn": ("turn",)},
+    "stop": {**LAST_TEXT, "turn": ("turn",)},
+    "stop_failure": {**LAST_TEXT, "error": ("error",), "turn": ("turn",)},
+    "subagent_stop": LAST_TEXT,
+    "pre_compact": {"trigger": ("trigger",)},
+    "notification": {"message": ("message",), "notificationType": ("notification_type",)},
+}
+
+
+class FormError(ValueError):
+    """The event has no such form; `form` and `event` say which."""
+
+    def __init__(self, form: str, event: str, known: dict[str, str]) -> None:
+        names = ", ".join(sorted(known))
+        super().__init__(f'payload = "{form}" has no name for the event {event!r}; it has one for {names}')
+        self.form = form
+        self.event = event
+
+
+def form_payload(form: str, event: Event) -> bytes:
+    """Give the line, its newline included, that a hook of this form reads.
+
+    Raises:
+        FormError: that system has no such event.
+    """
+    return msgspec.json.encode(FORMS[form](event)) + b"\n"
+
+
+def canonical(event: Event) -> dict[str, Any]:
+    document: dict[str, Any] = {"event": event.event}
+    document.update((key, getattr(event, key)) for key in ENVELOPE_KEYS)
+    document.update(event.payload)
+    document.update(event=event.event, config=config_of(event))
+    for key in ("merged", "reinvoked"):
+        document.pop(key, None)
+    if event.merged:
+        document["merged"] = event.merged
+    if event.reinvoked:
+        document["reinvoked"] = True
+    return document
+
+
+def claude(event: Event) -> dict[str, Any]:
+    name = CLAUDE_NAMES.get(event.event)
+    if name is None:
+        raise FormError("claude", event.event, CLAUDE_NAMES)
+    document: dict[str, Any] = {
+        "session_id": event.session_id or "",
+        "transcript_path": "",
+        "cwd": event.cwd or "",
+        **{key: value for key, value in (event.metadata or {}).items() if key in CLAUDE_METADATA},
+    }
+    for key in ("agent_id", "agent_type"):
+        value = getattr(event, key)
+        if value is not None:
+            document[key] = value
+    renamed = CLAUDE_FIELDS.get(event.event, {})
+    document.update((key, value) for key, value in event.payload.items() if key not in renamed)
+    for ours, theirs in renamed.items():
+        if ours in event.payload and theirs not in event.payload:
+            document[theirs] = event.payload[ours]
+    for key, value in CLAUDE_DEFAULTS.get(event.event, {}).items():
+        document.setdefault(key, value)
+    document["hook_event_name"] = name
+    return with_config(document, event)
+
+
+def reasonix(event: Event) -> dict[str, Any]:
+    name = REASONIX_NAMES.get(event.event)
+    if name is None:
+        raise FormError("reasonix", event.event, REASONIX_NAMES)
+    document: dict[str, Any] = {"event": name, "cwd": event.cwd or ""}
+    if event.session_id is not None:
+        document["sessionId"] = event.session_id
+    for theirs, ours in REASONIX_FIELDS[event.event].items():
+        value = first_known(event, ours)
+        if value is not None:
+            document[theirs] = value
+    return with_config(document, event)
+
+
+def first_known(event: Event, names: tuple[str, ...]) -> Any:
+    values = (getattr(event, name, None) for name in names)
+    return next((value for value in values if value is not None), None)
+
+
+def config_of(event: Event) -> object:
+    """Give the hook's own table; what the event carries as its config is the whole definition of the command."""
+    return event.config.get("config") or {}
+
+
+def with_config(document: dict[str, Any], event: Event) -> dict[str, Any]:
+    config = config_of(event)
+    return {**document, "config": config} if config else document
+
+
+FORMS: dict[str, Callable[[Event], dict[str, Any]]] = {"canonical": canonical, "claude": claude, "reasonix": reasonix}

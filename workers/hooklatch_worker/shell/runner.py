@@ -1,0 +1,227 @@
+"""A shell hook as a function: `run` is the target, the hook's definition is its config.  Knows exit codes.
+
+    exit code            gate                         elsewhere      with exit_codes = "advisory"
+    0                    no opinion, or the JSON      the same       the same
+    2                    deny                         a warning      deny; a warning elsewhere
+    126, 127, a signal   crash                        crash          crash
+    out of time          timeout                      timeout        timeout
+    any other            crash                        a warning      a warning
+
+Only `output = "json"` reads standard output.  An exit code of 2 refuses whatever was printed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any, Literal
+
+import msgspec
+
+from hooklatch_worker.author import verdicts
+from hooklatch_worker.author.event import Event
+from hooklatch_worker.author.failures import CallFailed
+from hooklatch_worker.author.verdicts import GarbageError, Verdict
+from hooklatch_worker.shell import answers
+from hooklatch_worker.shell.command import Result, execute
+from hooklatch_worker.shell.forms import FormError, form_payload
+
+__all__ = ["CallFailed", "Result", "ShellHook", "run", "run_command", "take_result"]
+
+MAX_TIMEOUT = 600.0  # seconds; the daemon's own deadline is the real one where neither it nor the hook says less
+MARGIN = 0.05  # seconds by which we are done before the daemon would kill the whole worker, a tenth where that is less
+MAX_TEXT = 4096  # characters of a reason; all that was printed is in the outcome
+REFUSED = 2
+CANNOT_RUN = {126: "what it runs is not executable", 127: "what it runs was not found"}  # POSIX, sh(1), EXIT STATUS
+KEPT = frozenset({"HOME", "USER", "LANG", "TZ", "TMPDIR"})  # of the worker's environment
+KEPT_PREFIXES = ("LC_", "XDG_", "HOOKLATCH_")
+
+
+class ShellHook(msgspec.Struct, frozen=True, kw_only=True):
+    """The definition of a command, as it comes in the config of the call.
+
+    `allows` are the event's verdicts and outputs, `config` is the hook's own table, `remaining` (seconds) is what is
+    left of the call.  What a command writes belongs to the user, so it does not get the worker's narrow umask.
+    """
+
+    command: str | None = None
+    argv: list[str] | None = None
+    payload: Literal["canonical", "claude", "reasonix"] = "canonical"
+    output: Literal["exit", "json"] = "exit"
+    exit_codes: Literal["strict", "advisory"] = "strict"
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    timeout: float | None = None
+    path: str | None = None
+    hook_id: str = ""
+    fails_closed: bool = True
+    allows: frozenset[str] = frozenset()
+    config: dict[str, Any] = {}
+    umask: int = 0o022
+    remaining: float | None = msgspec.field(name="__remaining", default=None)
+
+    @property
+    def arguments(self) -> list[str]:
+        if self.command is not None:
+            return ["/bin/sh", "-c", "--", self.command]
+        return list(self.argv or ())
+
+    @property
+    def limit(self) -> float:
+        """Seconds that the command may take."""
+        return min(MAX_TIMEOUT if given is None else given for given in (self.timeout, self.remaining))
+
+
+latest: Result | None = None
+
+
+def run(event: Event) -> Verdict[Any] | None:
+    """Run the command of `event.config` and give its verdict.
+
+    Raises:
+        CallFailed: it could not be started, died, was out of time, or ended in a way that is no answer.
+        GarbageError: the JSON that it printed is no answer.
+    """
+    global latest
+    latest = None
+    hook = read_hook(event.config)
+    latest = run_command(hook, event, hook.limit)
+    return judge(hook, event.event, latest)
+
+
+def take_result() -> Result | None:
+    """Give what the last call's command printed and how it ended, once; None if none was started."""
+    global latest
+    result, latest = latest, None
+    return result
+
+
+def read_hook(config: dict[str, Any]) -> ShellHook:
+    try:
+        hook = msgspec.convert(config, ShellHook)
+    except msgspec.ValidationError as error:
+        raise CallFailed("load", f"the definition of this shell hook cannot be used: {error}") from None
+    has_command = bool(hook.command and hook.command.strip())
+    has_arguments = bool(hook.argv and hook.argv[0])
+    if has_command == has_arguments or (hook.command is not None and hook.argv is not None):
+        raise CallFailed("load", "a shell hook needs either a command or an argv, and it must not be empty")
+    return hook
+
+
+def run_command(hook: ShellHook, event: Event, timeout: float) -> Result:
+    """Run the command for at most `timeout` seconds, a little less so that we can still say so.
+
+    Raises:
+        CallFailed: it could not be started, or the event cannot be put into the form that it reads.
+    """
+    deadline = time.monotonic() + timeout - min(MARGIN, timeout / 10)
+    if not timeout > 0:
+        raise CallFailed("timeout", "no time was left to start the command")
+    try:
+        line = form_payload(hook.payload, event)
+    except (FormError, msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise CallFailed("protocol", f"the event could not be given to the command: {error}") from None
+    cwd = folder_of(hook, event)
+    env = environment(hook, event, cwd)
+    return execute(hook.arguments, line, cwd=cwd, env=env, umask=hook.umask, deadline=deadline)
+
+
+def folder_of(hook: ShellHook, event: Event) -> str:
+    folder = os.path.join(event.cwd or "/", hook.cwd or "")
+    if not os.path.isabs(folder):
+        raise CallFailed("crash", f"the command could not be started: {folder!r} is no absolute path")
+    return folder
+
+
+def environment(hook: ShellHook, event: Event, cwd: str) -> dict[str, str]:
+    env = {name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)}
+    env["PATH"] = hook.path or os.environ.get("PATH") or os.defpath
+    if hook.payload == "claude":
+        env["CLAUDE_PROJECT_DIR"] = event.cwd or cwd
+    env.update(hook.env)
+    # Last, because guards rely on them.
+    env["HOOKLATCH_EVENT"] = event.event
+    env["HOOKLATCH_SESSION_ID"] = event.session_id or ""
+    env["HOOKLATCH_HOOK_ID"] = hook.hook_id
+    return env
+
+
+def judge(hook: ShellHook, event: str, result: Result) -> Verdict[Any] | None:
+    """Say what a command's end means."""
+    code = result.exit_code
+    if code is None:
+        raise CallFailed("timeout", f"the command gave no answer within {result.seconds:.2f} s and was told to stop")
+    said = text_of(result)
+    death = death_of(hook, code)
+    if death:
+        raise CallFailed("crash", f"the command failed: {death}" + (f": {said}" if said else ""))
+    if code == 0:
+        return read_output(hook, event, result) if hook.output == "json" else None
+    if code == REFUSED:
+        text = said or "refused with exit code 2 and without a reason"
+        return verdicts.deny(text) if hook.fails_closed else verdicts.warn(text)
+    text = f"the command ended with exit code {code}" + (f": {said}" if said else "")
+    if hook.fails_closed and hook.exit_codes == "strict":
+        raise CallFailed("crash", text)
+    return refusal_of(hook, event, result) or verdicts.warn(text)
+
+
+def death_of(hook: ShellHook, code: int) -> str:
+    """Say how a command died, or could not live; "" for an exit code that it chose itself."""
+    if code < 0:
+        return f"killed by signal {name_of(-code)}"
+    if code in CANNOT_RUN:
+        return f"exit code {code}, {CANNOT_RUN[code]}"
+    # The shell's own word for the death of what it ran (sh(1)); without it a killed guard would only warn.
+    if hook.command is not None and code - 128 in signal.valid_signals():
+        return f"exit code {code}, killed by signal {name_of(code - 128)}"
+    return ""
+
+
+def name_of(number: int) -> str:
+    try:
+        return f"{number} ({signal.Signals(number).name})"
+    except ValueError:
+        return str(number)
+
+
+def read_output(hook: ShellHook, event: str, result: Result) -> Verdict[Any] | None:
+    if result.is_stdout_truncated:
+        raise GarbageError(f"the answer on standard output is longer than {len(result.stdout)} bytes")
+    if hook.payload == "claude" and event in answers.TEXT_IS_CONTEXT:
+        context = answers.read_text(result.stdout)
+        if context is not None:
+            return context
+    return answers.read_answer(result.stdout, event=event, fails_closed=hook.fails_closed, allows=hook.allows)
+
+
+def refusal_of(hook: ShellHook, event: str, result: Result) -> Verdict[Any] | None:
+    """Find the refusal that a command printed before it ended otherwise than it should have.
+
+    Claude Code lets such an answer count, so no guard made for it may become weaker here.  Nothing else of it counts.
+    """
+    if hook.output != "json" or not hook.fails_closed:
+        return None
+    try:
+        answer = read_output(hook, event, result)
+    except answers.AmbiguousError:
+        raise  # it may be a refusal
+    except GarbageError:
+        return None
+    return answer if answer is not None and answer.verdict in ("deny", "ask", "halt") else None
+
+
+def text_of(result: Result) -> str:
+    """Give what a command said about itself: its standard error, or else its standard output."""
+    for stream in (result.stderr, result.stdout):
+        text = stream.decode("utf-8", "replace").replace("\r\n", "\n").replace("\0", "\ufffd").strip()
+        if text:
+            return clip(text)
+    return ""
+
+
+def clip(text: str) -> str:
+    # A guard says the reason first, a traceback last.
+    half = MAX_TEXT // 2
+    return text if len(text) <= MAX_TEXT else f"{text[:half]}\n…\n{text[-half:]}"
