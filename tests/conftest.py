@@ -1,4 +1,4 @@
-"""Fixtures and settings that more than one folder of tests uses."""
+"""Settings that hold for every test."""
 
 import pytest
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).resolve().parent.parent / "bench"
+from support.repository import ROOT
+
+BENCH = ROOT / "bench"
 CONTENDERS = {
     "hooklatch daemon, kept connection",
     "floor: bare trio relay, two hops",

@@ -14,9 +14,9 @@ import pytest
 
 from hooklatch.core.protocol import ErrorCode, read_message
 from hooklatch.service.config.configuration import read_config
-from support import running_daemon
+from support.daemons import running_daemon
+from support.repository import ROOT
 
-ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

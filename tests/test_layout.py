@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+from support.repository import ROOT
+
 TOP = {
     ".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "bench", "docs", "examples",
     "packaging", "pyproject.toml", "supervisor", "tests", "typings", "workers",

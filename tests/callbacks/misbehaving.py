@@ -12,13 +12,7 @@ import time
 
 import msgspec
 
-from hooklatch_worker import amend
-from hooklatch_worker import claim
-from hooklatch_worker import deny
-from hooklatch_worker import hook
-from hooklatch_worker import inject
-from hooklatch_worker import resume
-from hooklatch_worker import warn
+from hooklatch_worker import amend, claim, deny, hook, inject, resume, warn
 
 EVENTS = ["pre_tool_use", "notification", "post_model", "message_claim"]
 

@@ -3,11 +3,7 @@
 import asyncio
 import sys
 
-from hooklatch_worker import amend
-from hooklatch_worker import claim
-from hooklatch_worker import deny
-from hooklatch_worker import hook
-from hooklatch_worker import inject
+from hooklatch_worker import amend, claim, deny, hook, inject
 
 EVENTS = ["pre_tool_use", "notification", "post_model", "message_claim"]
 WELL = {

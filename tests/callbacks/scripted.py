@@ -6,12 +6,7 @@ On a real daemon this file is copied, with its version written into it; on fake 
 import os
 import time
 
-from hooklatch_worker import allow
-from hooklatch_worker import amend
-from hooklatch_worker import ask
-from hooklatch_worker import claim
-from hooklatch_worker import deny
-from hooklatch_worker import halt
+from hooklatch_worker import allow, amend, ask, claim, deny, halt
 
 VERSION = 0
 PATCHED = {"tool_result": "tool_response"}

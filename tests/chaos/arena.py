@@ -23,11 +23,11 @@ from typing import Any
 from chaos import policies
 from chaos.load import Settings
 from hooklatch_worker.sandbox import linux
-from processes.survivors import COOKIE, knowing, wait_until_gone
+from support.repository import TESTS
+from support.survivors import COOKIE, knowing, wait_until_gone
 
 __all__ = ["AdminRefusedError", "Arena", "DaemonGoneError", "wait_until"]
 
-TESTS = Path(__file__).parent.parent
 PATIENCE = 30.0  # seconds for what takes a moment; only something that is wrong takes that long
 CONFIG = "[record]\nsegment_mib = 0.25\n"  # small, so that it rotates while it is killed
 

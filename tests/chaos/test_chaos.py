@@ -13,7 +13,7 @@ import pytest
 
 from chaos.battle import fight
 from chaos.faults import Nemesis
-from support import nothing_left
+from support.daemons import nothing_left
 
 SEED = int(os.environ.get("HOOKLATCH_CHAOS_SEED", "20261122"))
 DECK = [

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cli.processes import Daemon, Place, new_place, serving
+from support.commands import Daemon, Place, new_place, serving
 
 
 @pytest.fixture

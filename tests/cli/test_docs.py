@@ -9,16 +9,16 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from cli.processes import Daemon, new_place, serving
 from hooklatch.cli.commands import all_commands
+from support.commands import Daemon, new_place, serving
+from support.repository import ROOT
 
 pytestmark = pytest.mark.slow
 
-PAGE = (Path(__file__).parents[2] / "docs/commands.md").read_text()
+PAGE = (ROOT / "docs/commands.md").read_text()
 SECTIONS = {
     match[1]: match[2] for match in re.finditer(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
 }

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from cli.processes import Place
 from hooklatch.cli.commands import all_commands
 from hooklatch.cli.terminal.exits import MEANINGS, Exit
+from support.commands import Place
 
 HEAVY = ("argparse", "trio", "msgspec", "psutil", "asyncio", "logging")
 LOOK = "import sys; {}; print(*[name for name in {!r} if name in sys.modules])"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from client.scripted import ScriptedDaemon
+from support.scripted_daemon import ScriptedDaemon
 
 
 @pytest.fixture(autouse=True)

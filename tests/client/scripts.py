@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from client.scripted import Peer, decision
 from hooklatch.client.protocol.liveness import Liveness
+from support.scripted_daemon import Peer, decision
 
 IMPATIENT = Liveness(interval=0.02, misses=6, connect=0.2)
 CALL = {"hook": "guard", "call_id": "c1", "event": "pre_tool_use", "payload": {"tool_name": "Bash"}, "envelope": {}}

@@ -13,7 +13,6 @@ import pytest
 import trio
 
 import hooklatch
-from client.scripted import Peer, ScriptedDaemon, decision
 from client.scripts import (
     CALL,
     FAILURES,
@@ -25,6 +24,7 @@ from client.scripts import (
     under_asyncio,
 )
 from hooklatch import Announcement, Verdict, connect, deny
+from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
 
 @under_asyncio

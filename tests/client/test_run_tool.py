@@ -11,9 +11,9 @@ import pytest
 import trio
 
 import hooklatch
-from client.scripted import Peer, ScriptedDaemon, decision
 from client.scripts import each_fire, under_asyncio
 from hooklatch import PermissionQuestion, ToolRun, connect, connect_sync
+from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
 ASK = {"verdict": "ask", "reason": "sure?"}
 APPEND = {"append": "checked"}

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import hooklatch
-from client.scripted import Peer, ScriptedDaemon, decision
 from client.scripts import CALL, FAILURES, IMPATIENT, Recorder, answer_pings_first, decide, never_welcome
 from hooklatch import Announcement, Verdict, connect_sync, deny
+from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
 
 @pytest.fixture(autouse=True)

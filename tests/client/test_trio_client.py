@@ -14,10 +14,10 @@ import trio
 import trio.testing
 
 import hooklatch
-from client.scripted import Peer, ScriptedDaemon, decision
 from client.scripts import FAILURES, IMPATIENT, Recorder, answer_pings_first, decide, never_welcome
 from hooklatch import connect
 from hooklatch.client.protocol.liveness import Liveness
+from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
 
 async def test_without_a_daemon_gates_deny_and_others_pass(path: Path) -> None:

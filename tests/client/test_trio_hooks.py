@@ -11,9 +11,9 @@ import pytest
 import trio
 
 import hooklatch
-from client.scripted import Peer, ScriptedDaemon, decision
 from client.scripts import CALL, Recorder
 from hooklatch import Announcement, Verdict, connect, deny
+from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
 
 async def test_a_served_hook_runs_while_its_fire_waits(daemon: ScriptedDaemon, path: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 import trio
 
 import hooklatch
-from client.scripted import Peer, ScriptedDaemon
 from client.scripts import IMPATIENT, decide, never_welcome, under_asyncio
 from hooklatch.errors import SessionClosedError
+from support.scripted_daemon import Peer, ScriptedDaemon
 
 PAYLOAD = {"tool_name": "Bash", "tool_input": {}}
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.processes import new_place, serving
 from conformance.native import Place
+from support.commands import new_place, serving
 
 CALLBACKS = Path(__file__).parent / "callbacks"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support import Daemon
+from support.daemons import Daemon
 
 __all__ = ["blocks", "by_page", "host_of"]
 

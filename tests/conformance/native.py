@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from conformance.rows import Row, with_checks
-from support import Client, Daemon, RpcFailure, running_daemon
+from conformance.table import Row, with_checks
+from support.daemons import Client, Daemon, RpcFailure, running_daemon
 
 Answering = Callable[[dict[str, Any]], object]
 Check = Callable[["Place"], Awaitable[None]]

@@ -29,7 +29,7 @@ This page is written by `python tests/conformance/page.py`; a test holds it to t
 
 def page() -> str:
     features = importlib.import_module("conformance.features").FEATURES
-    modules = {name: importlib.import_module(f"conformance.{name}_rows") for name in SYSTEMS}
+    modules = {name: importlib.import_module(f"conformance.rows.{name}") for name in SYSTEMS}
     parts = [HEAD, "| system | rows | same | differs | not applicable |", "|---|---|---|---|---|"]
     totals: Counter[str] = Counter()
     for name, module in modules.items():

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 import trio
 
-from conformance.beam_rows import IDS, ROWS
-from conformance.beam_runs import (
+from conformance.examples import blocks, by_page, host_of
+from conformance.rows.beam import IDS, ROWS
+from conformance.runs.beam import (
     CALLBACKS,
     CHECKS,
     EVENTS,
@@ -30,10 +31,9 @@ from conformance.beam_runs import (
     ran,
     speak,
 )
-from conformance.examples import blocks, by_page, host_of
 from conformance.threads import daemon_in_thread
 from hooklatch import connect
-from support import Daemon, RpcFailure
+from support.daemons import Daemon, RpcFailure
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from conformance.ethos_rows import IDS, ROWS
-from conformance.ethos_runs import (
+from conformance.examples import by_page, host_of
+from conformance.rows.ethos import IDS, ROWS
+from conformance.runs.ethos import (
     BUILD,
     CALL,
     CALLBACKS,
@@ -28,11 +29,10 @@ from conformance.ethos_runs import (
     run,
     speak,
 )
-from conformance.examples import by_page, host_of
-from conformance.rows import Row
+from conformance.table import Row
 from conformance.threads import daemon_in_thread
 from hooklatch import Session, ToolRun, connect
-from support import Daemon
+from support.daemons import Daemon
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from conformance.examples import by_page, host_of
-from conformance.exathena_rows import IDS, ROWS
-from conformance.exathena_runs import (
+from conformance.rows.exathena import IDS, ROWS
+from conformance.runs.exathena import (
     CALLBACKS,
     CHECKS,
     PAGE,
@@ -31,7 +31,7 @@ from conformance.exathena_runs import (
     told,
 )
 from conformance.threads import daemon_in_thread
-from support import Daemon
+from support.daemons import Daemon
 
 
 @pytest.fixture(scope="module")

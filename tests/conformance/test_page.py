@@ -16,7 +16,7 @@ def test_the_page_is_what_the_rows_say() -> None:
 def shown() -> set[str]:
     """Everything that can show a feature: the names of all tests, and the ids of all rows that have a check."""
     names = {name for path in (ROOT / "tests").rglob("test_*.py") for name in TEST.findall(path.read_text())}
-    modules = [importlib.import_module(f"conformance.{name}_rows") for name in SYSTEMS]
+    modules = [importlib.import_module(f"conformance.rows.{name}") for name in SYSTEMS]
     return names | {row.id for module in modules for row in module.ROWS if row.status != "not applicable"}
 
 

@@ -9,10 +9,10 @@ import pytest
 import trio
 
 from conformance.native import Checks, Place
-from conformance.radium_rows import ROWS
-from conformance.radium_runs import KINDS, MODEL, TOOL, good, hook, results, run, served, stopped, wrong
-from conformance.rows import span, with_checks
-from support import RpcFailure
+from conformance.rows.radium import ROWS
+from conformance.runs.radium import KINDS, MODEL, TOOL, good, hook, results, run, served, stopped, wrong
+from conformance.table import span, with_checks
+from support.daemons import RpcFailure
 
 PARTS = ("test_radium", "test_radium_files", "test_radium_commands")
 check = Checks(ROWS)

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from cli import processes
-from cli.processes import new_place, serving
 from conformance.native import Checks, Place
-from conformance.radium_rows import ROWS
-from conformance.radium_runs import hook, run
+from conformance.rows.radium import ROWS
+from conformance.runs.radium import hook, run
+from support import commands
+from support.commands import new_place, serving
 
 check = Checks(ROWS)
 EVENTS = {
@@ -29,20 +29,20 @@ CONFIG = "".join(
 class Shell(Place):
     """A place with a command line beside the socket."""
 
-    def __init__(self, home: processes.Place, folder: Path) -> None:
+    def __init__(self, home: commands.Place, folder: Path) -> None:
         super().__init__(str(home.runtime / "agent.sock"), folder, str(home.config.parent / "hooks.py"))
         self.home = home
 
 
 @pytest.fixture(scope="module")
-def home(radium_hooks: str) -> Iterator[processes.Place]:
+def home(radium_hooks: str) -> Iterator[commands.Place]:
     files = {"hooks.toml": CONFIG, "hooks.py": Path(radium_hooks).read_text()}
     with new_place(files) as home, serving(home):
         yield home
 
 
 @pytest.fixture
-def shell(home: processes.Place, tmp_path: Path) -> Shell:
+def shell(home: commands.Place, tmp_path: Path) -> Shell:
     return Shell(home, tmp_path)
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from conformance.native import Checks, Place, open_session
-from conformance.radium_rows import ROWS
-from conformance.radium_runs import KINDS, MODEL, good, hook, results, run, stopped
+from conformance.rows.radium import ROWS
+from conformance.runs.radium import KINDS, MODEL, good, hook, results, run, stopped
 from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.importing import UnreadableFileError, read_hooks, write_toml
-from support import RpcFailure
+from support.daemons import RpcFailure
 
 check = Checks(ROWS)
 STOP = '[[hook]]\nid = "{}"\nevent = "pre_tool_use"\ncommand = "echo stopped >&2; exit 2"\n'

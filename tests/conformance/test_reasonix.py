@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from conformance.native import Checks, Place, open_session
-from conformance.reasonix_rows import ROWS
-from conformance.reasonix_runs import EDIT, run, settings
-from conformance.rows import span, with_checks
+from conformance.rows.reasonix import ROWS
+from conformance.runs.reasonix import EDIT, run, settings
+from conformance.table import span, with_checks
 from hooklatch import paths
 from hooklatch.importing import UnreadableFileError, read_hooks
-from support import RpcFailure
+from support.daemons import RpcFailure
 
 PARTS = ("test_reasonix", "test_reasonix_go", "test_reasonix_claude")
 check = Checks(ROWS)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from conformance.native import Checks, Place
-from conformance.reasonix_rows import ROWS
-from conformance.reasonix_runs import EDIT, answered, run, seen, settings, specific
+from conformance.rows.reasonix import ROWS
+from conformance.runs.reasonix import EDIT, answered, run, seen, settings, specific
 
 check = Checks(ROWS)
 

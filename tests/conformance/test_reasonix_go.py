@@ -11,12 +11,12 @@ import pytest
 import trio
 
 from conformance.native import Checks, Place, open_session
-from conformance.reasonix_rows import ROWS
-from conformance.reasonix_runs import EDIT, read, run, settings
+from conformance.rows.reasonix import ROWS
+from conformance.runs.reasonix import EDIT, read, run, settings
 from hooklatch import paths
 from hooklatch.importing import read_hooks
-from service.packages import install
-from support import RpcFailure
+from support.daemons import RpcFailure
+from support.packages import install
 
 check = Checks(ROWS)
 

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from cli.processes import new_place, serving
 from conformance.native import Place
-from conformance.reasonix_runs import run
+from conformance.runs.reasonix import run
 from hooklatch.importing import read_hooks, write_toml
+from support.commands import new_place, serving
+from support.repository import ROOT
 
 needs_jq = pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed; python3 in its place is tested")
 
@@ -49,7 +50,7 @@ CEILING_PYTHON = (
     " | python3 -c 'import json, sys; sys.exit(json.load(sys.stdin)[\"totalCostUsd\"] >= 5)' " + BUDGET_HIT
 )
 
-PAGE = (Path(__file__).parents[2] / "docs" / "coming-from-reasonix.md").read_text()
+PAGE = (ROOT / "docs" / "coming-from-reasonix.md").read_text()
 
 # What the examples call: they act on the folder that the hook runs in.
 PROGRAMS = {

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import trio
 
-from support import Daemon, running_daemon
+from support.daemons import Daemon, running_daemon
 
 
 @contextmanager

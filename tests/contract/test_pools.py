@@ -14,8 +14,8 @@ import trio
 from hooklatch.processes.pool import Invocation, Pool
 from hooklatch.processes.worker import Reply
 from hooklatch_worker import deny
-from model.fakes import Died, FakePool
-from processes.pools import running_pool, until
+from support.fake_pool import Died, FakePool
+from support.pools import running_pool, until
 
 pytestmark = pytest.mark.slow  # half of them have real processes, and wait for a deadline
 

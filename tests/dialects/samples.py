@@ -5,13 +5,13 @@ from typing import Any
 
 import msgspec
 
-from core.plays import CATALOGUE, Reply, play
 from hooklatch.dialects.axes import is_due, spec_for
 from hooklatch.dialects.dialect import Dialect, Feed
 from hooklatch.dialects.find import find, names
 from hooklatch.dialects.rendering import Rendered, render
 from hooklatch.dialects.systems.beam import CONTEXT
 from hooklatch.dialects.translation import carry, to_canonical
+from support.plays import CATALOGUE, Reply, play
 
 VALUES = {
     "tool_input": {"command": "ls", "cwd": "/w"},

@@ -4,7 +4,6 @@ from typing import get_args
 
 import pytest
 
-from core.plays import BASH, CATALOGUE, failed, hook, play
 from dialects.samples import cases, gates, label
 from hooklatch.core.hooks.registry import Layer
 from hooklatch.core.messages import Cause
@@ -15,6 +14,7 @@ from hooklatch.dialects.systems.ethos import ETHOS
 from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.dialects.systems.reasonix import REASONIX
 from hooklatch_worker.author.verdicts import amend, ask, context, deny
+from support.plays import BASH, CATALOGUE, failed, hook, play
 
 CAUSES = [cause for cause in get_args(Cause) if cause != "policy"]
 ASIDE = {"prompt": "p", "model_id": "m", "agent_type": "a", "trigger": "auto", "source": "s"}

@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 import pytest
 
-from core.plays import CATALOGUE, Reply, failed
 from dialects.judges import CHANGED_AT, JUDGES, Judgement
 from dialects.samples import cases, fire, gates, label, sample
 from hooklatch.core.messages import Cause
@@ -15,6 +14,7 @@ from hooklatch.dialects.dialect import Dialect, Feed
 from hooklatch.dialects.find import find
 from hooklatch.dialects.rendering import render
 from hooklatch_worker.author.verdicts import allow, amend, append, ask, claim, deny, halt, inject, resume
+from support.plays import CATALOGUE, Reply, failed
 
 MARK = "a-mark-to-look-for"
 CHANGES: dict[str, Any] = {

@@ -2,10 +2,10 @@
 
 import pytest
 
-from core.plays import CATALOGUE
 from dialects.samples import cases, dialects, label
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
 from hooklatch.dialects.find import find
+from support.plays import CATALOGUE
 
 COLUMNS = ("ethos", "exathena", "reasonix", "radium", "beam")
 TABLE = """

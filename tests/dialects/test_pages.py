@@ -1,14 +1,13 @@
 """The tables of docs/dialects.md are the tables of the code."""
 
-from pathlib import Path
-
 import pytest
 
 from dialects.samples import dialects, label
 from hooklatch.dialects.dialect import Dialect, Feed
 from hooklatch.dialects.systems.beam import CONTEXT
+from support.repository import ROOT
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "dialects.md").read_text()
+PAGE = (ROOT / "docs" / "dialects.md").read_text()
 
 
 def row(dialect: Dialect, name: str) -> str:

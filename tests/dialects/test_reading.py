@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from core.plays import CATALOGUE, play
 from dialects.samples import cases, label, sample, wire
 from hooklatch.dialects.axes import spec_for
 from hooklatch.dialects.dialect import Dialect
@@ -18,6 +17,7 @@ from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.dialects.systems.reasonix import REASONIX
 from hooklatch.dialects.translation import to_canonical
 from hooklatch_worker.author.verdicts import GarbageError, decode
+from support.plays import CATALOGUE, play
 
 MESSAGE = {"role": "user", "content": "hi"}
 GO = {"success": True, "message": None, "modified_data": None, "should_continue": True}

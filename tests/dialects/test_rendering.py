@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from core.plays import Reply, failed
 from dialects.samples import fire, label
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.dialects.exits import outcome_text
@@ -15,6 +14,7 @@ from hooklatch.dialects.systems.exathena import EXATHENA
 from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.dialects.systems.reasonix import REASONIX
 from hooklatch_worker.author.verdicts import amend, append, claim, context, deny, halt, inject, warn
+from support.plays import Reply, failed
 
 MESSAGE = {"role": "system", "content": "ticket 7"}
 CRASH = "hook crashed (fail-safe deny): session/a: boom"

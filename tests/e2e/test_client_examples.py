@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from support.repository import ROOT
+
 BLOCKS = re.findall(r"^```python\n(# runs\b.*?)^```$", (ROOT / "docs/clients.md").read_text(), re.MULTILINE | re.DOTALL)
 GUARDS = """
 from hooklatch import append, ask, deny, hook

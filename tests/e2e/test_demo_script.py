@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from support.repository import ROOT
+
 # Does what it is asked as far as a test may: it notes it, and a venv is a folder with itself in it.
 PYTHON = """#!/bin/sh
 echo "$@" >> {calls}

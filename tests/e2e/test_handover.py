@@ -23,10 +23,10 @@ import pytest
 import trio
 
 import hooklatch
-from cli.processes import Started
 from hooklatch.hosts import shim
-from running.manager import Manager, managing
-from support import Client
+from support.commands import Started
+from support.daemons import Client
+from support.service_manager import Manager, managing
 
 pytestmark = pytest.mark.slow
 
@@ -234,6 +234,6 @@ async def test_a_call_that_runs_is_finished_by_the_old_daemon_while_new_ones_wai
 
 
 def pause_in_a_guard(manager: Manager) -> Started:
-    from cli.processes import Pause
+    from support.commands import Pause
 
     return Pause(manager.place.folder).begin_fire(manager.place)

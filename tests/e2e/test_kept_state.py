@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.processes import Place, new_place, serving
+from support.commands import Place, new_place, serving
 
 pytestmark = pytest.mark.slow
 

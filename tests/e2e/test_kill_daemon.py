@@ -17,9 +17,9 @@ import pytest
 import trio
 
 from hooklatch_worker.sandbox import linux
-from processes.pools import until
-from processes.survivors import PATIENCE, knowing, nobody_survives, wait_until_gone
-from support import Client
+from support.daemons import Client
+from support.pools import until
+from support.survivors import PATIENCE, knowing, nobody_survives, wait_until_gone
 
 DAEMON = """
 import json, sys

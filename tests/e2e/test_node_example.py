@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from client.scripted import Peer, ScriptedDaemon, decision
+from support.repository import ROOT
+from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
 NODE = shutil.which("node")
-EXAMPLE = Path(__file__).parents[2] / "examples/agent.mjs"
+EXAMPLE = ROOT / "examples/agent.mjs"
 
 pytestmark = pytest.mark.skipif(NODE is None, reason="node is not installed")
 

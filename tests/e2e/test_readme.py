@@ -17,9 +17,11 @@ from pathlib import Path
 
 import pytest
 
+from support.repository import ROOT
+
 pytestmark = pytest.mark.slow
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+README = (ROOT / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 # `make demo` has a test of its own, and what `pip install .` brings is what the tests run on.
 DONE = ("make demo", "pip install .")

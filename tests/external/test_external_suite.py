@@ -17,9 +17,9 @@ import pytest
 from agent_hooks.ctk import Capability, VectorResult, load_vectors, run_vector
 
 import hooklatch
-from cli.processes import Daemon, new_place, serving
 from external.harness import Harness, verdict_of
 from external.points import POINTS
+from support.commands import Daemon, new_place, serving
 
 pytestmark = pytest.mark.slow
 

@@ -9,15 +9,14 @@ import functools
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 from hooklatch_worker import wire
-from hooklatch_worker.author import markers
+from hooklatch_worker.author.marker import Marker
 from hooklatch_worker.lsp import wire as lsp_wire
+from support.repository import ROOT
 
 __all__ = ["NASTY", "seeds_of", "words"]
 
-ROOT = Path(__file__).parents[2]
 MAX_SEED = 4096  # bytes; a longer one makes each example slow and no other
 BLOCK = re.compile(r"```(json|toml)\n(.*?)```", re.DOTALL)
 TEXT = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{2,30}")
@@ -60,7 +59,7 @@ def settings() -> Iterator[bytes]:
 
 
 def frames() -> Iterator[bytes]:
-    marker = markers.Marker(event="pre_tool_use", match={"glob": "mcp__*"}, config={"limit": 5})
+    marker = Marker(event="pre_tool_use", match={"glob": "mcp__*"}, config={"limit": 5})
     for message in (
         wire.Loaded(1, [wire.Declared("guard", 3, marker)], ["guard"], ["/a/guards.py"]),
         wire.LoadFailed(1, "no module named 'x'", "/a/guards.py", 3),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fuzz.seeds import NASTY, seeds_of, words
 from fuzz.targets import TARGETS
-from profiles import fuzzing
+from support.profiles import fuzzing
 
 pytestmark = pytest.mark.slow  # a hundred examples each
 

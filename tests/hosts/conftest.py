@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hosts.fake_daemon import Daemon, Start, Talk
+from support.host_daemon import Daemon, Start, Talk
 
 
 @pytest.fixture

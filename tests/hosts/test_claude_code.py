@@ -1,14 +1,13 @@
 """Claude Code's vocabulary: its recorded documents in, every decision out in a form that it honours."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hooklatch.hosts import claude_code
+from support.repository import RECORDED, ROOT
 
-RECORDED = Path(__file__).parent.parent / "data" / "claude-code-2.1.330"
 LINES = [(file.stem, line) for file in sorted(RECORDED.glob("*.jsonl")) for line in file.read_bytes().splitlines()]
 IDENTIFIERS = [f"{name}-{position}" for position, (name, _) in enumerate(LINES)]
 
@@ -387,7 +386,7 @@ def test_what_can_be_enforced_is_known_for_every_event() -> None:
 
 @pytest.mark.parametrize("name", claude_code.EVENTS)
 def test_the_documented_table_is_the_one_in_force(name: str) -> None:
-    document = (Path(__file__).parents[2] / "docs" / "claude-code.md").read_text()
+    document = (ROOT / "docs" / "claude-code.md").read_text()
     (row,) = [line for line in document.splitlines() if line.startswith(f"| {name} |")]
 
     _, _, event, model, words, _ = (cell.strip(" `") for cell in row.split("|"))

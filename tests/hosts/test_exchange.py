@@ -7,7 +7,7 @@ import pytest
 
 from hooklatch.hosts import exchange
 from hooklatch.hosts.exchange import NoDaemonError, OversizedAnswerError
-from hosts.fake_daemon import Start
+from support.host_daemon import Start
 
 
 def read_nothing(connection: socket.socket, _: bytes) -> None:

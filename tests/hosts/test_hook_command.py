@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.hosts import claude_code, shim
-from hosts.fake_daemon import (
+from support.host_daemon import (
     PYTHON,
     SHIM,
     Start,

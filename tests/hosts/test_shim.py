@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from hooklatch.hosts import claude_code
-from hosts.fake_daemon import (
+from support.host_daemon import (
     GATES,
     Daemon,
     Start,

@@ -10,10 +10,10 @@ import trio
 from hypothesis import given
 from trio.testing import MockClock
 
-from model.fakes import running_fakes
 from model.play import play
 from model.scripts import Script, scripts
-from profiles import MODEL_FAST, examples
+from support.fake_pool import running_fakes
+from support.profiles import MODEL_FAST, examples
 
 
 @pytest.fixture(autouse=True)

@@ -18,9 +18,9 @@ from hypothesis import given
 
 from model.play import play
 from model.scripts import Script, scripts
-from processes.pools import until
-from profiles import MODEL_REAL, examples
-from support import Daemon, RpcFailure, callbacks, running_daemon
+from support.daemons import Daemon, RpcFailure, callbacks, running_daemon
+from support.pools import until
+from support.profiles import MODEL_REAL, examples
 
 VERSION = "VERSION = 0"
 

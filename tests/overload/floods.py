@@ -11,7 +11,7 @@ from typing import Any
 
 import trio
 
-from support import Client, Daemon, running_daemon
+from support.daemons import Client, Daemon, running_daemon
 
 HOOKS = """
 import os

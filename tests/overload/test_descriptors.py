@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from cli.processes import PROGRAM, Daemon, new_place
 from hooklatch.core.limits import ADMIN_PLACES, places
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.service.transport.server import refuse
+from support.commands import PROGRAM, Daemon, new_place
 
 MOST = 200
 GUARDS = """

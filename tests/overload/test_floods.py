@@ -17,7 +17,7 @@ from hooklatch.service.dispatch.dispatcher import MAX_BACKGROUND
 from hooklatch.service.registry.admission import MAX_OF_SESSION
 from hooklatch.service.transport.connection import MAX_BUFFERED
 from overload.floods import Answers, fires, flooded_daemon, join, requests, until
-from support import Client, Daemon
+from support.daemons import Client, Daemon
 
 pytestmark = pytest.mark.slow  # floods are many requests
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from processes.pools import running_pool
-from support import callbacks
+from support.daemons import callbacks
+from support.pools import running_pool
 
 WORKADAY = callbacks("workaday.py")
 

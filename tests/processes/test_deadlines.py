@@ -24,7 +24,7 @@ from hooklatch.service.transport.hangups import Hangups
 from hooklatch.service.transport.line_timeouts import LineTimeouts
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
 from hooklatch_worker import wire
-from support import nothing_left
+from support.daemons import nothing_left
 
 ASKED = Invocation("guard", "pre_tool_use", b"{}", b"{}")
 ALLOWED = b'{"verdict":"allow"}'

@@ -18,8 +18,8 @@ import trio
 
 from hooklatch.processes.resource_limits import watch_memory
 from hooklatch_worker.sandbox import linux
-from processes.pools import Workers, running_pool, until
-from support import callbacks
+from support.daemons import callbacks
+from support.pools import Workers, running_pool, until
 
 BOMBS = (
     callbacks("workaday.py")

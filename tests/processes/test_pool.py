@@ -14,8 +14,8 @@ from hooklatch.processes.pool import Pool
 from hooklatch.processes.resource_limits import watch_memory
 from hooklatch.processes.worker import LoadError, Reply
 from hooklatch.processes.zygote import open_zygote
-from processes.pools import Workers, running_pool, until
-from support import callbacks
+from support.daemons import callbacks
+from support.pools import Workers, running_pool, until
 
 WORKADAY = callbacks("workaday.py")
 

@@ -16,7 +16,7 @@ from hooklatch.processes.pool import Invocation
 from hooklatch.processes.worker import Reply
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import Asked
-from processes.pools import Workers, running_pool, until
+from support.pools import Workers, running_pool, until
 
 pytestmark = pytest.mark.slow
 

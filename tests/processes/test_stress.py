@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from processes.pools import running_pool, until
-from processes.survivors import nobody_survives
-from support import callbacks, running_daemon
+from support.daemons import callbacks, running_daemon
+from support.pools import running_pool, until
+from support.survivors import nobody_survives
 
 GOOD = ("well", "prints", "starts_a_thread", "forks_a_child_that_lives_on")
 BAD = {

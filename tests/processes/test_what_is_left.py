@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from processes.pools import running_pool, until
+from support.pools import running_pool, until
 
 pytestmark = pytest.mark.slow  # each test starts a zygote: 0.15 s and more
 

@@ -15,9 +15,9 @@ import trio.testing
 from hooklatch.processes.zygote import ForkError, WorkerProcess, Zygote, ZygoteLostError, open_zygote
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
-from processes.pools import until
-from processes.survivors import nobody_survives
-from support import nothing_left, stop_resource_tracker
+from support.daemons import nothing_left, stop_resource_tracker
+from support.pools import until
+from support.survivors import nobody_survives
 
 SOURCE, LIMITS = wire.Source("module", "colorsys"), wire.WorkerLimits()
 

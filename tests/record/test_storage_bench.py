@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).resolve().parents[2] / "bench"
+from support.repository import ROOT
+
+BENCH = ROOT / "bench"
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from hooklatch.record.files.reading import NoRecordError
 from hooklatch.record.files.slots import slot_line
 from hooklatch.record.verify import Report, Witness, verify
 from hooklatch.record.writer import Record
-from record.records import SETTINGS, decision, fact, opened, segments
+from support.records import SETTINGS, decision, fact, opened, segments
 
 Lines = list[bytes]
 

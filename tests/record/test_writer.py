@@ -14,8 +14,8 @@ from hooklatch.core.messages import Head
 from hooklatch.record.files.chain import seal
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Record, RecordError
-from record.records import SETTINGS, decision, fact, kinds, lines, opened, records, segments
-from support import nothing_left
+from support.daemons import nothing_left
+from support.records import SETTINGS, decision, fact, kinds, lines, opened, records, segments
 
 
 def test_a_record_tells_of_its_start_and_its_end(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from service.rough import GUARDS
-from support import Daemon, running_daemon
+from support.daemons import Daemon, running_daemon
+from support.rough import GUARDS
 
 
 @pytest.fixture

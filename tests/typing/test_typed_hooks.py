@@ -11,8 +11,8 @@ import pytest
 
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch_worker.author.events import EVENT_CLASSES
+from support.repository import ROOT
 
-ROOT = Path(__file__).parents[2]
 SAMPLE = Path(__file__).with_name("sample.py")
 CAPABILITIES = ["allow", "deny", "ask", "halt", "claim", "amend", "inject", "append", "resume", "last"]
 

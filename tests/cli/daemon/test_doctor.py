@@ -1,0 +1,116 @@
+"""doctor: each thing that can be wrong, and what it says to do.
+
+Slow: each command is a process of its own, and so is the daemon.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from hooklatch.cli.daemon.doctor import way_out_of
+from support.commands import Place, new_place, serving
+
+pytestmark = pytest.mark.slow
+
+SHELL = '[[hook]]\nid = "sh"\nevent = "stop"\ncommand = "no-such-program --now"\n'
+
+
+def problems(place: Place) -> list[dict[str, Any]]:
+    done = place.run("doctor", "--json")
+    found: dict[str, list[dict[str, Any]]] = json.loads(done.stdout)
+    assert done.returncode == (1 if found["problems"] else 0)
+    return found["problems"]
+
+
+def test_a_sound_daemon_has_no_problems() -> None:
+    with new_place() as place, serving(place):
+        place.fire_tool("Read")
+
+        done = place.run("doctor")
+
+        assert (done.returncode, done.stdout) == (0, "all is well\n")
+
+
+def test_no_daemon_is_a_problem_and_the_file_is_looked_at() -> None:
+    with new_place({"hooks.toml": "\n[[hok]]\n"}) as place:
+        daemon, file = problems(place)
+
+        assert "no daemon is reachable" in daemon["what"]
+        assert daemon["do"] == "hooklatch serve --detach"
+        assert "hooks.toml:2: the file has no key 'hok'; did you mean 'hook'?" in file["what"]
+
+
+def test_what_status_calls_red_is_named() -> None:
+    with new_place({"hooks.toml": "[[hok]]\n"}) as place, serving(place):
+        (problem,) = problems(place)
+
+        assert "did you mean 'hook'?" in problem["what"]
+
+
+def test_an_unsafe_file_is_named_with_the_command_that_mends_it() -> None:
+    with new_place() as place:
+        (place.config.parent / "guards.py").chmod(0o666)
+        with serving(place):
+            assert "mend it with: chmod go-w" in problems(place)[0]["what"]
+
+
+def test_an_untrusted_project_here_is_named() -> None:
+    with new_place() as place, serving(place):
+        (place.folder / ".hooklatch").mkdir()
+
+        (problem,) = problems(place)
+
+        assert problem["do"] == "look at them, then: hooklatch trust"
+
+
+def test_a_program_that_is_not_on_the_daemons_path_is_named() -> None:
+    with new_place({"hooks.toml": SHELL}) as place, serving(place):
+        (problem,) = problems(place)
+
+        assert problem["what"].startswith("global/sh runs 'no-such-program', which is not on the daemon's PATH")
+        assert "hooklatch hooks disable global/sh" in problem["do"]
+
+
+def test_settings_of_a_host_that_start_what_is_gone_are_named() -> None:
+    with new_place() as place, serving(place):
+        settings = json.loads(place.run("hook", "claude-code", "--settings").stdout.replace("shim.py", "gone/shim.py"))
+        (place.folder / ".claude").mkdir()
+        (place.folder / ".claude/settings.json").write_text(json.dumps(settings))
+
+        (problem, *_) = problems(place)
+
+        assert "hosts/gone/shim.py, which is gone" in problem["what"]
+        assert "hooklatch hook claude-code --settings" in problem["do"]
+
+
+def test_hooks_on_events_that_nobody_fires_are_a_hint() -> None:
+    with new_place() as place, serving(place):
+        place.run("fire", "notification")
+
+        found = place.json("doctor")
+
+        assert found["problems"] == []
+        assert "no host has fired pre_tool_use since the daemon's start" in found["hints"][0]["what"]
+
+
+def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> None:
+    with new_place({}) as place:
+        del place.environment["HOOKLATCH_CONFIG"]  # one that is named is refused
+        with serving(place) as daemon:
+            daemon.wait_for("so no guard of yours is in force")
+            status, doctor = place.run("status"), place.run("doctor")
+
+    assert "is not there, nor a hooks.d beside it" in status.stdout
+    assert doctor.returncode == 1
+    assert "hooklatch init --config " in doctor.stdout
+
+
+def test_what_to_do_of_a_fault_fits_its_kind() -> None:
+    full = "the disk of /r is full, so gates are denied: make room there, and it goes on by itself"
+
+    assert "log acknowledge" in way_out_of(full, [full])
+    assert "status --tree" in way_out_of("the daemon's part 'zygote' failed: it ended", [full])
+    assert "start the daemon again" in way_out_of("/s/state.json: it is no JSON", [])

@@ -1,0 +1,105 @@
+"""init: what it writes works, is private, and replaces nothing.
+
+Slow: each command is a process of its own, and so is the daemon.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from support.commands import Daemon, Place, new_place, payload, serving
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def first() -> Iterator[Daemon]:
+    with new_place({}) as place:
+        place.config.parent.rmdir()
+        place.json("init")
+        with serving(place) as daemon:
+            yield daemon
+
+
+def test_the_first_guard_loads_cleanly(first: Daemon) -> None:
+    assert first.place.run("status").returncode == 0
+    assert [hook["id"] for hook in first.place.json("hooks")["hooks"]] == ["guards:no_way_back"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "rm -rf /",
+        "rm -fr ~",
+        "cd x && sudo rm -r $HOME/*",
+        "A=1 rm --recursive -f /;",
+        "(rm -rf '/')",
+        "git push --force",
+        "git -C x push origin +main",
+        "git push -f",
+        "cat <<E\nit's\nE\nrm -rf /",
+    ],
+)
+def test_what_cannot_be_taken_back_is_denied(first: Daemon, command: str) -> None:
+    decision = first.place.json(
+        "fire", "pre_tool_use", "--payload", "-", stdin=payload("Bash", command=command), code=2
+    )
+
+    assert (decision["verdict"], decision["cause"]) == ("deny", "policy")
+
+
+@pytest.mark.parametrize(
+    "command", ["ls", "rm -rf build", "rm /", "echo 'rm -rf /'", "git push", "git push --force-with-lease", ""]
+)
+def test_what_is_harmless_passes(first: Daemon, command: str) -> None:
+    assert first.place.fire_tool("Bash", command=command).stdout.startswith("verdict  pass")
+
+
+def test_the_files_are_private_and_the_next_steps_are_named(place: Place) -> None:
+    config = place.folder / "a" / "b" / "hooks.toml"
+
+    umask = os.umask(0)
+    try:
+        done = place.run("init", "--config", str(config))
+    finally:
+        os.umask(umask)
+
+    assert done.returncode == 0
+    modes = [path.stat().st_mode & 0o777 for path in (config.parents[1], config.parent, config)]
+    assert modes == [0o700, 0o700, 0o600]
+    assert (config.parent / "guards.py").stat().st_mode & 0o777 == 0o600
+    assert f"hooklatch serve --detach --config {config}" in done.stdout
+    assert "| hooklatch fire pre_tool_use --payload -" in done.stdout
+    assert "hooklatch hook claude-code --settings" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["hooks.toml", "guards.py"])
+def test_nothing_is_overwritten(name: str) -> None:
+    with new_place({name: "mine"}) as place:
+        done = place.run("init")
+        files = {path.name: path.read_text() for path in place.config.parent.iterdir()}
+
+    assert done.returncode == 73
+    assert f"{name} is there already and was left as it is" in done.stderr
+    assert files == {name: "mine"}
+
+
+def test_a_folder_that_others_can_write_to_is_not_used() -> None:
+    with new_place({}) as place:
+        place.config.parent.chmod(0o777)
+        done = place.run("init")
+        files = list(place.config.parent.iterdir())
+
+    assert done.returncode == 77
+    assert f"chmod go-w {place.config.parent}" in done.stderr
+    assert files == []
+
+
+def test_a_folder_that_cannot_be_made_is_named(place: Place) -> None:
+    done = place.run("init", "--config", "/proc/nowhere/hooks.toml")
+
+    assert done.returncode == 73
+    assert "/proc/nowhere cannot be made" in done.stderr

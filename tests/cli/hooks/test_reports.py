@@ -1,0 +1,178 @@
+"""reload, sessions, status and watch: what they print, and their exit codes.
+
+Slow: each command is a process of its own, and so is the daemon.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from support.commands import PROGRAM, Daemon, Place, Started, serving
+
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def session(daemon: Daemon, **params: object) -> Iterator[str]:
+    """Open a session, as an agent does; gives its id."""
+    with socket.socket(socket.AF_UNIX) as stream:
+        stream.connect(daemon.ready["agent"])
+        hello = {"protocol": 1, "client": {"name": "agent", "version": "7"}, "session": params}
+        stream.sendall(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "hello", "params": hello}).encode() + b"\n")
+        with stream.makefile("rb") as lines:
+            yield json.loads(lines.readline())["result"]["session_id"]
+
+
+def test_green_is_0_and_says_what_runs(shared: Daemon) -> None:
+    done = shared.place.run("status")
+    data = shared.place.json("status")
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("health      green\n")
+    assert f"config      {shared.place.config}\n" in done.stdout
+    assert (data["health"], data["pid"]) == ("green", shared.pid)
+
+
+def test_a_daemon_with_another_configuration_is_pointed_out(shared: Daemon) -> None:
+    done = shared.place.run("status", "--config", "/etc/other.toml")
+
+    assert f"this daemon reads {shared.place.config}, not /etc/other.toml" in done.stderr
+
+
+def test_sessions_are_listed_while_they_live(shared: Daemon) -> None:
+    none = shared.place.run("sessions").stdout
+    with session(shared, id="s-1", cwd="/srv", host="tests"):
+        table = shared.place.run("sessions").stdout
+        data = shared.place.json("sessions")
+        seen = shared.place.json("hooks", "--session", "s-1")
+
+    assert none.startswith("no sessions")
+    assert table.splitlines()[1].split()[:5] == ["s-1", "agent", "7", "tests", "/srv"]
+    assert [one["id"] for one in data["sessions"]] == ["s-1"]
+    assert [hook["id"] for hook in seen["hooks"]] == ["guards:judge"]
+
+
+def test_reload_shows_what_changed_and_then_that_nothing_did(place: Place) -> None:
+    place.write({"hooks.d/extra.py": 'from hooklatch import hook\n@hook("stop")\ndef extra(event): ...\n'})
+    with serving(place):
+        (place.config.parent / "hooks.d/extra.py").unlink()  # which only a reload takes, so nothing comes before it
+
+        first, second = place.run("reload"), place.run("reload")
+
+    assert first.returncode == 0
+    assert "removed     extra:extra\n" in first.stdout
+    assert second.stdout.endswith("nothing changed\n")
+
+
+def test_reload_of_a_broken_file_is_1_with_file_and_line(place: Place) -> None:
+    with serving(place):
+        place.write({"guards.py": "def broken(:\n"})
+        done = place.run("reload")
+        data = place.json("reload", code=1)
+        status = place.run("status")
+
+    assert done.returncode == 1
+    assert f"wrong       {place.config.parent}/guards.py:1: " in done.stdout
+    assert data["diagnostics"][0]["line"] == 1
+    assert status.returncode == 1
+    assert "\ndo          mend what is named" in status.stdout
+
+
+def test_status_says_how_a_quarantine_ends(place: Place) -> None:
+    place.write(
+        {"guards.py": 'import os\nfrom hooklatch import hook\n@hook("pre_compact")\ndef dies(e): os._exit(1)\n'}
+    )
+    with serving(place):
+        for _ in range(7):
+            place.run("fire", "pre_compact")
+        status, hooks = place.run("status"), place.run("hooks")
+
+    assert status.returncode == 1
+    assert "hooklatch hooks enable global/guards:dies" in status.stdout
+    assert "quarantined" in hooks.stdout
+
+
+def watching(place: Place, *words: str) -> Started:
+    watch = place.begin("watch", *words)
+    watch.wait_for("watching")
+    return watch
+
+
+def test_watch_shows_decisions_and_changes(shared: Daemon) -> None:
+    watch, machine = watching(shared.place, "--count", "2"), watching(shared.place, "--json", "--count", "2")
+
+    shared.place.fire_tool("Bash", command="rm x")
+    shared.place.run("hooks", "disable", "guards:judge")
+    shared.place.run("hooks", "enable", "guards:judge")
+    code, out, _ = watch.end()
+    decided, changed = (json.loads(line) for line in machine.end()[1].splitlines())
+
+    first, second = out.splitlines()
+    assert code == 0
+    assert "deny   pre_tool_use, by global/guards:judge" in first
+    assert "no rm here ☃" in first
+    assert second.endswith("changed guards:judge")
+    assert (decided["topic"], decided["decision"]["verdict"]) == ("decisions", "deny")
+    assert (changed["topic"], changed["changed"]) == ("registry", ["guards:judge"])
+
+
+def test_watch_ends_quietly_on_ctrl_c(shared: Daemon) -> None:
+    watch = watching(shared.place)
+
+    watch.signal(signal.SIGINT)
+    code, out, err = watch.end()
+
+    assert (code, out) == (0, "")
+    assert err.count("\n") == 1
+
+
+def test_watch_says_that_the_daemon_is_gone(place: Place) -> None:
+    with serving(place) as daemon:
+        watch = watching(place)
+        daemon.stop()
+        code, _, err = watch.end()
+
+    assert code == 69
+    assert "it hung up" in err
+
+
+def test_a_reader_that_left_is_no_error(shared: Daemon) -> None:
+    reader = subprocess.Popen(["true"], stdin=subprocess.PIPE)
+    reader.wait()
+    done = subprocess.run(
+        [*PROGRAM, "events"], stdout=reader.stdin, stderr=subprocess.PIPE, text=True,
+        env=shared.place.environment, check=False,
+    )  # fmt: skip
+    assert reader.stdin is not None
+    reader.stdin.close()
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_full_disk_is_an_error(shared: Daemon) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*PROGRAM, "hooks"], stdout=full, stderr=subprocess.PIPE, text=True,
+            env=shared.place.environment, check=False,
+        )  # fmt: skip
+
+    assert done.returncode == 74
+    assert "No space left" in done.stderr
+
+
+def test_the_tree_shows_the_daemons_parts_and_who_restarts_them(shared: Daemon) -> None:
+    lines = shared.place.run("status", "--tree").stdout.splitlines()
+    data = shared.place.json("status", "--tree")
+
+    assert lines[0] == "├─ record: permanent, significant, running"
+    assert "├─ ticker: permanent, running" in lines
+    assert any(line.startswith("│  └─ ") and "guards.py (build 1): permanent, running" in line for line in lines)
+    assert lines[-1] == "   └─ signals: permanent, running"
+    assert {"zygote", "pools", "agents' connections"} <= {node["name"] for node in data["tree"]}

@@ -1,0 +1,65 @@
+"""suspend and resume at the command line.
+
+Slow: each command is a process of its own, and so is the daemon.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.commands import CONFIG, GUARDS, Place, new_place, serving
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[Place]:
+    with new_place({"hooks.toml": CONFIG, "guards.py": GUARDS}) as place, serving(place):
+        yield place
+
+
+def test_a_suspension_is_shown_loudly_and_ended(place: Place) -> None:
+    refused = place.fire_tool("Bash", command="rm x")
+    done = place.run("suspend", "guards:judge", "--for", "15m", "--reason", "mending it")
+    passed = place.fire_tool("Bash", command="rm x")
+    status = place.run("status")
+    resumed = place.run("resume", "guards:judge")
+    again = place.fire_tool("Bash", command="rm x")
+
+    assert (refused.returncode, passed.returncode, again.returncode) == (2, 0, 2)
+    assert done.stdout.startswith(
+        "suspended global/guards:judge, for 15 min more: mending it (to end it: hooklatch resume"
+    )
+    assert status.returncode == 1
+    assert "SUSPENDED   global/guards:judge, for 1" in status.stdout.splitlines()[1]
+    assert resumed.stdout == "in force again: guards:judge\n"
+
+
+def test_all_hooks_are_suspended_by_saying_so(place: Place) -> None:
+    done = place.json("suspend", "--all", "--for", "2h", "--reason", "restoring")
+    shown = place.run("status").stdout
+    resumed = place.json("resume", "--all")
+
+    assert done["suspended"]["hook"] is None
+    assert "SUSPENDED   ALL HOOKS: nothing is guarded, for 1" in shown or "SUSPENDED   ALL HOOKS: nothing" in shown
+    assert resumed == {"was_suspended": True, "suspended": []}
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("suspend", "guards:judge", "--for", "soon", "--reason", "x"), 64, "write it like 90s, 15m, 2h or 7d"),
+        (("suspend", "guards:judge", "--for", "15m"), 64, "--reason"),
+        (("suspend", "--for", "15m", "--reason", "x"), 64, "--all"),
+        (("suspend", "guards:judge", "--for", "25h", "--reason", "x"), 64, "at most 24 h"),
+        (("suspend", "nobody", "--for", "15m", "--reason", "x"), 66, "there is no hook and no plugin 'nobody'"),
+        (("resume", "guards:judge"), 66, "guards:judge was not suspended"),
+    ],
+)
+def test_misuse_says_what_to_write(place: Place, words: tuple[str, ...], code: int, text: str) -> None:
+    done = place.run(*words)
+
+    assert done.returncode == code
+    assert text in done.stderr

@@ -1,0 +1,213 @@
+"""Who fires, in which order; what a change of the registry is."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hooklatch.core.hooks.matchers import compile_matcher
+from hooklatch.core.hooks.registry import (
+    EVERY_GATE,
+    Hook,
+    Layer,
+    Origin,
+    PythonTarget,
+    ServedTarget,
+    Snapshot,
+    budget,
+    difference,
+    select,
+    switched,
+)
+from hooklatch.core.payload import Payload, PayloadError
+from hooklatch_worker.wire import Source
+from support.plays import CATALOGUE, hook
+
+TOOL = CATALOGUE["pre_tool_use"]
+GUARDS = PythonTarget(Source("file", "/h/guards.py", "abc"), 1, "guard")
+
+
+def ids(hooks: Any) -> list[str]:
+    return [hook.id for hook in hooks]
+
+
+def changed(hook: Hook, **changes: Any) -> Hook:
+    return msgspec.structs.replace(hook, **changes)
+
+
+def test_layers_fire_in_order_whatever_their_priorities() -> None:
+    layers = [Layer.SESSION, Layer.PARENT, Layer.PROJECT, Layer.GLOBAL, Layer.PLUGIN, Layer.BUILTIN]
+    hooks = [hook(layer.label, layer=layer, priority=1000 - 10 * layer) for layer in layers]
+
+    assert ids(Snapshot(1, hooks).hooks) == ["builtin", "plugin", "global", "project", "parent", "session"]
+
+
+def test_within_a_layer_a_higher_priority_fires_first() -> None:
+    hooks = [hook("low", priority=0), hook("usual"), hook("high", priority=1000)]
+
+    assert ids(Snapshot(1, hooks).hooks) == ["high", "usual", "low"]
+
+
+def test_equal_priorities_keep_their_order_of_registration() -> None:
+    names = ["m", "z", "a", "q", "b"]
+
+    assert ids(Snapshot(1, [hook(name) for name in names]).hooks) == names
+
+
+def test_a_snapshot_does_not_see_what_becomes_of_the_list_it_was_made_from() -> None:
+    hooks = [hook("a")]
+    snapshot = Snapshot(1, hooks)
+
+    hooks.append(hook("b"))
+
+    assert ids(snapshot.hooks) == ["a"]
+    assert ids(snapshot.for_event(TOOL)) == ["a"]
+
+
+def test_only_enabled_hooks_of_the_event_fire() -> None:
+    snapshot = Snapshot(1, [hook("a"), hook("off", enabled=False), hook("other", "stop")])
+
+    assert ids(snapshot.for_event(TOOL)) == ["a"]
+    assert snapshot.for_event(CATALOGUE["pre_model"]) == ()
+
+
+def test_a_hook_of_every_gate_stands_at_those_that_fail_closed_and_at_no_other() -> None:
+    snapshot = Snapshot(1, [hook("broken", EVERY_GATE)])
+
+    stands_at = {name for name, spec in CATALOGUE.items() if snapshot.for_event(spec)}
+
+    assert stands_at == {name for name, spec in CATALOGUE.items() if spec.model == "gate"}
+
+
+def test_a_definition_cannot_be_altered() -> None:
+    with pytest.raises(AttributeError, match="immutable"):
+        hook("a").priority = 5  # type: ignore[misc]
+
+
+def test_those_whose_matcher_accepts_the_payload_are_selected_in_order() -> None:
+    hooks = [hook("bash", match="Bash"), hook("all"), hook("edit", match="Edit"), hook("glob", match={"glob": "B*"})]
+
+    assert ids(select(TOOL, hooks, Payload(b'{"tool_name": "Bash"}')).hooks) == ["bash", "all", "glob"]
+
+
+@pytest.mark.parametrize("data", [b"{}", b'{"tool_name": null}', b'{"tool_name": 5}', b'{"tool_name": ["Bash"]}'])
+def test_a_matcher_without_a_string_to_look_at_is_blind(data: bytes) -> None:
+    selection = select(TOOL, [hook("all"), hook("bash", match="Bash")], Payload(data))
+
+    assert selection.is_blind
+    assert ids(selection.hooks) == ["all"]
+
+
+def test_without_matchers_nothing_is_blind() -> None:
+    assert not select(TOOL, [hook("all"), hook("star", match="*")], Payload(b"{}")).is_blind
+
+
+def test_an_event_without_a_match_field_selects_all() -> None:
+    selection = select(CATALOGUE["stop"], [hook("a", "stop"), hook("b", "stop")], Payload(b"{}"))
+
+    assert ids(selection.hooks) == ["a", "b"]
+
+
+def test_a_payload_that_is_no_object_cannot_be_matched() -> None:
+    with pytest.raises(PayloadError):
+        select(TOOL, [hook("bash", match="Bash")], Payload(b"[]"))
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "requested", "seconds"),
+    [
+        ([], None, 5.0),
+        ([1.0], None, 5.0),
+        ([None, 2.0], None, 7.0),
+        ([None, None, None], None, 15.0),
+        ([600.0, 600.0], None, 600.0),
+        ([20.0], 0.5, 0.5),
+        ([], 5000.0, 600.0),
+    ],
+)
+def test_the_budget_of_a_fire(timeouts: list[float | None], requested: float | None, seconds: float) -> None:
+    hooks = [hook(str(index), timeout=timeout) for index, timeout in enumerate(timeouts)]
+
+    assert budget(TOOL, hooks, requested) == seconds
+
+
+def test_a_difference_names_what_was_added_removed_and_changed() -> None:
+    old = Snapshot(1, [hook("stays"), hook("goes"), hook("changes")])
+    new = Snapshot(2, [hook("stays"), hook("changes", priority=5), hook("comes")])
+
+    found = difference(old, new)
+
+    assert (found.added, found.removed, found.changed) == (["comes"], ["goes"], ["changes"])
+
+
+def test_the_same_id_in_another_layer_is_another_hook() -> None:
+    found = difference(Snapshot(1, [hook("a")]), Snapshot(2, [hook("a", layer=Layer.GLOBAL)]))
+
+    assert (found.added, found.removed, found.changed) == (["a"], ["a"], [])
+
+
+def test_equal_definitions_make_no_difference() -> None:
+    found = difference(Snapshot(1, [hook("a", match=["Edit"])]), Snapshot(2, [hook("a", match=["Edit"])]))
+
+    assert found.is_empty
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "b"},
+        {"event": "pre_model"},
+        {"layer": Layer.GLOBAL},
+        {"matcher": compile_matcher("Bash")},
+        {"timeout": 2.0},
+        {"priority": 101},
+        {"enabled": False},
+        {"observe": True},
+        {"optional": True},
+        {"config": b'{"a":1}'},
+        {"problem": "no such file"},
+        {"target": ServedTarget(1)},
+        {"target": changed(GUARDS, function="other")},
+        {"target": changed(GUARDS, build=2)},
+        {"target": changed(GUARDS, runtime="asyncio")},
+        {"target": changed(GUARDS, source=Source("file", "/h/guards.py", "def"))},
+        {"target": changed(GUARDS, source=Source("file", "/h/other.py", "abc"))},
+    ],
+    ids=str,
+)
+def test_the_digest_changes_with_what_a_hook_does(change: dict[str, Any]) -> None:
+    before = hook("a", target=GUARDS)
+
+    assert Snapshot(1, [before]).digest != Snapshot(1, [changed(before, **change)]).digest
+
+
+@pytest.mark.parametrize("change", [{"description": "new words"}, {"origin": Origin("/h/hooks.toml", 9)}], ids=str)
+def test_the_digest_does_not_change_with_words_about_a_hook(change: dict[str, Any]) -> None:
+    before = hook("a", target=GUARDS)
+
+    assert Snapshot(1, [before]).digest == Snapshot(2, [changed(before, **change)]).digest
+
+
+def test_the_digest_changes_with_the_order_of_firing() -> None:
+    assert Snapshot(1, [hook("a"), hook("b")]).digest != Snapshot(1, [hook("b"), hook("a")]).digest
+
+
+def test_the_digest_is_of_the_firing_order_not_of_the_order_of_arrival() -> None:
+    first, last = hook("a", priority=200), hook("b")
+
+    assert Snapshot(1, [first, last]).digest == Snapshot(1, [last, first]).digest
+
+
+def test_a_switch_disables_by_layer_and_id() -> None:
+    hooks = [hook("a"), hook("a", layer=Layer.GLOBAL), hook("b", enabled=False)]
+
+    after = switched(hooks, {"session/a": False, "session/b": True})
+
+    assert [hook.enabled for hook in after] == [False, True, True]
+    assert after[1] is hooks[1]
+
+
+def test_a_hook_says_where_it_comes_from() -> None:
+    assert hook("a", layer=Layer.BUILTIN).name == "builtin/a"
+    assert GUARDS.describe() == "/h/guards.py:guard"
+    assert [str(Origin("/h/x.toml", 3)), str(Origin("/h/x.toml"))] == ["/h/x.toml:3", "/h/x.toml"]

@@ -1,0 +1,177 @@
+"""Reading the record: filters, forwards, backwards, over segments, while it is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooklatch.core.messages import HookOutcome
+from hooklatch.record.files.reading import BLOCK, Filters, NoRecordError, Tailer, backwards, forwards, matching, query
+from hooklatch.record.writer import Record
+from support.records import SETTINGS, decision, fact, lines, opened, segments
+
+OTHER = [
+    HookOutcome("global", "first", "answered", "allow", "policy"),
+    HookOutcome("plugin", "second", "failed", None, "crash"),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("record")
+    moments = iter(range(1_769_860_800, 1_769_870_000))
+    with opened(folder, clock=lambda: next(moments)) as record:
+        record.decided(decision(1), fact(session="s1"))
+        record.decided(decision(2, verdict="allow", hook="first", outcomes=OTHER), fact(session="s2"))
+        record._journal.begin_segment()
+        record.decided(
+            decision(3, event="stop", verdict="pass", cause=None, hook=None, outcomes=[]), fact(session="s1")
+        )
+        record.decided(decision(4, cause="timeout", reason='"session":"s2"'), fact(session='"s2"'))
+        record.abandoned("pre_tool_use", "d-5", 7, fact(session="s2"))
+        record.append("suspended", hook="first", reason="no")
+    return folder
+
+
+def ids(found: dict[str, Any]) -> list[str]:
+    return [one["decision_id"] for one in found["records"] if "decision_id" in one]
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        (Filters(session="s1"), ["d-1", "d-3"]),
+        (Filters(session="s2"), ["d-2", "d-5"]),
+        (Filters(session='"s2"'), ["d-4"]),
+        (Filters(session="s"), []),
+        (Filters(verdict="deny"), ["d-1", "d-4"]),
+        (Filters(cause="timeout"), ["d-4"]),
+        (Filters(cause="crash"), []),
+        (Filters(event="stop"), ["d-3"]),
+        (Filters(kind="abandoned"), ["d-5"]),
+        (Filters(decision_id="d-4"), ["d-4"]),
+        (Filters(hook="guards:no_rm"), ["d-1", "d-4"]),
+        (Filters(hook="global/guards:no_rm"), ["d-1", "d-4"]),
+        (Filters(hook="second"), ["d-2"]),
+        (Filters(hook="plugin/second"), ["d-2"]),
+        (Filters(hook="global/second"), []),
+        (Filters(session="s1", event="stop"), ["d-3"]),
+        (Filters(session="s1", verdict="deny", cause="policy", hook="guards:no_rm", event="pre_tool_use"), ["d-1"]),
+        (Filters(), ["d-1", "d-2", "d-3", "d-4", "d-5"]),
+    ],
+)
+def test_filters_all_have_to_hold(folder: Path, filters: Filters, expected: list[str]) -> None:
+    assert ids(query(str(folder), filters)) == expected
+
+
+def test_moments_bound_what_is_given_and_belong_to_it(folder: Path) -> None:
+    at = {one["decision_id"]: one["at"] for one in query(str(folder), Filters())["records"] if "decision_id" in one}
+
+    assert ids(query(str(folder), Filters(since=at["d-3"]))) == ["d-3", "d-4", "d-5"]
+    assert ids(query(str(folder), Filters(until=at["d-2"]))) == ["d-1", "d-2"]
+    assert ids(query(str(folder), Filters(since=at["d-2"], until=at["d-3"]))) == ["d-2", "d-3"]
+    assert ids(query(str(folder), Filters(since=at["d-2"][:10], until=at["d-2"][:10]))) == []
+
+
+def test_other_records_are_found_by_their_kind_and_hook(folder: Path) -> None:
+    assert [one["kind"] for one in query(str(folder), Filters(kind="suspended"))["records"]] == ["suspended"]
+
+
+def test_the_newest_are_given_oldest_first_and_that_there_are_more(folder: Path) -> None:
+    found = query(str(folder), Filters(session="s1", limit=1))
+
+    assert (ids(found), found["more"]) == (["d-3"], True)
+    assert query(str(folder), Filters(session="s1", limit=2))["more"] is False
+    assert query(str(folder), Filters(limit=0)) == {"records": [], "more": True}
+
+
+def test_an_answer_is_bounded(tmp_path: Path) -> None:
+    with opened(tmp_path) as record:
+        for number in range(1500):
+            record.decided(decision(number, reason="x" * 1000, warnings=["y" * 1000] * 5), fact())
+
+    found = query(str(tmp_path), Filters(limit=100_000))
+
+    assert found["more"]
+    assert 400 < len(found["records"]) < 1000
+
+
+def test_backwards_is_forwards_reversed(tmp_path: Path) -> None:
+    with opened(tmp_path) as record:
+        for number in range(900):
+            record.decided(decision(number, reason="x" * (number % 7) * 100), fact())
+            if number % 400 == 399:
+                record._journal.begin_segment()
+
+    assert sum(path.stat().st_size for path in segments(tmp_path)) > 2 * BLOCK
+    assert list(forwards(str(tmp_path))) == lines(tmp_path)
+    assert [line + b"\n" for line in backwards(str(tmp_path))] == lines(tmp_path)[::-1]
+
+
+@pytest.mark.parametrize("tail", [b"x", b"x" * (BLOCK + 5), b"{}\nx"])
+def test_a_last_line_without_an_end_is_not_there_yet(tmp_path: Path, tail: bytes) -> None:
+    with opened(tmp_path) as record:
+        record.decided(decision(), fact())
+    whole = len(lines(tmp_path)) + tail.count(b"\n")
+    with segments(tmp_path)[0].open("ab") as file:
+        file.write(tail)
+
+    assert len(list(forwards(str(tmp_path)))) == len(list(backwards(str(tmp_path)))) == whole
+
+
+@pytest.mark.parametrize("line", [b"garbage\n", b"[]\n", b"\xff\n", b"7\n", b"[" * 100_000 + b"\n"])
+def test_a_line_that_is_no_record_is_passed_over(tmp_path: Path, line: bytes) -> None:
+    with opened(tmp_path) as record:
+        record.decided(decision(), fact())
+    with segments(tmp_path)[0].open("ab") as file:
+        file.write(line)
+
+    assert len(query(str(tmp_path), Filters())["records"]) == 4
+
+
+def test_where_there_is_no_record_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(NoRecordError, match="holds no record"):
+        query(str(tmp_path), Filters())
+    with pytest.raises(NoRecordError, match="there is no record in"):
+        Tailer(str(tmp_path / "nothing"))
+
+
+def new(tailer: Tailer) -> Iterator[str]:
+    return (str(one.get("decision_id", one["kind"])) for one in matching(tailer.new(), Filters()))
+
+
+def test_what_is_recorded_from_now_on_is_followed_over_segments(tmp_path: Path) -> None:
+    record = Record(str(tmp_path), SETTINGS)
+    tailer = Tailer(str(tmp_path))
+    assert list(new(tailer)) == []
+
+    record.decided(decision(1), fact())
+    first = list(new(tailer))
+    record.decided(decision(2), fact())
+    record._journal.begin_segment()
+    record.decided(decision(3), fact())
+    record._journal.begin_segment()
+    second = list(new(tailer))
+    record.close()
+    third = list(new(tailer))
+
+    assert (first, second, third) == (["d-1"], ["d-2", "segment", "d-3", "segment"], ["stopped"])
+
+
+def test_half_a_line_is_followed_once_it_is_whole(tmp_path: Path) -> None:
+    with opened(tmp_path) as record:
+        record.decided(decision(), fact())
+    (path,) = segments(tmp_path)
+    data = path.read_bytes()
+    tailer = Tailer(str(tmp_path))
+    with path.open("ab") as file:
+        file.write(data[:100])
+
+    before = list(tailer.new())
+    with path.open("ab") as file:
+        file.write(data[100:])
+
+    assert (before, list(tailer.new())) == ([], data.splitlines(keepends=True))

@@ -1,0 +1,123 @@
+"""Whatever a client chooses has a stated limit: over it is an error that names it, and never a pass."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from hooklatch.core.limits import (
+    MAX_BACKGROUND_BYTES,
+    MAX_BYTES_IN_FLIGHT,
+    MAX_HOOK_BYTES,
+    MAX_HOOKS,
+    MAX_SESSION_HOOK_BYTES,
+)
+from support.daemons import RpcFailure, running_daemon
+
+LONG, MANY = "x" * 201, [f"p{number}" for number in range(257)]
+GUARD = """
+import os, time
+from hooklatch import deny, hook
+
+@hook("pre_tool_use")
+def judge(event):
+    while event.tool_name == "Slow" and not os.path.exists(event.tool_input["until"]):
+        time.sleep(0.005)
+    return deny("no")
+
+@hook("notification")
+def hear(event): ...
+"""
+FILES = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARD}
+
+OF_A_SESSION: list[tuple[dict[str, Any], str]] = [
+    ({"resume_token": LONG}, "$.session.resume_token"),
+    ({"parent_session_id": LONG}, "$.session.parent_session_id"),
+    ({"cwd": "/" + "x" * 4096}, "$.session.cwd"),
+    ({"host": LONG}, "$.session.host"),
+    ({"personality": LONG}, "$.session.personality"),
+    ({"plugins": MANY}, "$.session.plugins"),
+    ({"plugins": [LONG]}, "$.session.plugins[0]"),
+    ({"require_handlers": MANY}, "$.session.require_handlers"),
+    ({"hooks": [{}] * (MAX_HOOKS + 1)}, "$.session.hooks"),
+]
+OF_A_HELLO: list[tuple[dict[str, Any], str]] = [
+    ({"client": {"name": LONG}}, "$.client.name"),
+    ({"client": {"version": LONG}}, "$.client.version"),
+    ({"dialect": LONG}, "$.dialect"),
+    ({"emits": MANY}, "$.emits"),
+    *(({"session": session}, field) for session, field in OF_A_SESSION),
+]
+OF_A_FIRE: list[tuple[dict[str, Any], str]] = [
+    ({"event": LONG}, "$.event"),
+    ({"call_id": LONG}, "$.call_id"),
+    ({"plugins": MANY}, "$.plugins"),
+    *(
+        ({"envelope": {name: LONG}}, f"$.envelope.{name}")
+        for name in ("session_id", "agent_id", "agent_type", "parent_session_id", "host", "turn")
+    ),
+    ({"envelope": {"cwd": "/" + "x" * 4096}}, "$.envelope.cwd"),
+]
+
+
+async def test_text_over_its_limit_is_an_error_that_names_the_field_and_the_limit(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, FILES) as daemon:
+        for params, field in OF_A_HELLO:
+            client = daemon.connect()
+            with pytest.raises(RpcFailure, match=r"invalid_params: .*length <= ") as caught:
+                await client.call("hello", protocol=1, **params)
+            await client.aclose()
+            assert f"`{field}`" in caught.value.message
+        async with daemon.session() as client:
+            for params, field in OF_A_FIRE:
+                with pytest.raises(RpcFailure, match=r"invalid_params: .*length <= ") as caught:
+                    await client.call("fire", **{"event": "pre_tool_use", "payload": {"tool_name": "x"}, **params})
+                assert f"`{field}`" in caught.value.message
+            assert (await client.fire_tool("Bash"))["verdict"] == "deny"
+        assert len(daemon.hub.sessions) == 1
+
+
+async def test_definitions_have_a_size_alone_and_together(tmp_path: Path) -> None:
+    def hook(number: int, size: int) -> dict[str, Any]:
+        return {"id": f"h{number}", "event": "notification", "served": True, "config": {"text": "x" * size}}
+
+    async with running_daemon(tmp_path, FILES) as daemon, daemon.session() as client:
+        with pytest.raises(RpcFailure, match=rf"invalid_params: .*'h0' takes .* {MAX_HOOK_BYTES} are allowed"):
+            await client.call("register", hooks=[hook(0, MAX_HOOK_BYTES)])
+        most = MAX_SESSION_HOOK_BYTES // 60_200
+        for _ in range(2):  # what is replaced is counted once
+            await client.call("register", hooks=[hook(number, 60_000) for number in range(most)])
+        with pytest.raises(RpcFailure, match=rf"overload: .*{MAX_SESSION_HOOK_BYTES} are allowed"):
+            await client.call("register", hooks=[hook(number, 60_000) for number in range(most, most + 3)])
+        await client.call("unregister", id="h0")
+        await client.call("register", hooks=[hook(most, 60_000)])
+        assert len(next(iter(daemon.hub.sessions)).own) == most
+
+
+@pytest.mark.slow
+async def test_a_client_that_sends_as_much_as_it_may_costs_what_is_stated(tmp_path: Path) -> None:
+    """Slow: some 100 MiB through the socket."""
+    go = tmp_path / "go"
+    async with running_daemon(tmp_path, FILES) as daemon, daemon.session() as client, daemon.session() as other:
+        await client.fire_tool("Bash")
+        before = psutil.Process(os.getpid()).memory_info().rss
+        payload = {"tool_name": "Slow", "tool_input": {"until": str(go), "text": "x" * (6 * 2**20)}}
+        asked = 2 * MAX_BYTES_IN_FLIGHT // (6 * 2**20)
+        for _ in range(asked):
+            await client.send("fire", event="pre_tool_use", payload=payload)
+        refused = [await client.read() for _ in range(asked - MAX_BYTES_IN_FLIGHT // (6 * 2**20))]
+        dropped = 0
+        for _ in range(12):
+            accepted = await other.call("fire", event="notification", payload={"text": "x" * (6 * 2**20)}, wait=False)
+            dropped += not accepted["accepted"]
+        grown = psutil.Process(os.getpid()).memory_info().rss - before
+        decision = await other.fire_tool("Bash")
+        go.touch()
+
+    assert {answer["error"]["data"]["name"] for answer in refused if answer is not None} == {"overload"}
+    assert decision["verdict"] == "deny"
+    assert grown < 6 * (MAX_BYTES_IN_FLIGHT + MAX_BACKGROUND_BYTES)  # a payload is held a few times on its way

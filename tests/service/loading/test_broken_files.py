@@ -1,0 +1,129 @@
+"""A start with broken files: gates deny where they stood, or everywhere; manifests remember.
+
+Slow as a whole: each starts a daemon, some twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+
+from support.daemons import Daemon, running_daemon
+from support.edited import CONFIG, GUARDS, bash, is_green, is_red, reloaded, watching
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+async def daemon(tmp_path: Path) -> AsyncGenerator[Daemon]:
+    async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARDS}) as daemon:
+        yield daemon
+
+
+# -- what is edited ----------------------------------------------------------------------------------------------
+
+
+BROKEN = {"guards.py": "x = (\n", "hooks.toml": "[[hook]\n"}
+
+
+@pytest.mark.parametrize("name", ["guards.py", "hooks.toml"])
+async def test_without_a_manifest_every_gate_denies_until_the_file_is_mended(tmp_path: Path, name: str) -> None:
+    good = {"hooks.toml": CONFIG, "guards.py": GUARDS}
+    async with (
+        running_daemon(tmp_path, good | {name: BROKEN[name]}) as daemon,
+        daemon.session() as client,
+        daemon.administrator() as admin,
+    ):
+        await watching(client)
+        gates = [await client.fire_tool("Read"), await client.fire("user_prompt_submit", prompt="x")]
+        notified = await client.fire("notification", notification_type="x")
+        status = await admin.call("status")
+        daemon.write(name, good[name])
+        await reloaded(client)
+
+        assert [(one["verdict"], one["cause"]) for one in gates] == [("deny", "load")] * 2
+        assert f"{tmp_path}/{name}" in gates[0]["reason"]
+        assert gates[0]["reason"].endswith(f"hooklatch hooks disable global/{name}")
+        assert (notified["verdict"], is_red(status)) == ("pass", True)
+        assert (await client.fire_tool("Read"))["verdict"] == "pass"
+        assert await bash(client) == ("deny", "policy", "one")
+        assert is_green(await admin.call("status"))
+
+
+async def test_disabling_a_broken_file_lets_gates_through(tmp_path: Path) -> None:
+    async with (
+        running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": "x = (\n"}) as daemon,
+        daemon.session() as client,
+        daemon.administrator() as admin,
+    ):
+        await admin.call("disable", id="guards.py")
+
+        assert (await bash(client))[0] == "pass"
+        assert is_red(await admin.call("status"))
+
+
+@pytest.mark.parametrize("name", ["guards.py", "hooks.toml"])
+async def test_with_a_manifest_a_broken_file_denies_where_its_gates_stood(tmp_path: Path, name: str) -> None:
+    async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARDS}):
+        pass
+
+    async with running_daemon(tmp_path, {name: BROKEN[name]}) as daemon, daemon.session() as client:
+        decision = await client.fire_tool("Bash")
+        elsewhere = [await client.fire_tool("Read"), await client.fire("user_prompt_submit", prompt="x")]
+
+    assert (decision["verdict"], decision["cause"], decision["hook"]) == ("deny", "load", "guards:no")
+    assert [one["verdict"] for one in elsewhere] == ["pass", "pass"]
+
+
+async def test_a_manifest_survives_several_starts_with_the_broken_file(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARDS}):
+        pass
+
+    for _ in range(2):
+        async with running_daemon(tmp_path, {"guards.py": "x = (\n"}) as daemon, daemon.session() as client:
+            decisions = [await client.fire_tool(tool) for tool in ("Bash", "Read")]
+
+            assert [one["verdict"] for one in decisions] == ["deny", "pass"]
+
+
+async def test_a_source_that_is_empty_at_the_start_denies_where_its_gates_stood(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARDS}):
+        pass
+    (tmp_path / "guards.py").write_text("")
+    async with running_daemon(tmp_path) as daemon, daemon.session() as client, daemon.administrator() as admin:
+        denied = await bash(client)
+        status = await admin.call("status")
+        await admin.call("reload")
+        accepted = await client.fire_tool("Bash", command="ls")
+
+    assert denied[:2] == ("deny", "load")
+    assert is_red(status)
+    assert accepted["verdict"] == "pass"
+
+
+async def test_a_file_that_held_hooks_and_is_gone_at_the_start_denies_by_its_manifest(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, {"hooks.toml": "", "hooks.d/more.py": GUARDS}):
+        pass
+    (tmp_path / "hooks.d/more.py").unlink()
+
+    async with running_daemon(tmp_path) as daemon, daemon.session() as client, daemon.administrator() as admin:
+        denied = await bash(client)
+        await admin.call("reload")
+
+        assert denied[:2] == ("deny", "load")
+        assert (await bash(client))[0] == "pass"
+
+
+@pytest.mark.parametrize("mark", ["enabled=False", "observe=True", "optional=True"])
+async def test_what_a_hook_was_allowed_to_let_through_its_manifest_lets_through_too(tmp_path: Path, mark: str) -> None:
+    guards = GUARDS.replace('match="Bash"', f'match="Bash", {mark}')
+    async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": guards}):
+        pass
+
+    async with running_daemon(tmp_path, {"guards.py": "x = (\n"}) as daemon, daemon.session() as client:
+        assert (await bash(client))[0] == "pass"
+
+
+# -- sources and events ------------------------------------------------------------------------------------------

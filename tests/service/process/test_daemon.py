@@ -1,0 +1,28 @@
+"""The daemon as a whole, in this process, over its real sockets with real workers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.daemons import running_daemon
+
+GUARD = """
+from hooklatch_worker import deny, hook
+
+@hook("pre_tool_use", match="Bash")
+def no_rm(event):
+    if "rm" in event.tool_input["command"]:
+        return deny("no rm here")
+"""
+CONFIG = '[[source]]\npath = "guards.py"\n'
+
+
+async def test_a_guard_of_a_file_denies_what_it_was_written_to_deny(tmp_path: Path) -> None:
+    files = {"hooks.toml": CONFIG, "guards.py": GUARD}
+    async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
+        denied = await client.fire_tool("Bash", command="rm -rf /")
+        passed = await client.fire_tool("Bash", command="ls")
+
+    assert (denied["verdict"], denied["cause"], denied["reason"]) == ("deny", "policy", "no rm here")
+    assert (denied["layer"], denied["hook"]) == ("global", "guards:no_rm")
+    assert passed["verdict"] == "pass"

@@ -1,0 +1,218 @@
+"""What tests of the daemon share: a real daemon in this process, a plain JSON-RPC client, and a look for leaks."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from multiprocessing import resource_tracker
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from hooklatch.service.api.hub import Hub
+from hooklatch.service.process.daemon import Options, serve
+from hooklatch_worker.sandbox import linux
+from support.repository import CALLBACKS
+
+
+class RpcFailure(Exception):
+    """An answer that was an error."""
+
+    def __init__(self, error: dict[str, Any]) -> None:
+        super().__init__(f"{error['data']['name']}: {error['message']}")
+        self.name = error["data"]["name"]
+        self.message = error["message"]
+
+
+class Client:
+    """A connection that speaks lines of JSON, and nothing that hooklatch's own clients do for their users."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        stream.setblocking(False)
+        self.stream = trio.SocketStream(trio.socket.from_stdlib_socket(stream))
+        self.announcements: list[dict[str, Any]] = []
+        self._buffer = bytearray()
+        self._count = 0
+
+    async def send(self, method: str, **params: Any) -> int:
+        self._count += 1
+        await self.send_line({"jsonrpc": "2.0", "id": self._count, "method": method, "params": params})
+        return self._count
+
+    async def send_line(self, message: object) -> None:
+        await self.send_raw(json.dumps(message).encode() + b"\n")
+
+    async def send_raw(self, data: bytes) -> None:
+        await self.stream.send_all(data)
+
+    async def read(self) -> dict[str, Any] | None:
+        """Give the next message, or None at the end of input."""
+        while b"\n" not in self._buffer:
+            data = await self.stream.receive_some(2**20)
+            if not data:
+                return None
+            self._buffer += data
+        line, _, rest = bytes(self._buffer).partition(b"\n")
+        self._buffer = bytearray(rest)
+        return json.loads(line)
+
+    async def answer_to(self, number: int) -> dict[str, Any]:
+        """Give the result of a request, keeping announcements that come before it."""
+        while True:
+            message = await self.read()
+            assert message is not None, "the daemon closed the connection"
+            if message.get("method") == "announce":
+                self.announcements.append(message["params"])
+            elif message.get("id") == number and "method" not in message:
+                if "error" in message:
+                    raise RpcFailure(message["error"])
+                return message["result"]
+
+    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+        return await self.answer_to(await self.send(method, **params))
+
+    async def fire(self, event: str, /, **payload: Any) -> dict[str, Any]:
+        return await self.call("fire", event=event, payload=payload)
+
+    async def fire_tool(self, tool: str, **tool_input: Any) -> dict[str, Any]:
+        return await self.fire("pre_tool_use", tool_name=tool, tool_input=tool_input)
+
+    async def announcement(self) -> dict[str, Any]:
+        """Give the next announcement, one already here or one to come."""
+        while not self.announcements:
+            message = await self.read()
+            assert message is not None, "the daemon closed the connection"
+            if message.get("method") == "announce":
+                self.announcements.append(message["params"])
+        return self.announcements.pop(0)
+
+    async def until_status(self, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Ask for the status until it is as it should be; give it."""
+        with trio.fail_after(10):
+            while True:
+                status = await self.call("status")
+                if is_so(status):
+                    return status
+
+    async def hears_the_end(self) -> bool:
+        """Read on until the daemon closes the connection."""
+        with trio.fail_after(10):
+            try:
+                while await self.read() is not None:
+                    continue
+            except trio.BrokenResourceError:
+                return True  # it closed with something of ours unread
+        return True
+
+    async def aclose(self) -> None:
+        await trio.aclose_forcefully(self.stream)
+
+
+class Daemon:
+    """A daemon under test: its parts, its folder, and clients of it."""
+
+    def __init__(self, hub: Hub, folder: Path) -> None:
+        self.hub = hub
+        self.folder = folder
+        self.agent = hub.places["agent"]
+        self.admin = hub.places["admin"]
+
+    def connect(self, path: str | None = None) -> Client:
+        stream = socket.socket(socket.AF_UNIX)
+        stream.connect(path or self.agent)
+        return Client(stream)
+
+    @asynccontextmanager
+    async def session(self, **params: Any) -> AsyncGenerator[Client]:
+        client = self.connect()
+        try:
+            client.hello = await client.call("hello", protocol=1, session=params)  # type: ignore[attr-defined]
+            yield client
+        finally:
+            await client.aclose()
+
+    @asynccontextmanager
+    async def administrator(self) -> AsyncGenerator[Client]:
+        client = self.connect(self.admin)
+        try:
+            await client.call("hello", protocol=1)
+            yield client
+        finally:
+            await client.aclose()
+
+    def write(self, name: str, text: str) -> Path:
+        """Write a file beside hooks.toml; a copy of a callbacks file is written as `name = CALLBACKS / name`."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    @property
+    def worker_pids(self) -> list[int]:
+        return [pid for pool in self.hub.sources.pools.values() for pid in pool.status().pids]
+
+
+def child_of(parent: Client) -> dict[str, Any]:
+    """Give what a session shows that another one has started."""
+    hello = parent.hello  # type: ignore[attr-defined]
+    return {"parent_session_id": hello["session_id"], "parent_token": hello["child_token"]}
+
+
+@asynccontextmanager
+async def running_daemon(
+    folder: Path, files: Mapping[str, str] | None = None, *, config: str = "hooks.toml"
+) -> AsyncGenerator[Daemon]:
+    """Run a daemon in this process, with these files in its folder; nothing of it is left afterwards."""
+    with nothing_left():
+        for name, text in (files or {}).items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        options = Options(
+            config=str(folder / config),
+            runtime_dir=str(folder / "run"),
+            state_dir=str(folder / "state"),
+            owns_process=False,
+        )
+        async with serve(options) as (hub, _):
+            yield Daemon(hub, folder)
+        stop_resource_tracker()
+
+
+def callbacks(name: str) -> str:
+    """Give the text of a file of callbacks."""
+    return (CALLBACKS / name).read_text()
+
+
+@contextmanager
+def nothing_left() -> Generator[None]:
+    """Assert that a block leaves no child process and no descriptor behind."""
+    fds, children = open_descriptors(), set(linux.children())
+    yield
+    assert set(linux.children()) - children == set(), "a child process was left"
+    for _ in range(200):  # the file watcher's own thread closes its descriptors when it gets to run
+        left = {fd: target for fd, target in open_descriptors().items() if fd not in fds}
+        if not left:
+            return
+        select.select([], [], [], 0.01)
+    raise AssertionError(f"descriptors were left: {left}")
+
+
+def open_descriptors() -> dict[int, str]:
+    found: dict[int, str] = {}
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+    return found
+
+
+def stop_resource_tracker() -> None:
+    """End the helper process that multiprocessing starts beside a spawned child and would keep till our own end."""
+    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]

@@ -1,0 +1,72 @@
+"""A pool of real workers for tests, with nothing of the daemon around it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from hooklatch.processes.pool import Invocation, Pool, PoolLimits
+from hooklatch.processes.worker import Reply
+from hooklatch.processes.zygote import Zygote, open_zygote
+from hooklatch_worker import wire
+from support.daemons import nothing_left, stop_resource_tracker
+from support.survivors import nobody_survives
+
+
+class Workers:
+    """A running pool, and the ways in which tests ask it."""
+
+    def __init__(self, pool: Pool, zygote: Zygote, folder: Path) -> None:
+        self.pool = pool
+        self.zygote = zygote
+        self.folder = folder
+
+    async def call(
+        self, function: str, *, timeout: float = 10.0, is_gate: bool = True, share: str = "", **payload: Any
+    ) -> Reply:
+        files = {"began": str(self.folder / "began"), "go": str(self.folder / "go")}
+        given = json.dumps(files | payload).encode()
+        invocation = Invocation(function, "pre_tool_use", given, b"{}", is_gate=is_gate, share=share)
+        return await self.pool.call(invocation, trio.current_time() + timeout)
+
+    async def said(self, function: str, **payload: Any) -> Any:
+        """Give what a function told of itself."""
+        outcome = (await self.call(function, **payload)).outcome
+        assert outcome.cause == "policy", outcome
+        return json.loads(outcome.answer)["context"]["said"]
+
+    @property
+    def began(self) -> list[int]:
+        path = self.folder / "began"
+        return [int(line) for line in path.read_text().split()] if path.exists() else []
+
+    def let_go(self) -> None:
+        (self.folder / "go").touch()
+
+
+@asynccontextmanager
+async def running_pool(folder: Path, text: str, **limits: Any) -> AsyncGenerator[Workers]:
+    """Run a pool over a file of this text."""
+    path = folder / "source.py"
+    path.write_text(text)
+    with nobody_survives(), nothing_left():
+        try:
+            async with open_zygote() as zygote, trio.open_nursery() as nursery:
+                pool = Pool(wire.Source("file", str(path)), 1, zygote, PoolLimits(**limits), text.encode())
+                await nursery.start(pool.run)
+                yield Workers(pool, zygote, folder)
+                nursery.cancel_scope.cancel()
+        finally:
+            stop_resource_tracker()
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait until something is so, as a file or a count that tells nobody when it changes."""
+    with trio.fail_after(10):
+        while not is_so():  # noqa: ASYNC110  (nobody tells)
+            await trio.sleep(0.002)

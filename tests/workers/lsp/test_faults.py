@@ -1,0 +1,277 @@
+"""What servers do wrong.  The hook ends in time all the same, says nothing, and keeps or replaces the server."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from hooklatch_worker.lsp import diagnostics
+from hooklatch_worker.lsp.fleet import Fleet, Limits
+from hooklatch_worker.sandbox import linux
+from support.daemons import nothing_left
+from workers.lsp.workspace import Workspace
+
+BAD = "x = 1\nBAD = 2\n"
+GOOD = "x = 1\n"
+LINE = "[lsp diagnostics]\nerror: this is BAD at a.py:2:1"
+SLACK = 0.5  # seconds that a loaded machine may take on top of a timeout
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(diagnostics, "FLEET", Fleet(limits=Limits(servers=2, silence=0.0), clock=clock))
+    return clock
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["publish", "pull", "twice", "stale", "asks", "pull_later", "helper"])
+def test_a_sound_server_is_understood(workspace: Workspace, mode: str) -> None:
+    """Slow: a server that publishes is given 150 ms for a second word, and this one is asked three times."""
+    workspace.use_fake(mode)
+
+    answers = [workspace.edit("a.py", text) for text in (BAD, GOOD, BAD)]
+
+    assert answers == [LINE, None, LINE]
+    assert workspace.starts == 1
+
+
+def test_a_servers_requests_are_answered_before_it_is_waited_for(workspace: Workspace) -> None:
+    workspace.use_fake("asks")
+
+    workspace.edit("a.py", BAD)
+    diagnostics.close()
+
+    answers = {record["id"]: record.get("result", record.get("error")) for record in workspace.logged if "id" in record}
+    assert answers["q0"] == [None, None]
+    assert (answers["q1"], answers["q2"], answers["q3"]) == (None, None, None)
+    assert answers["q4"]["code"] == -32601
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param("hang", id="XA-48 hangs"),
+        pytest.param("never_answers", id="XA-48 never answers"),
+        pytest.param("quiet", id="XA-48 says nothing of the file"),
+        pytest.param("flood", id="XA-48 never stops talking"),
+    ],
+)
+def test_nothing_in_time_is_silence(workspace: Workspace, mode: str) -> None:
+    """Slow: a timeout has to pass."""
+    workspace.use_fake(mode)
+    workspace.config["timeout"] = 0.4
+
+    assert workspace.edit("a.py", BAD) is None
+    assert 0.35 < workspace.seconds < 0.4 + SLACK
+
+
+@pytest.mark.parametrize(
+    "mode",
+    ["dies", "die_on_open", "refuse", "garbage", "no_json", "no_length", "huge", "wrong_shape", "closes_output"],
+)
+def test_a_broken_server_is_given_up_at_once(workspace: Workspace, mode: str) -> None:
+    workspace.use_fake(mode)
+    workspace.config["timeout"] = 5.0
+
+    assert workspace.edit("a.py", BAD) is None
+    assert workspace.seconds < 1.0
+    assert workspace.pids == []
+
+
+def test_a_program_that_does_not_start_is_no_server(workspace: Workspace) -> None:
+    broken = workspace.write("broken", "#!/no/such/interpreter\n")
+    broken.chmod(0o755)
+    workspace.config["servers"] = {".py": [str(broken)]}
+
+    assert workspace.edit("a.py", BAD) is None
+
+
+@pytest.mark.slow
+def test_a_server_that_starts_slowly_is_ready_for_a_later_edit(workspace: Workspace) -> None:
+    """Slow: the server takes 0.4 s to start."""
+    workspace.use_fake("slow_start")
+    workspace.config["timeout"] = 0.15
+
+    first = workspace.edit("a.py", BAD)
+    workspace.config["timeout"] = 5.0
+    second = workspace.edit("a.py", BAD)
+
+    assert (first, second) == (None, LINE)
+    assert workspace.starts == 1
+
+
+def test_a_server_that_ended_between_two_edits_is_started_anew(workspace: Workspace) -> None:
+    workspace.use_fake("pull")
+    workspace.edit("a.py", BAD)
+    [pid] = workspace.pids
+    os.kill(pid, 9)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+    assert workspace.edit("a.py", BAD) == LINE
+    assert workspace.starts == 2
+
+
+@pytest.mark.slow
+def test_one_that_ends_again_and_again_is_held_off_ever_longer(workspace: Workspace, clock: Clock) -> None:
+    """Slow: five servers start."""
+    workspace.use_fake("dies")
+    starts: list[int] = []
+
+    for seconds in (0, 0, 0.9, 0.2, 1.8, 0.3, 3.8, 0.3):
+        clock.now += seconds
+        workspace.edit("a.py", BAD)
+        starts.append(workspace.starts)
+
+    assert starts == [1, 2, 2, 3, 3, 4, 4, 5]
+
+
+def test_one_that_works_again_is_forgiven(workspace: Workspace, clock: Clock) -> None:
+    workspace.use_fake("moody")
+    mood = workspace.write("../server.log.moody", "")
+    failed = [workspace.edit("a.py", BAD) for _ in range(3)]
+    mood.unlink()
+    clock.now += 1.1
+    workspace.edit("a.py", BAD)
+    [pid] = workspace.pids
+    os.kill(pid, 9)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+
+    assert workspace.edit("a.py", BAD) == LINE
+    assert failed == [None] * 3
+    assert workspace.starts == 4
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["hang", "never_answers"])
+def test_a_hung_server_is_killed_after_three_calls_and_started_anew(
+    workspace: Workspace, clock: Clock, mode: str
+) -> None:
+    """Slow: four timeouts have to pass."""
+    workspace.use_fake(mode)
+    workspace.config["timeout"] = 0.2
+    alive: list[int] = []
+
+    for number in range(20):  # five on a quiet machine; on a busy one a server may not even have begun in time
+        workspace.edit("a.py", f"{BAD}{number}")
+        alive.append(len(workspace.pids))
+        if workspace.starts == 2:
+            break
+
+    assert 0 in alive
+    assert workspace.starts == 2
+
+
+@pytest.mark.slow
+def test_a_server_that_has_nothing_to_say_is_not_taken_for_hung(workspace: Workspace, clock: Clock) -> None:
+    """Slow: six timeouts have to pass."""
+    workspace.use_fake("quiet")
+    workspace.config["timeout"] = 0.1
+
+    for number in range(7):
+        workspace.edit("a.py", f"{GOOD}{number}")
+
+    assert workspace.starts == 1
+    assert workspace.sent("$/hooklatch/probe")
+
+
+def test_a_refused_question_is_no_diagnostics(workspace: Workspace) -> None:
+    workspace.use_fake("pull_error")
+
+    assert workspace.edit("a.py", BAD) is None
+    assert workspace.seconds < 1.0
+    assert len(workspace.pids) == 1
+
+
+def test_the_least_recently_used_server_makes_room(workspace: Workspace, clock: Clock) -> None:
+    workspace.use_fake("pull")
+    for project in ("one", "two", "one", "three"):
+        workspace.write(f"{project}/pyproject.toml", "")
+        workspace.edit(f"{project}/a.py", GOOD)
+
+    assert [os.path.basename(root) for _, root in diagnostics.FLEET.pids] == ["one", "three"]
+
+
+def test_an_idle_server_is_closed_at_the_next_call(workspace: Workspace, clock: Clock) -> None:
+    workspace.use_fake("pull")
+    workspace.edit("a.py", GOOD)
+
+    clock.now += 601
+    workspace.edit("a.txt", "")
+
+    assert workspace.pids == []
+    assert workspace.sent("exit") == [{}]
+
+
+def test_a_file_that_another_program_changed_is_closed(workspace: Workspace) -> None:
+    workspace.use_fake("pull")
+    workspace.edit("a.py", GOOD)
+    workspace.edit("b.py", GOOD)
+    workspace.write("a.py", BAD)
+
+    workspace.edit("b.py", BAD)
+
+    assert [params["textDocument"]["uri"].rpartition("/")[2] for params in workspace.sent("textDocument/didClose")] == [
+        "a.py"
+    ]
+
+
+def test_a_helper_that_left_the_servers_group_dies_with_it(workspace: Workspace) -> None:
+    workspace.use_fake("helper")
+    workspace.edit("a.py", GOOD)
+    [helper] = [record["helper"] for record in workspace.logged if "helper" in record]
+
+    with nothing_left():
+        diagnostics.close()
+
+    assert not is_running(helper)
+
+
+def test_a_server_dies_with_the_process_that_started_it(workspace: Workspace) -> None:
+    workspace.use_fake("hang")
+    workspace.config["timeout"] = 0.2
+    child = os.fork()
+    if child == 0:
+        workspace.edit("a.py", BAD)
+        os._exit(0)
+
+    os.waitpid(child, 0)
+
+    [start] = [record for record in workspace.logged if "start" in record]
+    assert start["ppid"] == child
+    assert not is_running(start["start"])
+
+
+def is_running(pid: int) -> bool:
+    """Say whether a process still runs after a second in which it may die."""
+    for _ in range(100):
+        if is_gone(pid):
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(") ")[2][0] == "Z"
+    except OSError:
+        return True
+
+
+def test_nobody_but_this_process_is_a_parent_of_servers(workspace: Workspace) -> None:
+    workspace.use_fake("pull")
+    workspace.edit("a.py", GOOD)
+
+    assert set(workspace.pids) <= set(linux.children())
