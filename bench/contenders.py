@@ -169,7 +169,7 @@ async def judge_in_trio_parallel() -> object:
 
 
 def spawn_script(*flags: str) -> Callable[[], object]:
-    """Give a function that starts Python with these flags, hands it the payload and waits for its end."""
+    """Return a function that starts Python with these flags, hands it the payload and waits for its end."""
     command = [sys.executable, *flags, str(HERE / "spawned_guard.py")]
     payload = json.dumps(PAYLOAD).encode()
     environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}

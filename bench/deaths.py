@@ -84,7 +84,7 @@ def measure(rounds: int) -> dict[str, dict[str, float | None]]:
 
 
 def whose(client: Client) -> int:
-    """Give the pid of the worker that answers, which is also the one that answers next."""
+    """Return the pid of the worker that answers, which is also the one that answers next."""
     for _ in range(20):
         time.sleep(QUIET)
         decision = client.fire("WhoAmI")

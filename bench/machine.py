@@ -34,7 +34,7 @@ def summary(series: Sequence[float]) -> Summary:
 
 
 def describe() -> dict[str, object]:
-    """Say what ran this and how busy it was: a load near the number of cores makes every number here worse."""
+    """Return what ran this and how busy it was: a load near the number of cores makes every number here worse."""
     return {
         "machine": platform.machine(),
         "cores": os.cpu_count(),

@@ -177,7 +177,7 @@ class Quiet:
         self.refused = 0
 
     def fire(self, calls: int) -> list[float]:
-        """Give the milliseconds of these calls, or of those that fit into a block's time."""
+        """Return the milliseconds of these calls, or of those that fit into a block's time."""
         took: list[float] = []
         end = time.perf_counter() + BLOCK
         for number in range(calls):

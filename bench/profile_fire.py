@@ -106,7 +106,7 @@ class Marks:
         setattr(holder, name, marked)
 
     def fires(self) -> dict[str, list[float]]:
-        """Give the microseconds of each stage, one number a fire; 0 where it did not have to wait."""
+        """Return the microseconds of each stage, one number a fire; 0 where it did not have to wait."""
         found: dict[str, list[float]] = {stage: [] for stage in STAGES}
         current: dict[str, float] = {}
         for (_, before), (stage, at) in zip(self.moments, self.moments[1:], strict=False):

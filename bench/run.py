@@ -127,7 +127,7 @@ def on_one_core() -> Generator[None]:
 
 
 def throughput(rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Give calls a second of each block."""
+    """Return calls a second of each block."""
     with contenders.run_daemon() as daemon, contenders.run_floor(workers=4) as floor:
         clients = {DAEMON: [daemon.connect() for _ in range(CONNECTIONS)], FLOOR: [floor() for _ in range(CONNECTIONS)]}
         series: dict[str, list[float]] = {name: [] for name in clients}

@@ -246,7 +246,7 @@ class Arena:
     # -- its end ---------------------------------------------------------------------------------------------------
 
     def leftovers(self) -> list[str]:
-        """Say what is there that should not be, after a clean end of everything."""
+        """Return what is there that should not be, after a clean end of everything."""
         found = [f"process {pid}" for word in self.words for pid in knowing(word)]
         found += [f"socket {path.name}" for path in self.runtime.iterdir() if path.name != "daemon.lock"]
         found += [f"temporary {path.relative_to(self.folder)}" for path in self.temporary.rglob("*")]
@@ -287,7 +287,7 @@ def below(parents: Iterable[int]) -> list[int]:
 
 
 def is_spawned(pid: int) -> bool:
-    """Say whether a process is one of multiprocessing's, and not its resource tracker."""
+    """Return whether a process is one of multiprocessing's, and not its resource tracker."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             return b"spawn_main" in file.read()

@@ -101,7 +101,7 @@ def descriptors(arena: Arena) -> int:
 
 
 def unwell(arena: Arena) -> Iterable[str]:
-    """Say which of the simplest fires is not decided by policy, as it is where all is well."""
+    """Return which of the simplest fires is not decided by policy, as it is where all is well."""
     path = str(arena.runtime / "agent.sock")
     for word, verdict in (("allow", "allow"), ("forbid", "deny"), ("shellbad", "deny"), ("projectbad", "deny")):
         op = f"probe-{word}"

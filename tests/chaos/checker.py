@@ -118,7 +118,7 @@ def joined(change: Change, end: Acked | Lost | None) -> Made:
 
 
 def check(lines: Iterable[Line], records: Sequence[Recorded] | None) -> list[Violation]:
-    """Give every violation; without `records` the rules about the record are left out."""
+    """Return every violation; without `records` the rules about the record are left out."""
     history = History(lines)
     fires, made = history.fires, history.made
     found = [
@@ -287,7 +287,7 @@ class Presence:
         self._states.append(state)
 
     def between(self, start: int, end: int) -> frozenset[int]:
-        """Give every state of some moment between two."""
+        """Return every state of some moment between two."""
         first, last = (bisect_right(self._starts, moment) for moment in (start, end))
         return frozenset().union(*self._states[first - 1 : last])
 

@@ -150,7 +150,7 @@ class Pen:
 
 
 def read(paths: Iterable[Path]) -> Iterator[Line]:
-    """Give all lines of these files; a last line that was torn is left out."""
+    """Yield all lines of these files; a last line that was torn is left out."""
     for path in paths:
         with path.open("rb") as file:
             for line in file:

@@ -114,7 +114,7 @@ class Script:
 
 
 def deadly_shot(op: str) -> Shot:
-    """Give a fire whose guard kills its worker."""
+    """Return a fire whose guard kills its worker."""
     payload = {"tool_name": "Edit", "tool_input": {"command": f"boom {op}"}}
     return Shot("pre_tool_use", payload, Sent(op, "", "pre_tool_use", True, 0, "", True, ["policy"]))
 

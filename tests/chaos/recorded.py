@@ -21,7 +21,7 @@ DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str,
 
 
 def read_records(folder: Path) -> list[Recorded]:
-    """Give all records of a folder in the order in which they stand there."""
+    """Return all records of a folder in the order in which they stand there."""
     lines = [line for path in sorted(folder.glob("*.jsonl")) for line in path.read_bytes().splitlines()]
     return [recorded(DOCUMENTS.decode(line)) for line in lines]
 

@@ -26,7 +26,7 @@ def answered(op: str, at: int, verdict: str = "pass", **rest: Any) -> Answered:
 
 
 def fire(op: str = "a", start: int = 10, end: int = 20, verdict: str = "pass", **rest: Any) -> list[Line]:
-    """Give a fire and its answer; what names a field of `Sent` goes there."""
+    """Return a fire and its answer; what names a field of `Sent` goes there."""
     of_sent = {key: rest.pop(key) for key in list(rest) if key in Sent.__struct_fields__ and key != "digest"}
     return [sent(op, start, digest=f"digest of {op}", **of_sent), answered(op, end, verdict, **rest)]
 

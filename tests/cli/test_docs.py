@@ -32,7 +32,7 @@ def examples() -> list[tuple[str, str]]:
 
 
 def codes_of(name: str) -> set[str]:
-    """Give the codes that a command's help lists, and those of the commands below it."""
+    """Return the codes that a command's help lists, and those of the commands below it."""
     parser = all_commands()[name]
     below = parser._subparsers._group_actions[0].choices.values() if parser._subparsers else ()  # type: ignore[union-attr]
     return {code for one in (parser, *below) for code in re.findall(r"^  (\d+) ", one.format_help(), re.MULTILINE)}

@@ -13,7 +13,7 @@ __all__ = ["blocks", "by_page", "host_of"]
 
 
 def blocks(page: Path) -> list[str]:
-    """Give the code of a page."""
+    """Return the code of a page."""
     return re.findall(r"^```python\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
@@ -25,7 +25,7 @@ def by_page(page: Path, daemon: Daemon) -> Callable[..., dict[str, Any]]:
 
 
 def host_of(page: Path, number: int) -> dict[str, Any]:
-    """Give the functions of a block that shows a host."""
+    """Return the functions of a block that shows a host."""
     functions: dict[str, Any] = {}
     exec(compile(blocks(page)[number], page.name, "exec"), functions)
     return functions

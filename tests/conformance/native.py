@@ -33,7 +33,7 @@ class Checks:
         return keep
 
     def cases(self) -> list[Any]:
-        """Give what to parametrize with: each row that has something to check here, named by its id."""
+        """Return what to parametrize with: each row that has something to check here, named by its id."""
         return [pytest.param(self._by_id[row.id], id=row.id) for row in with_checks(self.rows) if row.id in self._by_id]
 
     @property
@@ -54,7 +54,7 @@ class NativeClient(Client):
         return (await self.answers_to([number]))[0]
 
     async def answers_to(self, numbers: list[int]) -> list[dict[str, Any]]:
-        """Give the results of several requests, whatever the order in which they come."""
+        """Return the results of several requests, whatever the order in which they come."""
         found: dict[int, dict[str, Any]] = {}
         while not found.keys() >= set(numbers):
             message = await self.read()

@@ -26,10 +26,10 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def span(prefix: str, first: int, last: int) -> list[str]:
-    """Give the ids of a range, both ends included: `span("RX", 1, 3)` is RX-01, RX-02, RX-03."""
+    """Return the ids of a range, both ends included: `span("RX", 1, 3)` is RX-01, RX-02, RX-03."""
     return [f"{prefix}-{number:02}" for number in range(first, last + 1)]
 
 
 def with_checks(rows: tuple[Row, ...]) -> list[Row]:
-    """Give the rows that have a check: those that are the same here, and those that differ."""
+    """Return the rows that have a check: those that are the same here, and those that differ."""
     return [row for row in rows if row.status != "not applicable"]

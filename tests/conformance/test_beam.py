@@ -254,7 +254,7 @@ async def listening(daemon: Daemon) -> AsyncGenerator[Any]:
 
 
 async def heard(client: Any) -> list[dict[str, Any]]:
-    """Give what was announced by now: announcements are queued before a change is acknowledged."""
+    """Return what was announced by now: announcements are queued before a change is acknowledged."""
     await client.call("ping")
     announcements, client.announcements = client.announcements, []
     return announcements

@@ -58,7 +58,7 @@ async def test_row(row_id: str, daemon: Daemon) -> None:
 
 
 async def ids_told(daemon: Daemon, *payloads: dict[str, Any], **options: Any) -> list[tuple[str, str | None]]:
-    """Give the session and the parent that each SessionStart is told."""
+    """Return the session and the parent that each SessionStart is told."""
     async with speak(daemon, on("SessionStart", "tells"), **options) as session:
         decisions = [await session.fire("SessionStart", payload=payload) for payload in payloads]
     return [(told(one)["session"], told(one)["parent"]) for one in decisions]

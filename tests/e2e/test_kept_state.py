@@ -69,7 +69,7 @@ def fire(path: Path, session_id: str, by: int) -> dict[str, int]:
 
 
 def count_until_killed(place: Place) -> tuple[int, int, int]:
-    """Give the highest counts that anybody was told of, and how many fires there were."""
+    """Return the highest counts that anybody was told of, and how many fires there were."""
     ready = threading.Barrier(CLIENTS + 1)
     with serving(place) as daemon:
         clients = [Client(place.runtime / "agent.sock", ready) for _ in range(CLIENTS)]

@@ -136,7 +136,7 @@ class Process:
         return [pid for source in (await self.status())["sources"] for pid in source["pids"]]
 
     async def strays(self) -> set[int]:
-        """Give what knows the word and is neither the daemon, nor a worker, nor what stands between them."""
+        """Return what knows the word and is neither the daemon, nor a worker, nor what stands between them."""
         while True:
             status = await self.status()
             above = {self.process.pid, *linux.children(self.process.pid), status["zygote"]["pid"]}

@@ -48,7 +48,7 @@ class Crossing:
         self._session: Session | None = None
 
     def opened(self) -> Session:
-        """Give the session that is to be entered before the first call."""
+        """Return the session that is to be entered before the first call."""
         config = {"rules": self.rules, "journal": str(self._journal)}
         hooks = [
             {"id": f"ctk-{name}", "event": point.event, "run": f"{self._source}:play", "config": config}

@@ -23,7 +23,7 @@ class Point(NamedTuple):
     words: frozenset[str] = frozenset({"allow", "deny", "ask"})
 
     def payload_of(self, context: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Give what an event has a field for, and the rest, which travels as its metadata."""
+        """Return what an event has a field for, and the rest, which travels as its metadata."""
         rest = deepcopy({key: value for key, value in context.items() if key != "target"})
         payload: dict[str, Any] = {}
         for key, place in self.fields.items():
@@ -32,7 +32,7 @@ class Point(NamedTuple):
         return payload, rest
 
     def context_of(self, payload: Mapping[str, Any], rest: Mapping[str, Any]) -> dict[str, Any]:
-        """Give the context back."""
+        """Return the context back."""
         context = deepcopy(dict(rest))
         for key, place in reversed(self.fields.items()):
             if (value := find(payload, key)) is not MISSING:
@@ -41,7 +41,7 @@ class Point(NamedTuple):
         return context
 
     def patch_of(self, context: Mapping[str, Any], target: object) -> dict[str, Any]:
-        """Give the keys of the payload that another target changes, with their whole new values."""
+        """Return the keys of the payload that another target changes, with their whole new values."""
         before, _ = self.payload_of(context)
         changed = deepcopy(dict(context))
         put(changed, self.target, target)
@@ -86,7 +86,7 @@ POINTS: Final[Mapping[str, Point]] = {
 
 
 def point_of(event: str) -> Point:
-    """Give the point that an event stands for."""
+    """Return the point that an event stands for."""
     return next(point for point in POINTS.values() if point.event == event)
 
 

@@ -19,7 +19,7 @@ def pieces(data: bytes) -> Iterator[bytes]:
 
 
 def document(data: bytes) -> object:
-    """Give the JSON in bytes; anything else stands for itself, as a text."""
+    """Return the JSON in bytes; anything else stands for itself, as a text."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

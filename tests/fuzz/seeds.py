@@ -154,7 +154,7 @@ CASES = [(ROOT / "examples/policy-tests.toml").read_bytes(), *DEFINITIONS[:1]]
 
 @functools.cache
 def seeds_of(name: str) -> list[bytes]:
-    """Give the real inputs of one target, none of them long."""
+    """Return the real inputs of one target, none of them long."""
     found = {
         "frames": frames,
         "lines": lambda: (*LINES, *(line + b"\n" for line in blocks("json"))),
@@ -180,7 +180,7 @@ def seeds_of(name: str) -> list[bytes]:
 
 @functools.cache
 def words(name: str) -> list[bytes]:
-    """Give what stands in the inputs of a target: names and quoted names, to be put where others stood."""
+    """Return what stands in the inputs of a target: names and quoted names, to be put where others stood."""
     text = b"\n".join(seeds_of(name)).decode("utf-8", "replace")
     found = sorted(set(TEXT.findall(text)))[:300]
     return [*(word.encode() for word in found), *(json.dumps(word).encode() for word in found), *NASTY]

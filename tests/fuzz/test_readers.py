@@ -15,7 +15,7 @@ pytestmark = pytest.mark.slow  # a hundred examples each
 
 @st.composite
 def mutated(draw: st.DrawFn, name: str) -> bytes:
-    """Give a real input with a few places of it replaced: by words of other inputs, by nasty ones, by noise."""
+    """Return a real input with a few places of it replaced: by words of other inputs, by nasty ones, by noise."""
     data = bytearray(draw(st.sampled_from(seeds_of(name))))
     replacement = st.sampled_from(words(name)) | st.sampled_from(NASTY) | st.binary(max_size=8)
     for _ in range(draw(st.integers(0, 6))):

@@ -62,7 +62,7 @@ def text_of(found: Imported) -> str:
 
 
 def hooks_of(found: Imported) -> list[HookDefinition]:
-    """Give the hooks that a daemon would have, all of them without a problem."""
+    """Return the hooks that a daemon would have, all of them without a problem."""
     hooks = read_config("/mine.toml", text_of(found).encode()).hooks
     assert [hook.problem for hook in hooks] == [None] * len(hooks)
     return hooks

@@ -44,7 +44,7 @@ class Place(Protocol):
 
 
 def told(decision: dict[str, Any]) -> Result:
-    """Give the parts of a decision that the oracle knows."""
+    """Return the parts of a decision that the oracle knows."""
     outcomes = [
         (one["layer"], one["hook"], one["outcome"], one.get("cause"), one.get("verdict"), one.get("reinvoked", False))
         for one in decision.get("outcomes", [])

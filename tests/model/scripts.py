@@ -222,7 +222,7 @@ KINDS: tuple[Callable[[Choices], Step | tuple[Step, ...]], ...] = (
 
 
 def decoded(steps: list[bytes]) -> Script:
-    """Give a script: sessions that look on, some hooks of theirs and of the admin, and whatever follows."""
+    """Return a script: sessions that look on, some hooks of theirs and of the admin, and whatever follows."""
     script: Script = [Open("s0"), Subscribe("s0"), Open("s1"), Subscribe("s1"), Subscribe(ADMIN)]
     theme = Choices(steps[0][::-1]).of((GATE, GATE, GATE, NOTIFY, AMEND, CLAIM))
     first, second, ending, *rest = (Choices(step, theme) for step in steps)

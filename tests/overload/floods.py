@@ -44,7 +44,7 @@ async def flooded_daemon(folder: Path) -> AsyncGenerator[Daemon]:
 
 
 def fires(first: int, count: int, tool: str, **tool_input: Any) -> bytes:
-    """Give so many fires as lines, numbered from `first`."""
+    """Return so many fires as lines, numbered from `first`."""
     payload = {"tool_name": tool, "tool_input": tool_input}
     return requests(first, count, "fire", {"event": "pre_tool_use", "payload": payload})
 

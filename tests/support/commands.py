@@ -115,7 +115,7 @@ class Started:
         self.seen = ""
 
     def line(self) -> str:
-        """Give the next line of standard output."""
+        """Return the next line of standard output."""
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 

@@ -51,7 +51,7 @@ class Client:
         await self.stream.send_all(data)
 
     async def read(self) -> dict[str, Any] | None:
-        """Give the next message, or None at the end of input."""
+        """Return the next message, or None at the end of input."""
         while b"\n" not in self._buffer:
             data = await self.stream.receive_some(2**20)
             if not data:
@@ -62,7 +62,7 @@ class Client:
         return json.loads(line)
 
     async def answer_to(self, number: int) -> dict[str, Any]:
-        """Give the result of a request, keeping announcements that come before it."""
+        """Return the result of a request, keeping announcements that come before it."""
         while True:
             message = await self.read()
             assert message is not None, "the daemon closed the connection"
@@ -83,7 +83,7 @@ class Client:
         return await self.fire("pre_tool_use", tool_name=tool, tool_input=tool_input)
 
     async def announcement(self) -> dict[str, Any]:
-        """Give the next announcement, one already here or one to come."""
+        """Return the next announcement, one already here or one to come."""
         while not self.announcements:
             message = await self.read()
             assert message is not None, "the daemon closed the connection"
@@ -158,7 +158,7 @@ class Daemon:
 
 
 def child_of(parent: Client) -> dict[str, Any]:
-    """Give what a session shows that another one has started."""
+    """Return what a session shows that another one has started."""
     hello = parent.hello  # type: ignore[attr-defined]
     return {"parent_session_id": hello["session_id"], "parent_token": hello["child_token"]}
 
@@ -185,7 +185,7 @@ async def running_daemon(
 
 
 def callbacks(name: str) -> str:
-    """Give the text of a file of callbacks."""
+    """Return the text of a file of callbacks."""
     return (CALLBACKS / name).read_text()
 
 

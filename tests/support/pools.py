@@ -35,7 +35,7 @@ class Workers:
         return await self.pool.call(invocation, trio.current_time() + timeout)
 
     async def said(self, function: str, **payload: Any) -> Any:
-        """Give what a function told of itself."""
+        """Return what a function told of itself."""
         outcome = (await self.call(function, **payload)).outcome
         assert outcome.cause == "policy", outcome
         return json.loads(outcome.answer)["context"]["said"]

@@ -32,7 +32,7 @@ def register() -> None:
 
 
 def examples(count: int) -> settings:
-    """Give the settings of a property that is tried `count` times in `make test`."""
+    """Return the settings of a property that is tried `count` times in `make test`."""
     return settings(max_examples=count * TIMES[PROFILE])
 
 

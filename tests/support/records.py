@@ -53,7 +53,7 @@ def decided(record: Record, number: int = 1) -> Head:
 
 
 def found_beyond_faults(folder: Path) -> list[Finding]:
-    """Give what verify finds beside the faults that the record tells itself."""
+    """Return what verify finds beside the faults that the record tells itself."""
     return [finding for finding in verify(str(folder)).findings if finding.what != "fault"]
 
 

@@ -55,11 +55,11 @@ class Manager:
         return self.begun[-1]
 
     def hear(self) -> dict[str, str]:
-        """Give the next message that a daemon sent."""
+        """Return the next message that a daemon sent."""
         return dict(line.split("=", 1) for line in self.told.recv(4096).decode().splitlines())
 
     def hear_of(self, word: str) -> dict[str, str]:
-        """Give the next message that has this word."""
+        """Return the next message that has this word."""
         while word not in (message := self.hear()):
             continue
         return message
@@ -107,7 +107,7 @@ def leave(daemon: Started) -> str:
 
 
 def open_sockets(pid: int) -> set[str]:
-    """Give what a process has open that are sockets."""
+    """Return what a process has open that are sockets."""
     found: set[str] = set()
     for name in os.listdir(f"/proc/{pid}/fd"):
         with suppress(FileNotFoundError):  # the one with which we look, where it is ourselves

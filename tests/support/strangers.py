@@ -44,7 +44,7 @@ def as_nobody(act: Callable[[], object]) -> str:
 
 @contextmanager
 def folder_for_all() -> Generator[Path]:
-    """Give a folder that every user can look into; pytest's own are closed to others."""
+    """Yield a folder that every user can look into; pytest's own are closed to others."""
     with tempfile.TemporaryDirectory(prefix="hooklatch-") as name:
         os.chmod(name, 0o755)
         yield Path(name)

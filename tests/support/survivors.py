@@ -16,7 +16,7 @@ PATIENCE = 1.0  # seconds in which all must be gone
 
 @contextmanager
 def nobody_survives() -> Generator[str]:
-    """Give processes that are started inside a word to be known by; assert that all are gone soon after the block."""
+    """Yield processes that are started inside a word to be known by; assert that all are gone soon after the block."""
     word = uuid.uuid4().hex
     os.environ[COOKIE] = word
     try:

@@ -249,12 +249,12 @@ FROM_ZYGOTE: msgspec.msgpack.Decoder[FromZygote] = msgspec.msgpack.Decoder(FromZ
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """Give a message's msgpack bytes, without a length."""
+    """Return a message's msgpack bytes, without a length."""
     return ENCODER.encode(message)
 
 
 def frame(message: msgspec.Struct) -> bytes:
-    """Give a message as one frame."""
+    """Return a message as one frame."""
     body = ENCODER.encode(message)
     return HEADER.pack(len(body)) + body
 
@@ -300,7 +300,7 @@ class FrameReader:
         self._buffer += data
 
     def take(self) -> bytes | None:
-        """Give the next whole body, or None.
+        """Return the next whole body, or None.
 
         Raises:
             FrameError: the announced length is over MAX_FRAME.

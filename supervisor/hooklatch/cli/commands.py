@@ -47,7 +47,7 @@ CODES = {
 
 
 def all_commands() -> Commands:
-    """Give the whole command line."""
+    """Return the whole command line."""
     commands = Commands()
     for group in GROUPS:
         group.add_commands(commands)

@@ -10,7 +10,7 @@ __all__ = ["enter_runtime"]
 
 
 async def enter_runtime() -> Runtime:
-    """Give the runtime of the library that runs the calling task.
+    """Return the runtime of the library that runs the calling task.
 
     Raises:
         RuntimeError: neither trio nor asyncio runs it.

@@ -65,7 +65,7 @@ class Link(Protocol):
         ...
 
     def end(self, failure: HooklatchError) -> None:
-        """Give the connection up: every waiting request fails now."""
+        """Give up the connection: every waiting request fails now."""
         ...
 
     async def wait_ended(self) -> None:

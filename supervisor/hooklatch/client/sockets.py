@@ -11,7 +11,7 @@ __all__ = ["attempt", "candidates"]
 
 
 def candidates(path: str | os.PathLike[str] | None, runtime_dir: str | os.PathLike[str] | None) -> list[str]:
-    """Give the sockets to try, in turn. A path that somebody named stands alone."""
+    """Return the sockets to try, in turn. A path that somebody named stands alone."""
     if path is not None:
         return [os.path.abspath(path)]
     named = None if runtime_dir is None else os.fspath(runtime_dir)
@@ -19,7 +19,7 @@ def candidates(path: str | os.PathLike[str] | None, runtime_dir: str | os.PathLi
 
 
 def attempt(path: str) -> socket.socket | None:
-    """Give a connected non-blocking socket, or None where the backlog is full and a later attempt may succeed.
+    """Return a connected non-blocking socket, or None where the backlog is full and a later attempt may succeed.
 
     Raises:
         OSError: nobody listens there.

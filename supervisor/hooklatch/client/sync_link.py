@@ -79,7 +79,7 @@ class Link:
         return self._exchange.failure
 
     def end(self, failure: HooklatchError) -> None:
-        """Give the connection up: every waiting request fails now, and `run` returns."""
+        """Give up the connection: every waiting request fails now, and `run` returns."""
         with self._state:
             self._exchange.end(failure)
 

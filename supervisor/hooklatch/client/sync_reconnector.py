@@ -80,7 +80,7 @@ class Reconnector(SessionBase):
             self._newest.abandon()
 
     def copy(self) -> Reconnector:
-        """Give the keeper of a forked process: the same session, on a connection of its own."""
+        """Return the keeper of a forked process: the same session, on a connection of its own."""
         reconnector = Reconnector(self._paths, self.memory.without_hooks())
         if self.is_closed:
             reconnector.close()

@@ -51,7 +51,7 @@ class FairQueue(Generic[K, T]):
         return len(line) if line is not None else 0
 
     def is_regular(self, key: K) -> bool:
-        """Say whether a key was served within the last round."""
+        """Return whether a key was served within the last round."""
         return key in self._regulars
 
     def ahead(self, key: K) -> int:
@@ -79,7 +79,7 @@ class FairQueue(Generic[K, T]):
         return pushed_out
 
     def take(self, skip: Container[K] = (), *, newcomers_only: bool = False) -> T | None:
-        """Give the entry whose turn it is, or None; keys that may not have it stay where they are."""
+        """Return the entry whose turn it is, or None; keys that may not have it stay where they are."""
         self._forget_idle()
         newcomer = next((key for key in self._newcomers if key not in skip), None)
         regular = None
@@ -155,7 +155,7 @@ class Pace:
 
     @property
     def median(self) -> float:
-        """Give it in seconds; 0 while too few calls were measured."""
+        """Return it in seconds; 0 while too few calls were measured."""
         if self._added >= SAMPLES:
             self._median = sorted(self._latest)[SAMPLES // 2]
             self._added = 0

@@ -109,7 +109,7 @@ class Keyspace:
         self.total = Usage()
 
     def plan(self, place: Place, asked: Asked, now: float) -> Planned:
-        """Say what a step gives and changes; nothing is changed yet.
+        """Return what a step gives and changes; nothing is changed yet.
 
         Raises:
             RefusedStepError: it is over a bound, or not possible on the value that is there.
@@ -123,7 +123,7 @@ class Keyspace:
         return planned
 
     def find(self, place: Place, key: str, now: float) -> Entry | None:
-        """Give a key's entry, unless it has ended; that its scope was looked at prolongs it."""
+        """Return a key's entry, unless it has ended; that its scope was looked at prolongs it."""
         scope = self._scope(place, now)
         if scope is None:
             return None
@@ -166,7 +166,7 @@ class Keyspace:
                 self._drop(account, scope)
 
     def live(self, now: float) -> Iterator[tuple[Place, str, Entry]]:
-        """Give all that has not ended; others may take steps between two of these."""
+        """Yield all that has not ended; others may take steps between two of these."""
         for (namespace, _), scopes in list(self._accounts.items()):
             for name, scope in list(scopes.items()):
                 place = Place(namespace, name)
@@ -175,7 +175,7 @@ class Keyspace:
                         yield place, key, entry
 
     def usage(self) -> dict[Namespace, Usage]:
-        """Say what each namespace holds."""
+        """Return what each namespace holds."""
         found: dict[Namespace, Usage] = {}
         for (namespace, _), usage in self._usage.items():
             one = found.setdefault(namespace, Usage())

@@ -53,7 +53,7 @@ class CallOutcome(msgspec.Struct, frozen=True):
     traceback: str = ""
 
     def lasting(self, seconds: float) -> CallOutcome:
-        """Give the same, with the time that it took."""
+        """Return the same, with the time that it took."""
         return msgspec.structs.replace(self, duration_ms=round(seconds * 1000, 3))
 
 

@@ -35,7 +35,7 @@ class Payload:
 
     @property
     def is_read(self) -> bool:
-        """Say whether the fields are known already, so that they cost nothing."""
+        """Return whether the fields are known already, so that they cost nothing."""
         return self._fields is not None
 
     @property
@@ -53,7 +53,7 @@ class Payload:
         return self._fields
 
     def text(self, key: str) -> str | None:
-        """Give a top-level field's value where it is a string, else None."""
+        """Return a top-level field's value where it is a string, else None."""
         raw = self.fields.get(key)
         if raw is None:
             return None
@@ -74,7 +74,7 @@ class Payload:
         return copy
 
     def digest(self) -> str:
-        """Give the sha256 of the exact bytes, in hexadecimal."""
+        """Return the sha256 of the exact bytes, in hexadecimal."""
         return hashlib.sha256(self.data).hexdigest()
 
 
@@ -85,7 +85,7 @@ def means_same(old: msgspec.Raw | None, new: msgspec.Raw) -> bool:
 
 
 def canonical(raw: msgspec.Raw | bytes) -> bytes:
-    """Give one spelling for all JSON of the same meaning; 1, 1.0 and true stay different."""
+    """Return one spelling for all JSON of the same meaning; 1, 1.0 and true stay different."""
     try:
         return SORTED.encode(msgspec.json.decode(raw))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:

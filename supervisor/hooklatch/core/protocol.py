@@ -128,14 +128,14 @@ class LineBuffer:
 
     @property
     def has_line(self) -> bool:
-        """Say whether there is something to take: a line, or one that is too long."""
+        """Return whether there is something to take: a line, or one that is too long."""
         return len(self._buffer) > self._limit or self._buffer.find(b"\n", self._searched) >= 0
 
     def feed(self, data: bytes) -> None:
         self._buffer += data
 
     def take(self) -> bytes | None:
-        """Give the next whole line without its end, or None.
+        """Return the next whole line without its end, or None.
 
         Raises:
             LineTooLongError: a line is over the limit, ended or not.
@@ -156,7 +156,7 @@ class LineBuffer:
         return line
 
     def take_rest(self) -> bytes:
-        """Give what follows the last line's end: at end of input it is a last line."""
+        """Return what follows the last line's end: at end of input it is a last line."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         self._searched = 0
@@ -196,7 +196,7 @@ def read_message(line: bytes) -> Request | Response:
 
 
 def problem_of(error: BaseException, data: bytes | msgspec.Raw) -> str:
-    """Say what is wrong with JSON in words that name it."""
+    """Return what is wrong with JSON in words that name it."""
     text = str(error)
     # msgspec calls "\\ud800" before the end of a string truncated input.
     if ("surrogate" in text or "truncated" in text) and SURROGATE.search(data):

@@ -90,7 +90,7 @@ class Restarts:
         self.not_before = now + policy.waits[min(nth, len(policy.waits)) - 1]
 
     def wait(self, now: float) -> float:
-        """Give the seconds that a start at this moment has to wait."""
+        """Return the seconds that a start at this moment has to wait."""
         return max(self.not_before - now, 0.0)
 
     def reset(self) -> None:
@@ -150,7 +150,7 @@ class Lifecycle:
         return self._restarts.not_before
 
     def explain(self, now: float) -> str | None:
-        """Say what is wrong with it, or was within the period; None where all is well."""
+        """Return what is wrong with it, or was within the period; None where all is well."""
         if self.fault is None:
             return None
         match self.state:
@@ -187,7 +187,7 @@ class Breaker:
         return self.state is not BreakerState.CLOSED
 
     def permits(self, now: float) -> bool:
-        """Say whether a call may start now; the one that ends a wait is the probe."""
+        """Return whether a call may start now; the one that ends a wait is the probe."""
         if self.state is BreakerState.CLOSED:
             return True
         if self.state is BreakerState.OPEN and now >= self.until:
@@ -220,7 +220,7 @@ class Breaker:
             self.until = now
 
     def explain(self, now: float) -> str:
-        """Say why the hook is quarantined, and when it is probed."""
+        """Return why the hook is quarantined, and when it is probed."""
         again = max(self.until - now, 0.0)
         probe = f"it is probed in {again:.0f} s" if self.state is BreakerState.OPEN else "it is being probed"
         how = f", the last time: {self.last_death}" if self.last_death else ""

@@ -9,11 +9,11 @@ __all__ = ["counted", "did_you_mean"]
 
 
 def counted(number: int, noun: str) -> str:
-    """Give a number with its noun: `1 hook`, `2 hooks`."""
+    """Return a number with its noun: `1 hook`, `2 hooks`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Give the known name that is nearest, as the end of a message; nothing where none is as alike as `cutoff`."""
+    """Return the known name that is nearest, as the end of a message; nothing where none is as alike as `cutoff`."""
     near = get_close_matches(name, list(known), 1, cutoff)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -17,7 +17,7 @@ AXES = ("flow", "view", "combine", "ends_at")
 
 
 def spec_for(feed: Feed, spec: EventSpec) -> EventSpec:
-    """Give the spec with the feed's axes in place of its own; model, verdicts, outputs and patch keys stay.
+    """Return the spec with the feed's axes in place of its own; model, verdicts, outputs and patch keys stay.
 
     Raises:
         ValueError: the feed is of another event, or would run the hooks of a gate side by side.
@@ -31,7 +31,7 @@ def spec_for(feed: Feed, spec: EventSpec) -> EventSpec:
 
 
 def is_due(feed: Feed, verdicts: Sequence[str]) -> bool:
-    """Say whether a feed is fired, given the verdicts of the feeds before it."""
+    """Return whether a feed is fired, given the verdicts of the feeds before it."""
     return feed.when == "always" or all(verdict in ("pass", "allow", "claim") for verdict in verdicts)
 
 

@@ -131,7 +131,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     plugins_without_list: Literal["all", "none"] = "all"  # which plugins fire where a session names none
 
     def resolve(self, name: str) -> str:
-        """Give the event's own name for a name or an alias.
+        """Return the event's own name for a name or an alias.
 
         Raises:
             UnknownNativeEventError: there is no such event.
@@ -144,7 +144,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         raise UnknownNativeEventError(self.name, name, nearest(name, self.events))
 
     def event(self, name: str) -> NativeEvent:
-        """Give the event of that name or alias.
+        """Return the event of that name or alias.
 
         Raises:
             UnknownNativeEventError: there is no such event.
@@ -152,7 +152,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         return self.events[self.resolve(name)]
 
     def names_of(self, canonical: str) -> tuple[str, ...]:
-        """Give the native events that feed a canonical one."""
+        """Return the native events that feed a canonical one."""
         return tuple(name for name, event in self.events.items() if any(f.event == canonical for f in event.feeds))
 
 
@@ -163,12 +163,12 @@ def feed(event: str, keys: dict[str, str] | None = None, **axes: Any) -> Feed:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Give the known word that a misspelt one most likely meant."""
+    """Return the known word that a misspelt one most likely meant."""
     return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 def checked(dialect: Dialect, catalogue: Catalogue | None = None) -> Dialect:
-    """Give the dialect back if it is whole and loosens nothing.
+    """Return the dialect back if it is whole and loosens nothing.
 
     Raises:
         InvalidDialectError: what is wrong, and in which event.

@@ -68,7 +68,7 @@ def text_of(value: object) -> str:
 
 
 def text_of_message(message: Mapping[str, Any]) -> str:
-    """Give what a message says, without who says it."""
+    """Return what a message says, without who says it."""
     content = message.get("content")
     if not isinstance(content, list):
         return text_of(content)
@@ -111,7 +111,7 @@ def verdict_of(outcome: Mapping[str, Any], said: Said) -> str:
 
 
 def outcome_text(outcome: Mapping[str, Any]) -> str:
-    """Give the line that people see of one hook; none where it passed."""
+    """Return the line that people see of one hook; none where it passed."""
     if outcome["decision"] == "pass":
         return ""
     hook = outcome["hook"]

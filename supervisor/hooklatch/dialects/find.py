@@ -40,12 +40,12 @@ DERIVED = frozenset({"verdicts", "match"})  # of a feed: taken from the catalogu
 
 
 def find(name: str, more: Mapping[str, Dialect] | None = None) -> Dialect | None:
-    """Give the dialect of that name; ours come first, so nobody can replace one."""
+    """Return the dialect of that name; ours come first, so nobody can replace one."""
     return BUILT_IN.get(name) or (more or {}).get(name)
 
 
 def names(more: Mapping[str, Dialect] | None = None) -> tuple[str, ...]:
-    """Give the names of all dialects."""
+    """Return the names of all dialects."""
     return tuple(dict.fromkeys((*BUILT_IN, *(more or {}))))
 
 

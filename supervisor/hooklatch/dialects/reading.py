@@ -45,7 +45,7 @@ Reader = Callable[[Seen, object], dict[str, Any]]
 def read_answer(
     dialect: Dialect, native_event: str, answer: object, *, shown: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Give the answer as a verdict object of ours, for the first event that the native one feeds.
+    """Return the answer as a verdict object of ours, for the first event that the native one feeds.
 
     `shown` is the native payload that the callback was called with; a dialect that hands its whole context back is
     read by what differs from it.
@@ -63,7 +63,7 @@ def read_answer(
 
 
 def is_ours(seen: Seen, answer: object) -> bool:
-    """Say whether an answer is in our words: it has a verdict, or only outputs that are no word of theirs."""
+    """Return whether an answer is in our words: it has a verdict, or only outputs that are no word of theirs."""
     if not isinstance(answer, dict):
         return False
     said, answers = cast("dict[str, Any]", answer), seen.event.answers
@@ -118,7 +118,7 @@ def patch_of(seen: Seen, changes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def whole_of(seen: Seen, key: str) -> dict[str, Any]:
-    """Give the field of which a part is changed, as it was shown: a patch replaces whole values."""
+    """Return the field of which a part is changed, as it was shown: a patch replaces whole values."""
     if seen.shown is None:
         return {}
     whole = to_canonical(seen.dialect, seen.name, dict(seen.shown))[0].payload.get(key)

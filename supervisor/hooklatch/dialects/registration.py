@@ -29,7 +29,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def read_matcher(dialect: Dialect, source: object) -> object:
-    """Give the canonical JSON of a matcher: a bare string is read the dialect's way, any other form is ours already.
+    """Return the canonical JSON of a matcher: a bare string is read the dialect's way, any other form is ours already.
 
     Raises:
         MatcherError: the dialect has no matchers, or the pattern is not one that can run.
@@ -52,7 +52,7 @@ def read_pattern(dialect: Dialect, pattern: str) -> object:
 
 
 def read_registration(dialect: Dialect, native: object) -> list[dict[str, Any]]:
-    """Give definitions of ours for one native definition, or for a map of native events to lists of them.
+    """Return definitions of ours for one native definition, or for a map of native events to lists of them.
 
     A hook is registered for the first event that its native one feeds: that is the one whose answer is given there.
 
@@ -70,7 +70,7 @@ def read_registration(dialect: Dialect, native: object) -> list[dict[str, Any]]:
 
 
 def id_of(run: object) -> str | None:
-    """Give the id that a hook without one has by its target: a function on two events needs two."""
+    """Return the id that a hook without one has by its target: a function on two events needs two."""
     return default_id(run) if isinstance(run, str) else None
 
 
@@ -98,7 +98,7 @@ def is_single(dialect: Dialect, table: dict[str, Any]) -> bool:
 
 
 def renamed_key(dialect: Dialect, ours: str, table: Mapping[str, Any]) -> str:
-    """Give the key under which a native definition has what we call `ours`."""
+    """Return the key under which a native definition has what we call `ours`."""
     theirs = (native for native, own in dialect.registration.items() if own == ours and native in table)
     return next(theirs, ours)
 

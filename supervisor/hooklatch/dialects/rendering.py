@@ -151,7 +151,7 @@ def write_results(
 
 
 def last_words(decision: WireDecision) -> list[dict[str, Any]]:
-    """Give one outcome a hook: the second answer of one that was asked again replaces its first."""
+    """Return one outcome a hook: the second answer of one that was asked again replaces its first."""
     outcomes = cast("list[dict[str, Any]]", decision.get("outcomes") or [])
     return list({(outcome.get("layer"), outcome.get("hook")): outcome for outcome in outcomes}.values())
 

@@ -28,7 +28,7 @@ class Fed(msgspec.Struct, frozen=True):
 
 
 def to_canonical(dialect: Dialect, native_event: str, payload: dict[str, Any]) -> list[Fed]:
-    """Give the canonical events that a native one stands for, in the order to fire them.
+    """Return the canonical events that a native one stands for, in the order to fire them.
 
     Raises:
         UnknownNativeEventError: the dialect has no such event.
@@ -51,7 +51,7 @@ def to_native(
     feed: Feed | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Give a payload in the dialect's keys, as its own hooks expect it; `feed` is the first one unless given.
+    """Return a payload in the dialect's keys, as its own hooks expect it; `feed` is the first one unless given.
 
     In a dialect that threads one context (style "threaded"), `context` is laid over it, but never over a field of the
     event.  Where a field gathers all other keys, canonical keys beside it have no place and are left out.
@@ -66,14 +66,14 @@ def to_native(
 
 
 def carry(fed: Fed, patch: Mapping[str, Any] | None) -> Fed:
-    """Give a later feed of the same native event with an earlier one's patch in its payload."""
+    """Return a later feed of the same native event with an earlier one's patch in its payload."""
     known = {path.partition(".")[0] for path in fed.feed.keys.values()} | fed.payload.keys()
     changed = {key: value for key, value in (patch or {}).items() if key in known}
     return msgspec.structs.replace(fed, payload={**fed.payload, **changed}) if changed else fed
 
 
 def known_keys(dialect: Dialect, native_event: str) -> frozenset[str]:
-    """Give every top-level key, native or canonical, that is a field of the event: no context may stand in for it."""
+    """Return every top-level key, native or canonical, that is a field of the event: no context may stand in for it."""
     known = {dialect.event_key} if dialect.event_key is not None else set[str]()
     for feed in dialect.event(native_event).feeds:
         for path in (*feed.keys, *feed.keys.values(), *feed.fills, *feed.defaults):

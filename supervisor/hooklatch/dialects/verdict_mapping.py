@@ -109,7 +109,7 @@ def is_gate(event: NativeEvent, decision: Mapping[str, Any], index: int) -> bool
 
 
 def express(event: NativeEvent, changes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Give a patch by native key, and the canonical keys for which there is none."""
+    """Return a patch by native key, and the canonical keys for which there is none."""
     table, written, unsaid = event.answers.patch, dict[str, Any](), list[str]()
     for key, value in changes.items():
         inner = {path.partition(".")[2]: native for path, native in table.items() if path.startswith(f"{key}.")}
@@ -144,7 +144,7 @@ def outputs(dialect: Dialect, name: str, decisions: Sequence[Mapping[str, Any]],
 
 
 def reason_of(decision: Mapping[str, Any]) -> str:
-    """Give a reason that is never empty, names its hook, and shows the failure that it was made for."""
+    """Return a reason that is never empty, names its hook, and shows the failure that it was made for."""
     reason, cause = str(decision.get("reason") or ""), decision.get("cause")
     who = "/".join(str(part) for part in (decision.get("layer"), decision.get("hook")) if part)
     if cause in (None, "policy"):

@@ -176,7 +176,7 @@ class Collector:
         return list(found.values())
 
     def seconds(self, place: str, value: object, unit: float, default: float | None) -> float | None:
-        """Give a time limit in seconds; None for the event's own."""
+        """Return a time limit in seconds; None for the event's own."""
         written = f"timeout {value!r:.40}"
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0 or value == math.inf:
             held = "the event's own" if default is None else f"the default of {default:g} s"
@@ -192,7 +192,7 @@ class Collector:
 
 
 def fault_of(settings: Mapping[str, Any]) -> str | None:
-    """Say why our own reader would refuse these settings, if it would."""
+    """Return why our own reader would refuse these settings, if it would."""
     try:
         read_definition({"id": "imported", **{key: value for key, value in settings.items() if key != "match"}})
         compile_matcher(settings.get("match"))

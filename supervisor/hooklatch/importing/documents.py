@@ -77,7 +77,7 @@ def decode(name: str, data: bytes, collector: Collector) -> str:
 
 
 def parse(name: str, text: str) -> tuple[object, bool]:
-    """Give the document, and whether it is TOML; without an ending that says so, JSON is tried first."""
+    """Return the document, and whether it is TOML; without an ending that says so, JSON is tried first."""
     is_json = name.endswith((".json", ".jsonc")) or text.lstrip().startswith("{")
     if name.endswith(".toml"):
         return parse_toml(name, text), True
@@ -100,7 +100,7 @@ def parse_json(name: str, text: str) -> object:
 
 
 def each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Give an object's entries; of a key that stands twice, one entry would be lost with the guards in it."""
+    """Return an object's entries; of a key that stands twice, one entry would be lost with the guards in it."""
     found: dict[str, object] = {}
     for key, value in pairs:
         if key in found:

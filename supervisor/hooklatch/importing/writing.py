@@ -25,7 +25,7 @@ MAX_STEM = 60  # characters of a file's name that go into an id
 
 
 def write_toml(imported: Imported, *, origin: str, stem: str) -> str:
-    """Give the text of the file; `stem` begins each id, since ids are unique over all files of hooks.d."""
+    """Return the text of the file; `stem` begins each id, since ids are unique over all files of hooks.d."""
     lines = [f"# Imported from {NAMES.get(imported.kind, imported.kind)}: {origin}"]
     lines += [f"# {note}" for note in imported.notes]
     lines = [one_line(line) for line in lines]
@@ -46,7 +46,7 @@ def table_of(hook: ImportedHook, stem: str) -> Iterable[str]:
 
 
 def one_line(text: str) -> str:
-    """Give a text that can stand in a comment, or in an id: a line break in it would begin a line of TOML."""
+    """Return a text that can stand in a comment, or in an id: a line break in it would begin a line of TOML."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 

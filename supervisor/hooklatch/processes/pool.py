@@ -415,11 +415,11 @@ class Pool:
         self._fill()
 
     def live_workers(self) -> list[Worker]:
-        """Give every worker, idle or busy."""
+        """Return every worker, idle or busy."""
         return [*self._idle, *self._busy]
 
     def loading_workers(self) -> list[Worker]:
-        """Give those that import the source just now."""
+        """Return those that import the source just now."""
         return list(self._loading)
 
     def is_idle(self, worker: Worker) -> bool:
@@ -427,7 +427,7 @@ class Pool:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Say how many workers were started, lost and recycled since its start."""
+        """Return how many workers were started, lost and recycled since its start."""
         return dict(self._counts)
 
     @property

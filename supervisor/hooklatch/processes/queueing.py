@@ -82,7 +82,7 @@ class CallQueue:
         self._pace.add(seconds)
 
     def may_run(self, invocation: Invocation) -> bool:
-        """Say whether a call may have a worker that is idle."""
+        """Return whether a call may have a worker that is idle."""
         share = invocation.share
         if not invocation.is_gate:
             return not self._is_closed_to_notifications
@@ -97,7 +97,7 @@ class CallQueue:
         return self._busy >= self._workers - 1 and trio.current_time() < self._shared_until
 
     def wait(self, invocation: Invocation, deadline: float) -> Waiter | CallOutcome:
-        """Give a call its place in the queue, or say why it has none."""
+        """Return a call its place in the queue, or say why it has none."""
         queue, share = self._queue(invocation), invocation.share
         expected = queue.ahead(share) * self._pace.median / self._workers
         if expected > deadline - trio.current_time():  # and it counts neither who comes later nor what takes longer
@@ -120,7 +120,7 @@ class CallQueue:
         self._queue(waiter.invocation).remove(waiter.invocation.share, waiter)
 
     def next(self) -> Waiter | None:
-        """Give the call that an idle worker is for, if there is one; those whose turn comes too late are refused."""
+        """Return the call that an idle worker is for, if there is one; those whose turn comes too late are refused."""
         while waiter := self._next_gate() or self._next_notification():
             left = waiter.deadline - trio.current_time()
             if MARGIN * self._pace.median <= left:

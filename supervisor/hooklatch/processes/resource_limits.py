@@ -117,7 +117,7 @@ def shared_once(pids: list[int]) -> int:
 
 
 def resident(pid: int) -> int:
-    """Give what a process holds in memory, pages that it shares with others counted whole; 0 when it is gone.
+    """Return what a process holds in memory, pages that it shares with others counted whole; 0 when it is gone.
 
     Raises:
         UnmeasuredError: that cannot be read.
@@ -131,7 +131,7 @@ def resident(pid: int) -> int:
 
 
 def proportional(pid: int) -> int:
-    """Give the same, of a shared page its share alone; the kernel walks the page tables for that."""
+    """Return the same, of a shared page its share alone; the kernel walks the page tables for that."""
     try:
         return psutil.Process(pid).memory_full_info().pss
     except psutil.AccessDenied:

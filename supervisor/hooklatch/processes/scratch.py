@@ -20,7 +20,7 @@ PATIENCE = 5.0  # seconds for a big folder; what is left goes when the daemon en
 
 
 def root_below(state_dir: str) -> str:
-    """Give the folder of this daemon's workers; another daemon's zygote may still be removing its own beside it."""
+    """Return the folder of this daemon's workers; another daemon's zygote may still be removing its own beside it."""
     return os.path.join(state_dir, "tmp", str(os.getpid()))
 
 

@@ -196,7 +196,7 @@ class Supervisor:
     # -- what is said of it ------------------------------------------------------------------------------------------
 
     def faults(self) -> Iterator[str]:
-        """Say what is down, and what has failed within its period."""
+        """Return what is down, and what has failed within its period."""
         now = trio.current_time()
         for name, child in self._children.items():
             fault = child.life.explain(now)
@@ -235,7 +235,7 @@ def node_of(child: Child) -> Node:
 
 
 def cause_of(group: BaseExceptionGroup[Exception]) -> Exception:
-    """Give what failed: the one exception of a group, or the group itself where there are several."""
+    """Return what failed: the one exception of a group, or the group itself where there are several."""
     found: Exception | BaseExceptionGroup[Exception] = group
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]

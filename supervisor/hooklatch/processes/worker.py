@@ -119,7 +119,7 @@ class Worker:
 
     @property
     def fault(self) -> str | None:
-        """Say why no call may be sent to it now: what is there before a call is no answer to it."""
+        """Return why no call may be sent to it now: what is there before a call is no answer to it."""
         return self.process.fault
 
     @property

@@ -61,7 +61,7 @@ class WorkerProcess:
 
     @property
     def fault(self) -> str | None:
-        """Say why no call may be sent to it now; None where it lives, its zygote too, and there is nothing to read."""
+        """Return why no call may be sent to it now; None where it and its zygote live and nothing is to be read."""
         if self._life.is_over:
             return "its zygote ended"
         ready = self._poll.poll(0)

@@ -136,7 +136,7 @@ def size_of(place: Place) -> int:
 
 
 def lines_of(place: Place, *, is_last: bool) -> Iterator[bytes]:
-    """Give a segment's lines; the last of all gets a moment to come to its end."""
+    """Yield a segment's lines; the last of all gets a moment to come to its end."""
     try:
         file = open(place.path, "rb")  # noqa: SIM115  (closed below; a segment that was retired meanwhile has no lines)
     except FileNotFoundError:
@@ -259,7 +259,7 @@ class Check:
         self._last, self._unreadable = link, 0
 
     def _end_of_gap(self, link: Link) -> int:
-        """Give the last number before a record that somebody may miss."""
+        """Return the last number before a record that somebody may miss."""
         if self._skipped is None or link.kind != "segment":
             return link.seq - 1
         first, last = self._skipped
@@ -302,7 +302,7 @@ class Check:
         return first.prev == GENESIS
 
     def end(self, segments: int, *, is_still: bool) -> Report:
-        """Give the report."""
+        """Return the report."""
         report, last = self._report, self._last
         report.segments = segments
         if self._torn is not None:

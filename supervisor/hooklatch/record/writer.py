@@ -401,7 +401,7 @@ class Record:
         self._space.look()
 
     def status(self) -> dict[str, Any]:
-        """Say how the record is."""
+        """Return how the record is."""
         book = self._journal
         warnings = [f"over, and nothing is lost: {text}" for at, text in self._mended if time.monotonic() - at < MENDED]
         if self._space.stage < Stage.CRITICAL and (shortage := self._space.explain()) is not None:

@@ -26,7 +26,7 @@ PROGRAM = f"{sys.executable} -m hooklatch"
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    """Give a place with a record of five decisions, as a daemon leaves it."""
+    """Yield a place with a record of five decisions, as a daemon leaves it."""
     with new_place({"hooks.toml": ""}) as place:
         record = Record(str(folder_of(place)), SETTINGS)
         for number in range(4):

@@ -35,7 +35,7 @@ PARTLY = CLAUDE.replace('"command": "echo', '"command": "true"}, {"type": "http"
 
 
 def refusing(text: str) -> str:
-    """Give a guard that refuses if its standard input holds a text."""
+    """Return a guard that refuses if its standard input holds a text."""
     return f"grep -q '{text}' && echo no >&2 && exit 2"
 
 

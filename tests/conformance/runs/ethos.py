@@ -258,7 +258,7 @@ async def two_personalities(daemon: Daemon) -> None:
 
 @contextmanager
 def notices() -> Iterator[list[str]]:
-    """Give what the client has logged meanwhile."""
+    """Yield what the client has logged meanwhile."""
     found: list[str] = []
     ear = logging.Handler(logging.WARNING)
     ear.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]

@@ -16,13 +16,13 @@ EDIT = {"toolName": "edit_file", "toolArgs": {"path": "a.ts"}}
 
 
 def read(text: str | bytes, name: str = "settings.json") -> list[dict[str, Any]]:
-    """Give the hooks of a file as the importer reads them."""
+    """Return the hooks of a file as the importer reads them."""
     data = text if isinstance(text, bytes) else text.encode()
     return [hook.settings for hook in read_hooks(name, data).hooks]
 
 
 def settings(**events: list[Any]) -> list[dict[str, Any]]:
-    """Give the hooks of a settings.json with these events."""
+    """Return the hooks of a settings.json with these events."""
     return read(json.dumps({"hooks": events}))
 
 
@@ -42,7 +42,7 @@ async def answered(place: Place, event: str, printed: str, **settings: Any) -> d
 
 
 async def seen(place: Place, event: str, **payload: Any) -> dict[str, Any]:
-    """Give what a hook in Claude form reads of an event."""
+    """Return what a hook in Claude form reads of an event."""
     hook = {"id": "h", "event": event, "command": "cat > seen", **CLAUDE}
     async with place.session("reasonix", hook) as client:
         await client.fire(event, **payload)

@@ -32,7 +32,7 @@ def crashed(folder: Path, count: int = 3) -> Path:
 
 @pytest.fixture
 def quick_folder() -> Iterator[Path]:
-    """Give a folder whose syncs cost nothing, if there is one: a start per byte has thousands of them."""
+    """Yield a folder whose syncs cost nothing, if there is one: a start per byte has thousands of them."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
         yield Path(folder)
 

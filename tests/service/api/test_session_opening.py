@@ -46,7 +46,7 @@ def guard(daemon: Daemon, hook_id: str = "no", function: str = "no", **more: Any
 
 
 def observed(daemon: Daemon) -> str:
-    """Give all that anybody could see of sessions and hooks, whatever it is that they see it by."""
+    """Return all that anybody could see of sessions and hooks, whatever it is that they see it by."""
     hub = daemon.hub
     sessions = [
         {key: str(value) for key, value in vars(one).items() if key not in ("flow", "parent", "children", "view")}

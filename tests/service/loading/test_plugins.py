@@ -39,7 +39,7 @@ def claimed(event):
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give a folder of packages that the daemon finds."""
+    """Return a folder of packages that the daemon finds."""
     folder = tmp_path / "packages"
     folder.mkdir()
     monkeypatch.syspath_prepend(str(folder))

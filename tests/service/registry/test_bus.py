@@ -54,7 +54,7 @@ def run(daemon: Daemon, hook_id: str, function: str = "no", **rest: Any) -> dict
 
 
 async def announced(client: Client, until: int) -> list[dict[str, Any]]:
-    """Give the announcements up to the one of a revision."""
+    """Return the announcements up to the one of a revision."""
     found: list[dict[str, Any]] = []
     with trio.fail_after(10):
         while not found or max(found[-1].get("revision", 0), found[-1].get("resync", 0)) < until:

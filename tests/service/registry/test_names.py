@@ -41,7 +41,7 @@ class Places:
         self.names = [f"project:{folder}/{one}/{ID}" for one in ("a b", "c")]
 
     async def verdicts(self) -> list[str]:
-        """Give what Read is answered in either project, and what Bash is."""
+        """Return what Read is answered in either project, and what Bash is."""
         fires = [self.here.fire_tool("Read"), self.there.fire_tool("Read"), self.here.fire_tool("Bash")]
         return [(await one)["verdict"] for one in fires]
 

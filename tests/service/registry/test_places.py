@@ -129,7 +129,7 @@ class Ground:
             await admin.call("trust", folder=str(path))
 
     async def one_shot(self, **envelope: Any) -> str:
-        """Give the tools that are refused to a one-shot, or the cause if none is let through."""
+        """Return the tools that are refused to a one-shot, or the cause if none is let through."""
         envelope = {key: self.path(value) if isinstance(value, str) else value for key, value in envelope.items()}
         refused = ""
         for tool in ("A", "B", "I"):

@@ -16,7 +16,7 @@ from workers.lsp.workspace import Workspace
 
 @pytest.fixture
 def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Workspace]:
-    """Give an empty workspace with ruff on PATH; no server and no descriptor of it is left afterwards."""
+    """Yield an empty workspace with ruff on PATH; no server and no descriptor of it is left afterwards."""
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent))

@@ -254,7 +254,7 @@ def test_a_server_dies_with_the_process_that_started_it(workspace: Workspace) ->
 
 
 def is_running(pid: int) -> bool:
-    """Say whether a process still runs after a second in which it may die."""
+    """Return whether a process still runs after a second in which it may die."""
     for _ in range(100):
         if is_gone(pid):
             return False

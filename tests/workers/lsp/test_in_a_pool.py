@@ -35,7 +35,7 @@ async def fire(client: Client, tool: str, folder: Path) -> list[str]:
 
 
 def servers_of(daemon: Daemon) -> dict[int, int]:
-    """Give the servers below the daemon's workers, each with its worker."""
+    """Return the servers below the daemon's workers, each with its worker."""
     return {server: worker for worker in daemon.worker_pids for server in linux.children(worker)}
 
 
@@ -75,7 +75,7 @@ async def test_a_server_dies_with_its_worker(tmp_path: Path, monkeypatch: pytest
 
 
 def has_ended(pid: int) -> bool:
-    """Say whether a process ends within five seconds."""
+    """Return whether a process ends within five seconds."""
     try:
         pidfd = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -65,5 +65,5 @@ class Workspace:
         return sum("start" in record for record in self.logged)
 
     def sent(self, method: str) -> list[dict[str, Any]]:
-        """Give the parameters of each message of this method that the server got."""
+        """Return the parameters of each message of this method that the server got."""
         return [record.get("params") or {} for record in self.logged if record.get("method") == method]

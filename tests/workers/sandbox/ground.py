@@ -136,7 +136,7 @@ class Ground:
         }
 
     def shown(self, daemon: Daemon, other: int) -> dict[str, Any]:
-        """Give what the hooks are told."""
+        """Return what the hooks are told."""
         return {
             "folder": str(self.folder), "home": str(self.home), "write": str(self.write), "read": str(self.read),
             "agent": daemon.agent, "admin": daemon.admin, "tcp": self.tcp.getsockname()[1],
@@ -162,7 +162,7 @@ async def trying(place: Ground, table: str) -> AsyncGenerator[tuple[Daemon, Clie
 
 
 async def printed(client: Client, tool: str, **tool_input: Any) -> str:
-    """Give what the one hook on a tool printed."""
+    """Return what the one hook on a tool printed."""
     decision = await client.fire_tool(tool, **tool_input)
     [outcome] = decision["outcomes"]
     assert outcome["cause"] == "policy", outcome

@@ -81,7 +81,7 @@ def is_replaced(daemon: Daemon, pid: int) -> bool:
 
 
 async def isolations(daemon: Daemon) -> dict[str, dict[str, Any]]:
-    """Give what the status says of each source in force."""
+    """Return what the status says of each source in force."""
     async with daemon.administrator() as admin:
         status = await admin.until_status(
             lambda status: len({one["source"] for one in status["sources"]}) == len(status["sources"])

@@ -21,7 +21,7 @@ encode = msgspec.json.Encoder().encode
 
 
 def ambiguity(data: bytes) -> str | None:
-    """Say why not everybody would read this JSON alike; None where everybody does."""
+    """Return why not everybody would read this JSON alike; None where everybody does."""
     try:
         kept = encode(decode(data)).count(b":")
     except RecursionError:

@@ -29,12 +29,12 @@ NO_TRIO = ("must be called from async context",)
 
 
 def clipped(text: str) -> str:
-    """Give an error's text as it is told: whole, unless it is very long."""
+    """Return an error's text as it is told: whole, unless it is very long."""
     return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}…"
 
 
 def printable(text: str) -> str:
-    """Give text that can be shown anywhere: no lone surrogate, and of the control characters none but \\n and \\t."""
+    """Return text that can be shown anywhere: no lone surrogate, and of the control characters none but \\n and \\t."""
     shown = text.encode("utf-8", "backslashreplace").decode()
     return shown.translate(CONTROLS)
 
@@ -57,14 +57,14 @@ class Author:
         self._is_alone = os.path.basename(os.path.dirname(path)) in PACKAGES  # beside it lie the packages of others
 
     def wrote(self, file: str) -> bool:
-        """Say whether a file is the source's own, or a module below its folder."""
+        """Return whether a file is the source's own, or a module below its folder."""
         if file == self._path:
             return True
         below = file.removeprefix(self._folder)
         return below != file and not self._is_alone and not PACKAGES.intersection(below.split(os.sep))
 
     def place_of(self, error: BaseException) -> tuple[str, int] | None:
-        """Give the file and line of the innermost frame that the author wrote."""
+        """Return the file and line of the innermost frame that the author wrote."""
         place = None
         trace = error.__traceback__
         while trace is not None:
@@ -75,7 +75,7 @@ class Author:
         return place
 
     def place_of_function(self, function: object) -> tuple[str, int] | None:
-        """Give the file and line where a function begins, if the author wrote it."""
+        """Return the file and line where a function begins, if the author wrote it."""
         code: object = getattr(function, "__code__", None)
         if not isinstance(function, FunctionType) or not isinstance(code, CodeType) or not self.wrote(code.co_filename):
             return None
@@ -93,7 +93,7 @@ def explain(error: BaseException, author: Author, function: object, runtime: str
 
 
 def innermost(error: BaseException) -> BaseException:
-    """Give what a group holds, where it holds one exception alone, as trio's and asyncio's of a single task do."""
+    """Return what a group holds, where it holds one exception alone, as trio's and asyncio's of a single task do."""
     while isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         if len(inner) != 1:
@@ -120,7 +120,7 @@ def remedy(error: BaseException, text: str, runtime: str) -> str:
 
 
 def format_error(error: BaseException) -> tuple[str, str]:
-    """Give an exception's traceback whole, and its beginning and end as they travel to the daemon."""
+    """Return an exception's traceback whole, and its beginning and end as they travel to the daemon."""
     import traceback
 
     try:

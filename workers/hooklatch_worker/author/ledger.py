@@ -94,7 +94,7 @@ class Ledger:
         return decorator
 
     def lost_decorators(self, namespace: Mapping[str, Any], author: Author) -> list[Decorator]:
-        """Give what was made in a module, marked nothing and was thrown away: most likely an @ is missing."""
+        """Return what was made in a module, marked nothing and was thrown away: most likely an @ is missing."""
         return [one for one in self._decorators if one.is_lost and is_of(one, namespace, author)]
 
     def close(self, author: Author) -> None:
@@ -107,7 +107,7 @@ class Ledger:
         return self._mark_of.get(id(marker))
 
     def of(self, namespace: Mapping[str, Any], author: Author) -> list[Mark]:
-        """Give the marks of one module; those of no module are the author's where he wrote them."""
+        """Return the marks of one module; those of no module are the author's where he wrote them."""
         return [mark for mark in self.marks if is_of(mark, namespace, author)]
 
 
@@ -157,7 +157,7 @@ def is_of(mark: Mark | Decorator, namespace: Mapping[str, Any], author: Author) 
 
 
 def why_lost(mark: Mark, namespace: Mapping[str, Any]) -> str:
-    """Say why a mark of a module is no hook, and what to do."""
+    """Return why a mark of a module is no hook, and what to do."""
     function = mark.function
     name = function.__name__
     told = f"{name!r} is marked with @hook and would never be asked: "
@@ -184,12 +184,12 @@ def why_lost(mark: Mark, namespace: Mapping[str, Any]) -> str:
 
 
 def are_twins(found: FunctionType, lost: FunctionType) -> bool:
-    """Say whether two functions were written under the same name in the same file."""
+    """Return whether two functions were written under the same name in the same file."""
     is_same_file = found.__code__.co_filename == lost.__code__.co_filename
     return found is not lost and is_same_file and found.__qualname__ == lost.__qualname__
 
 
 def first_and_others(marks: Iterable[Mark]) -> tuple[Mark, str]:
-    """Give the mark that stands first, and words for how many more there are."""
+    """Return the mark that stands first, and words for how many more there are."""
     first, *others = sorted(marks, key=lambda mark: mark.line)
     return first, f" (and {len(others)} more)" if others else ""

@@ -77,12 +77,12 @@ class Scope:
         self._is_session = is_session
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Give a key's value, or `default` where it has none."""
+        """Return a key's value, or `default` where it has none."""
         found = self._ask("get", key)
         return msgspec.json.decode(found) if found else default
 
     def set(self, key: str, value: Any, *, ttl: float | None = None) -> None:
-        """Give a key a value, which ends after `ttl`."""
+        """Set a key to a value, which ends after `ttl`."""
         if value is None:
             raise StateError(f"None is no value to set; to remove {key!r}: delete")
         self._ask("set", key, value=written(value), ttl=checked_ttl(ttl))
@@ -105,7 +105,7 @@ class Scope:
         return bool(self._ask("delete", key))
 
     def compare_and_set(self, key: str, expected: Any, value: Any, *, ttl: float | None = None) -> bool:
-        """Give a key a value if its present one is exactly `expected`; say whether it was.
+        """Return a key a value if its present one is exactly `expected`; say whether it was.
 
         None as `expected` is a key without a value, None as `value` removes it.  1 and 1.0 differ, as they do in JSON.
         """
@@ -164,7 +164,7 @@ def written_or_none(value: object) -> bytes:
 
 
 def written(value: object) -> bytes:
-    """Give a value as JSON."""
+    """Return a value as JSON."""
     if type(value) is float and not isfinite(value):
         raise StateError(f"{value!r} is no finite number")
     try:

@@ -85,11 +85,11 @@ class Server:
 
     @property
     def silence(self) -> float:
-        """Give the seconds since its start or its last word."""
+        """Return the seconds since its start or its last word."""
         return time.monotonic() - self._heard_at
 
     def ask(self, document: Document, *, deadline: float) -> list[Diagnostic] | None:
-        """Give the diagnostics of a file, or None where the server has not said them by the deadline.
+        """Return the diagnostics of a file, or None where the server has not said them by the deadline.
 
         Raises:
             ServerGoneError: close it and start another.

@@ -75,7 +75,7 @@ FLEET = Fleet()
 
 
 def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
-    """Give what a language server says about the file that a tool has just written."""
+    """Return what a language server says about the file that a tool has just written."""
     config = read_config(event.config)
     deadline = time.monotonic() + config.timeout
     if not config.enabled:
@@ -98,7 +98,7 @@ def close() -> None:
 
 
 def is_read(tool_input: object) -> bool:
-    """Say whether an editing tool of many commands was only asked to show a file."""
+    """Return whether an editing tool of many commands was only asked to show a file."""
     return isinstance(tool_input, Mapping) and cast("Mapping[str, object]", tool_input).get("command") == "view"
 
 

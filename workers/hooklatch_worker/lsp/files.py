@@ -61,7 +61,7 @@ def path_in(tool_input: object) -> str | None:
 
 
 def root_of(location: Location, markers: Sequence[str]) -> str:
-    """Give the nearest folder above a file that holds a marker, not above the working directory; else that."""
+    """Return the nearest folder above a file that holds a marker, not above the working directory; else that."""
     folder = os.path.dirname(location.path)
     while folder != location.cwd:
         if any(os.path.exists(os.path.join(folder, marker)) for marker in markers):
@@ -102,7 +102,7 @@ def read_at_most(fd: int, limit: int) -> bytes:
 
 
 def stamp_of(path: str) -> Stamp | None:
-    """Give a file's stamp as it is now, or None when it is gone."""
+    """Return a file's stamp as it is now, or None when it is gone."""
     try:
         status = os.stat(path)
     except OSError:

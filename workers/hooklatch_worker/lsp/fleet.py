@@ -55,7 +55,7 @@ class Fleet:
         return {key: server.pid for key, (server, _) in self._servers.items()}
 
     def ask(self, key: Key, document: Document, *, deadline: float) -> list[Diagnostic] | None:
-        """Give the diagnostics of a file, or None where they are not to be had by the deadline."""
+        """Return the diagnostics of a file, or None where they are not to be had by the deadline."""
         self._reap()
         try:
             server = self._running(key) or self._start(key, deadline)

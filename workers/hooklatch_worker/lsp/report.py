@@ -57,7 +57,7 @@ class Report(Struct, frozen=True):
 
 
 def report(diagnostics: Iterable[Diagnostic], *, path: str, severities: Collection[str]) -> Report | None:
-    """Give the report on one file, or None where nothing of the wanted severities was found."""
+    """Return the report on one file, or None where nothing of the wanted severities was found."""
     wanted = {place_of(item): item for item in diagnostics if item.severity_name in severities}
     if not wanted:
         return None

@@ -88,7 +88,7 @@ class Session:
 
     @property
     def pulls(self) -> bool:
-        """Say whether this server is asked for diagnostics, rather than waited for."""
+        """Return whether this server is asked for diagnostics, rather than waited for."""
         return self._capabilities.diagnostic_provider not in (None, False)
 
     @property
@@ -132,7 +132,7 @@ class Session:
         return (document.pulled if self.pulls else document.published) is not None
 
     def diagnostics(self, path: str) -> list[Diagnostic]:
-        """Give all that the server said about the latest version of a file."""
+        """Return all that the server said about the latest version of a file."""
         document = self._documents[path]
         return [*(document.pulled or []), *(document.published or [])]
 

@@ -100,17 +100,17 @@ def language_of(extension: str) -> Language:
 
 
 def language_id(extension: str) -> str:
-    """Give the protocol's name for files that end so; for types not listed here the extension itself."""
+    """Return the protocol's name for files that end so; for types not listed here the extension itself."""
     return language_of(extension).ids.get(extension, extension.removeprefix("."))
 
 
 def markers_of(extension: str) -> tuple[str, ...]:
-    """Give the files that mark the root of a project with such files."""
+    """Return the files that mark the root of a project with such files."""
     return language_of(extension).markers
 
 
 def find_server(extension: str, overrides: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:
-    """Give the command of the first server for this file type that is on PATH, or None.
+    """Return the command of the first server for this file type that is on PATH, or None.
 
     An override replaces the table's servers; an empty one turns the file type off.
     """

@@ -54,7 +54,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(message: dict[str, object]) -> bytes:
-    """Give a message as one frame."""
+    """Return a message as one frame."""
     body = _encoder.encode({"jsonrpc": "2.0", **message})
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
@@ -70,7 +70,7 @@ class MessageReader:
         self._buffer += data
 
     def take(self) -> Message | None:
-        """Give the next whole message, or None.
+        """Return the next whole message, or None.
 
         Raises:
             GarbageError: these bytes are no frame, or over a limit, or no message.
@@ -111,12 +111,12 @@ def content_length(header: bytes) -> int:
 
 
 def uri_of(path: str) -> str:
-    """Give the file URI of an absolute path."""
+    """Return the file URI of an absolute path."""
     return "file://" + quote(path.encode(), safe="/~")
 
 
 def path_of(uri: str) -> str | None:
-    """Give the path that a file URI names, or None.  Servers escape more or less than we do, so compare paths."""
+    """Return the path that a file URI names, or None.  Servers escape more or less than we do, so compare paths."""
     try:
         parts = urlsplit(uri)
     except ValueError:

@@ -32,7 +32,7 @@ class Capture:
         self._files = [(fd, identity(fd)) for fd in (stdout, stderr)]
 
     def take(self) -> tuple[bytes, bytes, bool]:
-        """Give what was printed since the last time (the last MAX_CAPTURE bytes of each) and if more was cut off."""
+        """Return what was printed since the last time (the last MAX_CAPTURE bytes of each) and if more was cut off."""
         for fd, _ in self._files:
             keep_open(fd)
         renew_streams()
@@ -111,7 +111,7 @@ class Caller:
         return Answered(call.generation, call.call_id, answer, stdout, stderr, truncated, exit_code)
 
     def _printed(self) -> tuple[bytes, bytes, bool, int | None]:
-        """Give what the call printed; of a shell hook, what its command did, and how that ended."""
+        """Return what the call printed; of a shell hook, what its command did, and how that ended."""
         stdout, stderr, truncated = self._capture.take()
         shell = sys.modules.get("hooklatch_worker.shell.runner")
         result = shell.take_result() if shell is not None else None

@@ -181,7 +181,7 @@ def hold(request: wire.Fork) -> isolation.Held:
 
 
 def describe(generation: int, unit: Unit, held: isolation.Held) -> bytes:
-    """Say what was found, and have the runtimes that it needs at hand, so that no call pays for their import."""
+    """Return what was found, and have the runtimes that it needs at hand, so that no call pays for their import."""
     try:
         for runtime in unit.runtimes:
             importlib.import_module(runtime)

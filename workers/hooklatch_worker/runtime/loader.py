@@ -78,7 +78,7 @@ class Unit:
         return mark is None or ledger.is_of(mark, vars(module), self._author)
 
     def _line_of(self, name: str, marker: Marker, module: types.ModuleType) -> int:
-        """Give the line where a hook is written, or where it is made of functions from elsewhere."""
+        """Return the line where a hook is written, or where it is made of functions from elsewhere."""
         mark = self._marks.mark_of(marker)
         return line_of(self.functions[name], module) or (mark.line if mark is not None else 0)
 
@@ -205,7 +205,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def line_of(function: Callable[..., Any], module: types.ModuleType) -> int:
-    """Give the line of the module in which a function is written; 0 for one that was composed elsewhere."""
+    """Return the line of the module in which a function is written; 0 for one that was composed elsewhere."""
     code = getattr(function, "__code__", None)
     is_here = isinstance(code, types.CodeType) and code.co_filename == module.__file__
     return code.co_firstlineno if is_here and isinstance(code, types.CodeType) else 0
@@ -222,7 +222,7 @@ def files_below(folder: str, before: frozenset[str]) -> set[str]:
 
 
 def first_file(error: BaseException) -> str | None:
-    """Give the file of a module that could not be imported: the first that the import system ran."""
+    """Return the file of a module that could not be imported: the first that the import system ran."""
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename

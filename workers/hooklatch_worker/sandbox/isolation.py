@@ -66,7 +66,7 @@ def kernel_here() -> Kernel:
 
 
 def held_by(kernel: Kernel, isolation: Isolation) -> Held:
-    """Say what a kernel can hold a worker to."""
+    """Return what a kernel can hold a worker to."""
     lacking = {level: missing(kernel, level, isolation) for level in ISOLATION_LEVELS}
     wanted = ISOLATION_LEVELS.index(isolation.level)
     whole = [level for level in ISOLATION_LEVELS[: wanted + 1] if not lacking[level]]
@@ -132,7 +132,7 @@ def be_unreadable() -> None:
 
 
 def drop_capabilities() -> None:
-    """Give up root's powers, and with no_new_privs those of every program that is started (capabilities(7))."""
+    """Drop root's powers, and with no_new_privs those of every program that is started (capabilities(7))."""
     header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
     landlock.LIBC.capset(header, bytes(24))  # to have none is never refused; ctypes gives bytes as they are
 
@@ -199,7 +199,7 @@ def code(source: Source) -> tuple[list[str], list[str]]:
 
 
 def is_broad(path: str) -> bool:
-    """Say whether a folder holds the user's own, so that it is no folder of code alone."""
+    """Return whether a folder holds the user's own, so that it is no folder of code alone."""
     home = os.path.expanduser("~").rstrip("/")
     return path == "/" or f"{home}/".startswith(f"{path.rstrip('/')}/")
 
@@ -222,7 +222,7 @@ def is_package(path: str) -> bool:
 
 
 def place_of_module(name: str) -> list[str]:
-    """Give where a module is that an editable installation brings from a folder of its own; imports nothing."""
+    """Return where a module is that an editable installation brings from a folder of its own; imports nothing."""
     import importlib.util
 
     try:

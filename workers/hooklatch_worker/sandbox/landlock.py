@@ -36,7 +36,7 @@ LIST = READ_DIR
 
 
 def abi() -> int:
-    """Give the ABI number of this kernel's Landlock; 0 where there is none, or where it is switched off."""
+    """Return the ABI number of this kernel's Landlock; 0 where there is none, or where it is switched off."""
     return max(0, syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION_FLAG)))
 
 

@@ -36,7 +36,7 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def is_supported() -> bool:
-    """Say whether this system has what the daemon stands on: Linux with pidfd and /proc."""
+    """Return whether this system has what the daemon stands on: Linux with pidfd and /proc."""
     own_children = f"/proc/self/task/{os.getpid()}/children"
     return sys.platform == "linux" and hasattr(os, "pidfd_open") and os.path.exists(own_children)
 
@@ -74,7 +74,7 @@ def wake_when_orphaned() -> None:
 
 
 def has_ended(*pidfds: int) -> bool:
-    """Say whether a process (any of these) is dead, without waiting; select(2) would stop at descriptor 1023."""
+    """Return whether a process (any of these) is dead, without waiting; select(2) would stop at descriptor 1023."""
     poll = select.poll()
     for pidfd in pidfds:
         poll.register(pidfd, select.POLLIN)
@@ -99,7 +99,7 @@ def children(pid: int | None = None) -> list[int]:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Give every descendant of a process, parents before their children."""
+    """Yield every descendant of a process, parents before their children."""
     seen = {pid}
     pending = [pid]
     while pending:

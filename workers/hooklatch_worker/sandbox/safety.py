@@ -68,7 +68,7 @@ def check_folders(path: str) -> None:
 
 
 def guards(path: str) -> tuple[int, ...]:
-    """Give the modes and owners of all folders above, which tell whether the rule may have a new answer."""
+    """Return the modes and owners of all folders above, which tell whether the rule may have a new answer."""
     found: list[int] = []
     folder = path
     while folder != (folder := os.path.dirname(folder)):
@@ -106,7 +106,7 @@ class Walk:
         self._links = 0
 
     def run(self) -> int:
-        """Give a descriptor (O_PATH) of what is at the end of it."""
+        """Return a descriptor (O_PATH) of what is at the end of it."""
         self._to_root()
         try:
             check("/", os.fstat(self._fd), is_above=True)
@@ -152,7 +152,7 @@ class Walk:
 
 
 def parts_of(path: str) -> list[str]:
-    """Give the names on a path, the last one first."""
+    """Return the names on a path, the last one first."""
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 

@@ -109,7 +109,7 @@ ALLOWED: Instruction = (RETURN, 0, 0, ALLOW)
 
 
 def low(argument: int) -> int:
-    """Give where the low half of an argument is, on a little-endian machine; all that the kernel reads of an int."""
+    """Return where the low half of an argument is, on a little-endian machine; all that the kernel reads of an int."""
     return FIRST_ARGUMENT + 8 * argument
 
 
@@ -251,7 +251,7 @@ class SockFprog(ctypes.Structure):
 
 
 def is_supported() -> bool:
-    """Say whether this kernel takes filters, and we know its machine's numbers."""
+    """Return whether this kernel takes filters, and we know its machine's numbers."""
     if os.uname().machine not in AUDIT_ARCHITECTURES or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
     # No filter given: a kernel that has them looks for it, and one that has not refuses the request itself.

@@ -38,7 +38,7 @@ def remove_tree(folder: str) -> None:
 
 
 def open_up(folder: str) -> None:
-    """Give us back the right to look into a folder; what a link leads to is not touched."""
+    """Restore our right to look into a folder; what a link leads to is not touched."""
     with suppress(OSError):
         fd = os.open(folder, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

@@ -114,7 +114,7 @@ class FormError(ValueError):
 
 
 def form_payload(form: str, event: Event) -> bytes:
-    """Give the line, its newline included, that a hook of this form reads.
+    """Return the line, its newline included, that a hook of this form reads.
 
     Raises:
         FormError: that system has no such event.
@@ -181,7 +181,7 @@ def first_known(event: Event, names: tuple[str, ...]) -> Any:
 
 
 def config_of(event: Event) -> object:
-    """Give the hook's own table; what the event carries as its config is the whole definition of the command."""
+    """Return the hook's own table; what the event carries as its config is the whole definition of the command."""
     return event.config.get("config") or {}
 
 

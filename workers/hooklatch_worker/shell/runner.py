@@ -91,7 +91,7 @@ def run(event: Event) -> Verdict[Any] | None:
 
 
 def take_result() -> Result | None:
-    """Give what the last call's command printed and how it ended, once; None if none was started."""
+    """Return what the last call's command printed and how it ended, once; None if none was started."""
     global latest
     result, latest = latest, None
     return result
@@ -148,7 +148,7 @@ def environment(hook: ShellHook, event: Event, cwd: str) -> dict[str, str]:
 
 
 def judge(hook: ShellHook, event: str, result: Result) -> Verdict[Any] | None:
-    """Say what a command's end means."""
+    """Return what a command's end means."""
     code = result.exit_code
     if code is None:
         raise CallFailed("timeout", f"the command gave no answer within {result.seconds:.2f} s and was told to stop")
@@ -168,7 +168,7 @@ def judge(hook: ShellHook, event: str, result: Result) -> Verdict[Any] | None:
 
 
 def death_of(hook: ShellHook, code: int) -> str:
-    """Say how a command died, or could not live; "" for an exit code that it chose itself."""
+    """Return how a command died, or could not live; "" for an exit code that it chose itself."""
     if code < 0:
         return f"killed by signal {name_of(-code)}"
     if code in CANNOT_RUN:
@@ -213,7 +213,7 @@ def refusal_of(hook: ShellHook, event: str, result: Result) -> Verdict[Any] | No
 
 
 def text_of(result: Result) -> str:
-    """Give what a command said about itself: its standard error, or else its standard output."""
+    """Return what a command said about itself: its standard error, or else its standard output."""
     for stream in (result.stderr, result.stdout):
         text = stream.decode("utf-8", "replace").replace("\r\n", "\n").replace("\0", "\ufffd").strip()
         if text:

@@ -81,7 +81,7 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 
 def way_out_of(fault: str, of_record: list[str]) -> str:
-    """Say what ends a fault that is no file's and no hook's."""
+    """Return what ends a fault that is no file's and no hook's."""
     if fault in of_record:
         return "mend its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
     if fault.startswith(("the daemon's part ", "a part of the daemon's ")):
@@ -142,7 +142,7 @@ def of_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator
 
 
 def program_of(command: str) -> str | None:
-    """Give the program of a command that surely starts with one, and that does not depend on a folder."""
+    """Return the program of a command that surely starts with one, and that does not depend on a folder."""
     try:
         first = shlex.split(command)[0]
     except (ValueError, IndexError):

@@ -31,7 +31,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def health(arguments: argparse.Namespace) -> int:
-    """Say how the daemon is; the code says it too."""
+    """Return how the daemon is; the code says it too."""
     deadline = time.monotonic() + arguments.wait
     while True:
         try:

@@ -228,7 +228,7 @@ def show(record: dict[str, Any], *, is_json: bool, is_whole: bool) -> None:
 
 
 def details_of(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Give what a decision's line has no room for."""
+    """Yield what a decision's line has no room for."""
     for one in record.get("outcomes", []):
         failure = f" ({one['cause']}: {one.get('message', '')})" if one.get("cause") not in (None, "policy") else ""
         again = " again" if one.get("reinvoked") else ""

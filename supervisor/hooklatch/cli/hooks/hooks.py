@@ -193,7 +193,7 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def absolute(run: str) -> str:
-    """Give a file's whole path: the daemon does not know the folder that this command was started in."""
+    """Return a file's whole path: the daemon does not know the folder that this command was started in."""
     place, colon, function = run.rpartition(":")
     if not place.endswith(".py") and "/" not in place:
         return run

@@ -171,7 +171,7 @@ def session_row(session: dict[str, Any]) -> tuple[object, ...]:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """Say how the daemon is, or what became of it."""
+    """Return how the daemon is, or what became of it."""
     try:
         with administrator(arguments) as link:
             result = link.ask("status")
@@ -279,7 +279,7 @@ def record_text(record: dict[str, Any]) -> str:
 
 
 def state_text(state: dict[str, Any]) -> str:
-    """Say what hooks remember, if they do."""
+    """Return what hooks remember, if they do."""
     if not state["keys"] and state["kept_in"] is None:
         return ""
     kept = f"kept in {state['kept_in']}" if state["kept_in"] else "until the daemon ends"
@@ -300,7 +300,7 @@ def source_text(source: dict[str, Any]) -> str:
 
 
 def isolation_text(isolation: dict[str, Any]) -> str:
-    """Say how a source's workers are isolated, and loudly where that is less than it should be."""
+    """Return how a source's workers are isolated, and loudly where that is less than it should be."""
     if isolation["missing"]:
         return f"WEAKER than {isolation['configured']}: no {'; no '.join(isolation['missing'])}"
     return str(isolation["in_force"])

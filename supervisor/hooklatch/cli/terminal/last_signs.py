@@ -70,7 +70,7 @@ def look(state_dir: str) -> Absence:
 
 
 def is_locked(path: str) -> bool:
-    """Say whether somebody holds a lock, without taking it: a daemon that starts just now would find it taken."""
+    """Return whether somebody holds a lock, without taking it: a daemon that starts just now would find it taken."""
     try:
         inode = str(os.stat(path).st_ino)
         with open(LOCKS, encoding="ascii") as file:

@@ -39,7 +39,7 @@ def prepare() -> None:
 
 
 def has_reader() -> bool:
-    """Say whether somebody may still read what is said."""
+    """Return whether somebody may still read what is said."""
     return OUTPUT.has_reader
 
 
@@ -94,10 +94,10 @@ def complain(text: str) -> None:
 
 
 def finish() -> str | None:
-    """Give what went wrong with standard output, other than that its reader left."""
+    """Return what went wrong with standard output, other than that its reader left."""
     return OUTPUT.fault
 
 
 def plain(text: str) -> str:
-    """Give a text without what could command a terminal: a hook's or an agent's words may hold anything."""
+    """Return a text without what could command a terminal: a hook's or an agent's words may hold anything."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -154,7 +154,7 @@ class End:
 
 
 def process_behind(stream: socket.socket) -> tuple[int, int] | None:
-    """Give pid and pidfd of the process that listens; None where that cannot be known."""
+    """Return pid and pidfd of the process that listens; None where that cannot be known."""
     try:
         pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         return (pid, os.pidfd_open(pid)) if pid > 0 else None
@@ -173,7 +173,7 @@ def result_of(message: Response) -> msgspec.Raw:
 
 
 def directories(arguments: argparse.Namespace) -> list[str]:
-    """Give the folders that may hold the sockets, whole."""
+    """Return the folders that may hold the sockets, whole."""
     return [os.path.abspath(folder) for folder in runtime_dirs(arguments.runtime_dir, os.environ)]
 
 

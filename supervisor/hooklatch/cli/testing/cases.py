@@ -50,7 +50,7 @@ class Expected(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     resume: str | None = None
 
     def differences(self, decision: Decision) -> list[str]:
-        """Say where a decision is another than this; nothing where it is not."""
+        """Return where a decision is another than this; nothing where it is not."""
         cause, found = self.cause, list[str]()
         if decision.verdict != self.verdict:
             found.append(f"verdict is {decision.verdict}, not {self.verdict}")
@@ -123,7 +123,7 @@ def read_cases(name: str, data: bytes, folder: str) -> list[Case]:
 
 
 def problem_with(case: Case, event: str, catalogue: Catalogue) -> str | None:
-    """Say why a case can never be as expected with these events; `event` is what its own is called here."""
+    """Return why a case can never be as expected with these events; `event` is what its own is called here."""
     spec = catalogue.get(event)
     if spec is None:
         return f"{case.place}: {unknown_event(catalogue, event)}"

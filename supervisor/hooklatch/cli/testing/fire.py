@@ -84,7 +84,7 @@ def params_of(arguments: argparse.Namespace, payload: bytes) -> dict[str, object
 
 
 def removed_folder() -> str:
-    """Give the path that our folder had; "", which is no folder, where nobody can tell."""
+    """Return the path that our folder had; "", which is no folder, where nobody can tell."""
     try:
         return os.readlink("/proc/self/cwd").removesuffix(" (deleted)")
     except OSError:
@@ -92,7 +92,7 @@ def removed_folder() -> str:
 
 
 def read_payload(name: str | None) -> bytes:
-    """Give the JSON object in a file, in standard input for "-", or an empty one, on one line.
+    """Return the JSON object in a file, in standard input for "-", or an empty one, on one line.
 
     Raises:
         CommandError: it cannot be read, or is no JSON object.
@@ -113,7 +113,7 @@ def read_payload(name: str | None) -> bytes:
 
 
 def piped_payload() -> bytes:
-    """Give the JSON object that a pipe or a file is to standard input; an empty one for nothing, or a output.
+    """Return the JSON object that a pipe or a file is to standard input; an empty one for nothing, or a output.
 
     Raises:
         CommandError: it is no JSON object.

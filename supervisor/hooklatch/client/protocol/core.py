@@ -129,7 +129,7 @@ class ClientConnection:
         self._is_over = False
 
     def request(self, method: str, params: Mapping[str, object]) -> tuple[int, bytes]:
-        """Give a new request's number and its bytes.
+        """Return a new request's number and its bytes.
 
         Raises:
             InvalidPayloadError: a parameter is not plain finite JSON, or all are too big for one message.
@@ -144,14 +144,14 @@ class ClientConnection:
         return number, line
 
     def answer(self, call: CallRequested, verdict: bytes) -> bytes:
-        """Give the bytes that answer a call with an encoded verdict; empty is no opinion."""
+        """Return the bytes that answer a call with an encoded verdict; empty is no opinion."""
         line = encode_result(call.number, msgspec.Raw(verdict or b"null"))
         if len(line) > MAX_FRAME:
             return self.fail(call, f"the answer of {len(line)} bytes is over the limit of {MAX_FRAME}")
         return line
 
     def fail(self, call: CallRequested, message: str) -> bytes:
-        """Give the bytes that say that a call failed."""
+        """Return the bytes that say that a call failed."""
         safe = message.encode("utf-8", "replace").decode()  # an exception's text may hold a lone surrogate
         return encode_error(call.number, RpcError(ErrorCode.INTERNAL_ERROR, safe))
 
@@ -225,7 +225,7 @@ def read_error(number: int, error: dict[str, Any]) -> ErrorReceived:
 
 
 def encode_plain(value: object, where: str) -> msgspec.Raw:
-    """Give a value as JSON that every reader reads alike; `where` names it in the error. What is JSON stays as it is.
+    """Return a value as JSON that every reader reads alike; `where` names it in the error. What is JSON stays as it is.
 
     Raises:
         InvalidPayloadError: it holds NaN, an infinity, a lone surrogate, a key that is no str, or an object.

@@ -153,7 +153,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
             raise RefusedError(self)
 
     def as_tool_result(self, tool_use_id: str) -> dict[str, Any]:
-        """Give the error block that the Messages API needs for a tool call that was refused.
+        """Return the error block that the Messages API needs for a tool call that was refused.
 
         Raises:
             ValueError: the call is allowed, so its real result belongs there.

@@ -44,7 +44,7 @@ class Waiter:
         self.error: HooklatchError | None = None
 
     def read(self) -> msgspec.Raw:
-        """Give the result.
+        """Return the result.
 
         Raises:
             RequestFailedError, UnreadableAnswerError, DaemonUnreachableError: there is none.
@@ -72,7 +72,7 @@ class Exchange:
     def begin(
         self, method: str, params: Mapping[str, object], *, wake: Callable[[], object], now: float
     ) -> tuple[Waiter, bytes]:
-        """Give a new request's waiter and its line; `finish` it, whatever becomes of it.
+        """Return a new request's waiter and its line; `finish` it, whatever becomes of it.
 
         Raises:
             InvalidPayloadError: a parameter is not plain finite JSON.
@@ -91,7 +91,7 @@ class Exchange:
         self._pulse.finish()
 
     def end(self, failure: HooklatchError) -> None:
-        """Give the connection up; only the first failure counts."""
+        """Give up the connection; only the first failure counts."""
         if self.failure is not None:
             return
         self.failure = failure
@@ -105,7 +105,7 @@ class Exchange:
         self._pulse.heard(now)
 
     def check(self, now: float) -> bytes:
-        """Give a ping to send if one is due; else nothing."""
+        """Return a ping to send if one is due; else nothing."""
         match self._pulse.check(now):
             case "ping":
                 return self._core.request("ping", {})[1]
@@ -122,7 +122,7 @@ class Exchange:
         return [action for one in incoming if (action := self._take(one)) is not None]
 
     def reply(self, call: CallRequested, answer: bytes | str) -> bytes:
-        """Give the line that answers a call: an encoded verdict, or as text why there is none."""
+        """Return the line that answers a call: an encoded verdict, or as text why there is none."""
         return self._core.fail(call, answer) if isinstance(answer, str) else self._core.answer(call, answer)
 
     def _take(self, one: Incoming) -> Action | None:

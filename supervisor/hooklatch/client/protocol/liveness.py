@@ -56,7 +56,7 @@ class Pulse:
         self.due = now + self._liveness.interval if self._waiting else inf
 
     def check(self, now: float) -> Literal["fine", "ping", "dead"]:
-        """Say what to do at `now`."""
+        """Return what to do at `now`."""
         if now < self.due:
             return "fine"
         self._missed += 1
@@ -65,11 +65,11 @@ class Pulse:
 
 
 def backoff(attempt: int, chance: float) -> float:
-    """Give the seconds before the next attempt to connect; `chance` is a random number from 0 to 1."""
+    """Return the seconds before the next attempt to connect; `chance` is a random number from 0 to 1."""
     longest = min(LAST_RETRY, FIRST_RETRY * 2.0 ** min(attempt, 16))
     return longest * (1 - JITTER * chance)
 
 
 def crowd_delay(attempt: int) -> float:
-    """Give the seconds before a connect that met a full backlog is tried again."""
+    """Return the seconds before a connect that met a full backlog is tried again."""
     return min(0.05, 0.001 * 2.0 ** min(attempt, 6))

@@ -66,7 +66,7 @@ def fire_params(
     wait: bool = True,
     limit: int = MAX_PAYLOAD,
 ) -> dict[str, object]:
-    """Give the params of `fire`. A payload over `limit` bytes stays here: the daemon is told, and refuses.
+    """Return the params of `fire`. A payload over `limit` bytes stays here: the daemon is told, and refuses.
 
     Raises:
         InvalidPayloadError: something is not plain finite JSON.

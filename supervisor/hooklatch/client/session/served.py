@@ -25,12 +25,12 @@ def is_async(function: Callable[..., object]) -> bool:
 
 
 def served_event(call: CallRequested) -> events.Event:
-    """Give the event that the served function is called with."""
+    """Return the event that the served function is called with."""
     return events.build(call.event, call.payload, call.envelope, call.config, call.merged, call.reinvoked)
 
 
 def encode_answer(answer: object, *, is_native: bool = False) -> bytes:
-    """Give what a served function returned as JSON; garbage stays garbage, so that the daemon counts it as such.
+    """Return what a served function returned as JSON; garbage stays garbage, so that the daemon counts it as such.
 
     A native answer, in the words of the session's dialect, goes as it is: the daemon reads it.
     """

@@ -37,7 +37,7 @@ class SessionBase:
         raise NotImplementedError
 
     def check_open(self) -> None:
-        """Return if the session may still be used.
+        """Raise unless the session may still be used.
 
         Raises:
             SessionClosedError: it is over.
@@ -76,7 +76,7 @@ class SessionBase:
                 log.warning("no daemon: session=%s %s", self.memory.session_id, problem)
 
     def served(self, call: CallRequested) -> tuple[ServedFunction, Event]:
-        """Give the function that a call is for, and the event that it is called with.
+        """Return the function that a call is for, and the event that it is called with.
 
         Raises:
             LookupError: there is none.
@@ -87,11 +87,11 @@ class SessionBase:
         return definition.function, served_event(call)
 
     def encoded(self, answer: object) -> bytes:
-        """Give what a served function returned as it is sent."""
+        """Return what a served function returned as it is sent."""
         return encode_answer(answer, is_native=self.memory.dialect is not None)
 
     def failed(self, call: CallRequested, error: BaseException) -> str:
-        """Give the answer to a call whose function raised."""
+        """Return the answer to a call whose function raised."""
         log.warning("a served hook failed: session=%s hook=%s", self.memory.session_id, call.hook, exc_info=error)
         return describe(error)
 

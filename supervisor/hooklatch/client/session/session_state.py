@@ -189,7 +189,7 @@ class Memory:
         return event in self._options.get("emits", ())
 
     def take_ungated(self) -> str | None:
-        """Give why the host needs no gate, once."""
+        """Return why the host needs no gate, once."""
         reason, self._ungated = self._ungated, None
         return reason
 
@@ -206,7 +206,7 @@ class Memory:
         return is_refusal or self._options.get("require", False)
 
     def hello(self, version: str) -> dict[str, object]:
-        """Give the params of `hello`."""
+        """Return the params of `hello`."""
         options = self._options
         parent_id, parent_token = self._parent_proof()
         session: dict[str, object] = {
@@ -332,11 +332,11 @@ class Memory:
                 definition.wire["enabled"] = is_enabled
 
     def served(self, hook_id: str) -> Definition | None:
-        """Give the hook of that id if this client serves it."""
+        """Return the hook of that id if this client serves it."""
         return next((one for one in self._definitions if one.id == hook_id and one.function is not None), None)
 
     def without_hooks(self) -> Memory:
-        """Give the memory of another process of the same run: the hooks stay where their functions are."""
+        """Return the memory of another process of the same run: the hooks stay where their functions are."""
         options = self._options.copy()
         options["hooks"], options["cwd"], options["parent"] = (), self._cwd, self._parent
         copy = Memory(self.session_id, options)
@@ -363,7 +363,7 @@ def parent_of(text: str | None) -> tuple[str, str] | None:
 
 
 def target_of(event: str, function: ServedFunction | None, run: str | None, options: HookOptions) -> HookItem:
-    """Give one hook as `register` is told it.
+    """Return one hook as `register` is told it.
 
     Raises:
         TypeError: it has no target, or two.
@@ -376,7 +376,7 @@ def target_of(event: str, function: ServedFunction | None, run: str | None, opti
 
 
 def checked_scope(scope: Scope, definitions: Sequence[Definition]) -> Sequence[Definition]:
-    """Give the hooks that go with the session: global ones stay with the daemon.
+    """Return the hooks that go with the session: global ones stay with the daemon.
 
     Raises:
         ValueError: a global hook has its function here, and would be gone with this process.

@@ -116,7 +116,7 @@ class ToolCall:
         self._steps = self._run()
 
     def next(self, answer: object) -> Step | ToolRun:
-        """Give the next step, or what became of the call."""
+        """Return the next step, or what became of the call."""
         try:
             return self._steps.send(answer)
         except StopIteration as end:
@@ -124,7 +124,7 @@ class ToolCall:
             return run
 
     def interruption(self, error: BaseException) -> tuple[str, dict[str, Any], bool]:
-        """Give what to fire, without waiting, where the call was cancelled while its tool ran."""
+        """Return what to fire, without waiting, where the call was cancelled while its tool ran."""
         told = self._event("post_tool_use_failure", {"error": printed(error), "is_interrupt": True}, wait=False)
         return told.event, told.arguments, told.wait
 
@@ -146,7 +146,7 @@ class ToolCall:
         return self._end(decision, allowed=True, result=result, append=after.append)
 
     def _permit(self) -> Steps[Permit | Decision]:
-        """Give the permit, or the decision that refuses it."""
+        """Yield the permit, or the decision that refuses it."""
         answer = yield from self._judge()
         if isinstance(answer, Decision):
             is_ours = answer.is_local and answer.cause != "no_daemon"  # after its own refusals the daemon fires it

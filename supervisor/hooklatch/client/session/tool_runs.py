@@ -65,7 +65,7 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
         return not self.allowed or self.error is not None
 
     def unwrap(self) -> Any:
-        """Give the result.
+        """Return the result.
 
         Raises:
             RefusedError: the tool was refused.
@@ -78,7 +78,7 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
         return self.result
 
     def as_tool_result(self, tool_use_id: str | None = None) -> dict[str, Any]:
-        """Give the block that answers the call in the Messages API, whatever became of it.
+        """Return the block that answers the call in the Messages API, whatever became of it.
 
         Text stays text, and a list of content blocks stays that; anything else becomes its JSON, else its `str`.
 
@@ -111,7 +111,7 @@ def joined(text: str, append: str | None) -> str:
 
 
 def plain(value: object) -> object:
-    """Give a tool's result as hooks are shown it: as it is if JSON can say it, else as text."""
+    """Return a tool's result as hooks are shown it: as it is if JSON can say it, else as text."""
     try:
         encode_plain(value, "the result")
     except InvalidPayloadError:
@@ -127,7 +127,7 @@ def text_of(value: object) -> str:
 
 
 def printed(value: object) -> str:
-    """Give any value as text that can be sent; an exception with its type's name."""
+    """Return any value as text that can be sent; an exception with its type's name."""
     try:
         text = describe(value) if isinstance(value, BaseException) else str(value)
     except Exception:

@@ -13,7 +13,7 @@ __all__ = ["find_fault", "join_reasons", "join_texts", "merge_first", "merge_las
 
 
 def find_fault(spec: EventSpec, answer: Answer) -> str | None:
-    """Say what in an answer the event does not allow, or None."""
+    """Return what in an answer the event does not allow, or None."""
     if answer.verdict is not None and answer.verdict not in spec.verdicts:
         return f"{spec.name} does not allow the verdict {answer.verdict!r} (it allows {listed(spec.verdicts)})"
     for output, is_used in (

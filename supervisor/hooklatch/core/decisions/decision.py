@@ -75,7 +75,7 @@ class Fire:
         self.decider: Hook | None = None
 
     def next_calls(self) -> Sequence[StartCall]:
-        """Give the calls to start now; empty when the fire is settled."""
+        """Return the calls to start now; empty when the fire is settled."""
         raise NotImplementedError
 
     def receive(self, call: StartCall, outcome: CallOutcome) -> None:

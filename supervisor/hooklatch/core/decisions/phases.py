@@ -62,14 +62,14 @@ def start(
 
 
 def firing_order(spec: EventSpec, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
-    """Give hooks in the order in which they are called: at a gate who amends it comes first."""
+    """Return hooks in the order in which they are called: at a gate who amends it comes first."""
     if not spec.is_gate:
         return tuple(hooks)
     return (*amenders(hooks), *(hook for hook in hooks if not hook.amends))
 
 
 def amenders(hooks: Iterable[Hook]) -> list[Hook]:
-    """Give the marked hooks, the least trusted layer first, so that an operator's amendment is the last one."""
+    """Return the marked hooks, the least trusted layer first, so that an operator's amendment is the last one."""
     marked = [hook for hook in hooks if hook.amends]
     return sorted(marked, key=lambda hook: -hook.layer) if marked else marked
 
@@ -122,7 +122,7 @@ class Gate(Fire):
         return ()
 
     def _is_due(self, hook: Hook) -> bool:
-        """Say whether the phase has a question for a hook that matches."""
+        """Return whether the phase has a question for a hook that matches."""
         if self._phase is Phase.SETTLING:
             return self._seen.get(hook) != self.payload.version
         return hook not in self._seen
@@ -189,7 +189,7 @@ class Gate(Fire):
             self._made(call.index)
 
     def _is_merged(self, hook: Hook) -> bool:
-        """Say whether a patch only counts with all others; that of an amender is in force at once, or too late."""
+        """Return whether a patch only counts with all others; that of an amender is in force at once, or too late."""
         is_own = self._phase is Phase.AMENDING or (self._phase is Phase.SETTLING and hook.amends)
         return self.spec.view == "original" and not is_own
 
@@ -220,7 +220,7 @@ class Gate(Fire):
             self._merged_before = merged
 
     def _makes(self, patch: dict[str, msgspec.Raw], merged: dict[str, msgspec.Raw], result: Payload) -> bool:
-        """Say whether one hook's patch alone makes of the payload what all of them together do."""
+        """Return whether one hook's patch alone makes of the payload what all of them together do."""
         alone = apply(self.payload, patch)
         return isinstance(alone, Payload) and apply(alone, merged) is alone and apply(result, patch) is result
 
@@ -240,7 +240,7 @@ class Gate(Fire):
         self._seen[opinion.hook] = opinion.version = self.payload.version
 
     def _unsettled(self, hook: Hook) -> str:
-        """Say what happened, and the way out: whose change came too late to be one of an amender."""
+        """Return what happened, and the way out: whose change came too late to be one of an amender."""
         late = hook if not hook.amends else self._changed_by
         way_out = ""
         if late is not None and not late.amends:

@@ -222,7 +222,7 @@ def text_of(raw: Mapping[str, Any], key: str, name: str, *, default: Any) -> Any
 
 
 def is_id(value: str) -> bool:
-    """Say whether a text can name a hook or a session: one line, and not a long one."""
+    """Return whether a text can name a hook or a session: one line, and not a long one."""
     return 0 < len(value) <= MAX_ID and FORBIDDEN.isdisjoint(value)
 
 
@@ -268,7 +268,7 @@ def config_of(value: object, name: str) -> bytes:
 
 
 def is_finite(value: object) -> bool:
-    """Say whether no number in a value is one that JSON turns into null."""
+    """Return whether no number in a value is one that JSON turns into null."""
     if isinstance(value, Mapping):
         return all(is_finite(part) for part in cast("Mapping[object, object]", value).values())
     if isinstance(value, list | tuple):

@@ -194,7 +194,7 @@ def reason_of(error: Exception) -> str:
 
 
 def alternative_to(reason: str) -> str:
-    """Say what to write instead of what RE2 refused for a reason."""
+    """Return what to write instead of what RE2 refused for a reason."""
     for marks, alternative in ALTERNATIVES:
         if any(mark in reason for mark in marks):
             return f"{alternative}, or match more and decide in the callback"
@@ -202,6 +202,6 @@ def alternative_to(reason: str) -> str:
 
 
 def shown(value: object) -> str:
-    """Give a value as an error repeats it: whole where it is short."""
+    """Return a value as an error repeats it: whole where it is short."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

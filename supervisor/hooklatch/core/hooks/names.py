@@ -77,17 +77,17 @@ def quoted(name: str) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Say whether a text can be a name in full, as opposed to an id."""
+    """Return whether a text can be a name in full, as opposed to an id."""
     return NAME.fullmatch(text) is not None
 
 
 def is_like_a_name(text: str) -> bool:
-    """Say whether a text begins as a name in full does; no id may."""
+    """Return whether a text begins as a name in full does; no id may."""
     return LIKE_A_NAME.match(text) is not None
 
 
 def bare(name: str) -> str:
-    """Give the id in a name, or the plugin in that of a whole one."""
+    """Return the id in a name, or the plugin in that of a whole one."""
     kind, separator, rest = re.split("([:/])", name, maxsplit=1)
     if separator == "/":
         return rest

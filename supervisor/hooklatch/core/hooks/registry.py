@@ -138,11 +138,11 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def name_of_several(self) -> str:
-        """Give its name where its layer and its id may be another hook's too; else nothing."""
+        """Return its name where its layer and its id may be another hook's too; else nothing."""
         return self.name if self.project or self.owner else ""
 
     def fingerprint(self) -> bytes:
-        """Give a digest of all that decides how this hook behaves."""
+        """Return a digest of all that decides how this hook behaves."""
         target = self.target
         place = (
             [
@@ -166,7 +166,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 
 def misfit(spec: EventSpec, matcher: Matcher, *, amends: bool) -> str | None:
-    """Say which setting of a hook means nothing on its event, and what to write instead; None where all is well."""
+    """Return which setting of a hook means nothing on its event, and what to write instead; None where all is well."""
     if spec.match is None and not matcher.matches_all:
         return f"{spec.name} has no field to match on; remove match"
     if amends and not spec.patch:
@@ -208,7 +208,7 @@ class Snapshot:
         return self._digest
 
     def for_event(self, spec: EventSpec) -> tuple[Hook, ...]:
-        """Give the enabled hooks of an event, in firing order; those on EVERY_GATE stand at each that fails closed."""
+        """Return the enabled hooks of an event, in firing order; EVERY_GATE hooks stand at each that fails closed."""
         key = spec.name, spec.fails_closed  # what a custom event is may change, and its hooks stay
         found = self._by_event.get(key)
         if found is None:
@@ -240,7 +240,7 @@ def select(spec: EventSpec, hooks: Sequence[Hook], payload: Payload) -> Selectio
 
 
 def budget(spec: EventSpec, hooks: Iterable[Hook], requested: float | None = None) -> float:
-    """Give the seconds that a fire may take: what was asked for, else enough for each hook's own timeout."""
+    """Return the seconds that a fire may take: what was asked for, else enough for each hook's own timeout."""
     if requested is not None:
         return min(requested, MAX_BUDGET)
     needed = sum(hook.timeout or spec.timeout for hook in hooks)
@@ -276,5 +276,5 @@ def is_switched(hook: Hook, switches: Mapping[str, bool]) -> bool:
 
 
 def has(plugins: Collection[str] | None, plugin: str) -> bool:
-    """Say whether a plugin is among those that are allowed; None stands for all of them."""
+    """Return whether a plugin is among those that are allowed; None stands for all of them."""
     return plugins is None or plugin in plugins

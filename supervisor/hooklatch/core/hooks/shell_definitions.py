@@ -85,7 +85,7 @@ def is_environment(value: object) -> bool:
 
 
 def shell_config(shell: ShellCommand, spec: EventSpec, *, hook_id: str, timeout: float | None, config: bytes) -> bytes:
-    """Give the config of the call: the command, and what it must know of its event."""
+    """Return the config of the call: the command, and what it must know of its event."""
     return msgspec.json.encode(
         {
             **msgspec.to_builtins(shell),

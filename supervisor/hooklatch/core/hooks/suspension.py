@@ -37,7 +37,7 @@ class Suspension(msgspec.Struct, frozen=True):
 
 
 def check(seconds: float, reason: str) -> str:
-    """Give the reason as it is kept.
+    """Return the reason as it is kept.
 
     Raises:
         SuspensionError: it is for too long, for no time, or without a reason.
@@ -54,7 +54,7 @@ def check(seconds: float, reason: str) -> str:
 
 
 def find(suspensions: Iterable[Suspension], hook: Hook) -> Suspension | None:
-    """Give the suspension that covers a hook and lasts longest."""
+    """Return the suspension that covers a hook and lasts longest."""
     covering = [one for one in suspensions if one.covers(hook)]
     return max(covering, key=lambda one: one.until, default=None)
 

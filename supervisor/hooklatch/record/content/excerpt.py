@@ -32,7 +32,7 @@ class Excerpt(msgspec.Struct, frozen=True):
 
 
 def fields_of(payload: Payload) -> Mapping[str, msgspec.Raw] | None:
-    """Give a payload's fields, or None where it has none or is not read for this."""
+    """Return a payload's fields, or None where it has none or is not read for this."""
     if len(payload.data) > UNREAD and not payload.is_read:
         return None
     try:
@@ -78,7 +78,7 @@ def without_hidden(value: object, redactor: Redactor, depth: int = 0) -> object:
 
 
 def texts_in(value: object) -> list[str]:
-    """Give every text in a value, keys too."""
+    """Return every text in a value, keys too."""
     found: list[str] = []
     collect(value, found)
     return found
@@ -98,7 +98,7 @@ def collect(value: object, found: list[str]) -> None:
 
 
 def cleaned(value: object, redactor: Redactor) -> object:
-    """Give a value with the secrets in its texts replaced."""
+    """Return a value with the secrets in its texts replaced."""
     if isinstance(value, str):
         return redactor.clean(value)
     if isinstance(value, dict):

@@ -49,7 +49,7 @@ class Redactor:
         self._hides = lru_cache(maxsize=4096)(self._matches)
 
     def hides(self, key: str) -> bool:
-        """Say whether a key's value is to be left out."""
+        """Return whether a key's value is to be left out."""
         return len(key) > LONG_KEY or self._hides(key)
 
     def _matches(self, key: str) -> bool:
@@ -57,7 +57,7 @@ class Redactor:
         return any(test(lower) for test in self._keys)
 
     def is_clean(self, texts: Sequence[str]) -> bool:
-        """Say whether none of the texts holds a secret."""
+        """Return whether none of the texts holds a secret."""
         if not texts or not self._texts:
             return True
         if self._all is None:
@@ -65,7 +65,7 @@ class Redactor:
         return self._all.search(BETWEEN.join(text[:WINDOW] for text in texts).encode("utf-8", "replace")) is None
 
     def clean(self, text: str) -> str:
-        """Give a text with its secrets replaced."""
+        """Return a text with its secrets replaced."""
         cleaned = text[:WINDOW]
         for pattern in self._texts:
             cleaned = pattern.sub(replacement, cleaned)
@@ -80,7 +80,7 @@ def replacement(match: Match) -> str:
 
 
 def key_test(glob: str) -> Callable[[str], object]:
-    """Give what a key, in small letters, is tested with; nearly all globs are a word with stars around it."""
+    """Return what a key, in small letters, is tested with; nearly all globs are a word with stars around it."""
     word = (lower := glob.lower()).strip("*")
     if not word or any(mark in word for mark in "*?["):
         return compile_matcher({"glob": lower}).matches

@@ -20,7 +20,7 @@ def path_of_anchor(folder: str) -> str:
 
 
 def read_anchor(folder: str) -> tuple[int, str] | None:
-    """Give the number and the hash that it holds; None where there is none.
+    """Return the number and the hash that it holds; None where there is none.
 
     Raises:
         SlotError: it holds something else.

@@ -81,5 +81,5 @@ def read_link(line: bytes) -> Link | None:
 
 
 def head_of(seq: int, own: str) -> Head:
-    """Give what a reply carries of a record."""
+    """Return what a reply carries of a record."""
     return Head(seq, own[:WITNESS])

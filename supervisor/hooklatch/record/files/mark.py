@@ -57,7 +57,7 @@ def path_of_mark(folder: str) -> str:
 
 
 def read_mark(folder: str) -> Mark | None:
-    """Give what the mark beside a folder says; None where there is none.
+    """Return what the mark beside a folder says; None where there is none.
 
     Raises:
         SlotError: it says nothing that was written here.

@@ -82,7 +82,7 @@ class Sieve:
             self.needles.append(b'"hook":%b' % ENCODER.encode(hook_id))
 
     def record_of(self, line: bytes) -> dict[str, Any] | None:
-        """Give a line's record if it is one, and asked for."""
+        """Return a line's record if it is one, and asked for."""
         for needle in self.needles:
             if needle not in line:
                 return None
@@ -123,7 +123,7 @@ def segments_of(folder: str) -> list[Place]:
 
 
 def forwards(folder: str) -> Iterator[bytes]:
-    """Give every line, oldest first; a last one without an end is left out.
+    """Yield every line, oldest first; a last one without an end is left out.
 
     Raises:
         NoRecordError: there is none.
@@ -139,7 +139,7 @@ def forwards(folder: str) -> Iterator[bytes]:
 
 
 def backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
-    """Give every line, newest first; a last one without an end is left out.  Lines without all needles may be too.
+    """Yield every line, newest first; a last one without an end is left out.  Lines without all needles may be too.
 
     Raises:
         NoRecordError: there is none.
@@ -177,7 +177,7 @@ def lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[b
 
 
 def of_kind(segments: Sequence[Place], kind: str, *, since: int) -> Iterator[dict[str, Any]]:
-    """Give the sound records of one kind with numbers above `since`, newest first; older segments are not read."""
+    """Yield the sound records of one kind with numbers above `since`, newest first; older segments are not read."""
     needle = b'"kind":"%b"' % kind.encode()
     for place in reversed(segments):
         try:
@@ -193,7 +193,7 @@ def of_kind(segments: Sequence[Place], kind: str, *, since: int) -> Iterator[dic
 
 
 def newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:
-    """Give the records that are asked for, newest first.
+    """Return the records that are asked for, newest first.
 
     Raises:
         NoRecordError: there is none.
@@ -202,7 +202,7 @@ def newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:
 
 
 def matching(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[str, Any]]:
-    """Give the records that are asked for, of any number."""
+    """Yield the records that are asked for, of any number."""
     sieve = Sieve(filters)
     for line in lines:
         record = sieve.record_of(line)
@@ -211,7 +211,7 @@ def matching(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[str, Any
 
 
 def query(folder: str, filters: Filters) -> dict[str, Any]:
-    """Give the newest records that are asked for, oldest of them first; `more` says that there are older ones.
+    """Return the newest records that are asked for, oldest of them first; `more` says that there are older ones.
 
     Raises:
         NoRecordError: there is none.
@@ -227,7 +227,7 @@ def query(folder: str, filters: Filters) -> dict[str, Any]:
 
 
 def names(folder: str, field: str, most: int) -> set[str]:
-    """Give what the newest records have in a field (`hook`: with its layer and without); of so many records.
+    """Return what the newest records have in a field (`hook`: with its layer and without); of so many records.
 
     Raises:
         NoRecordError: there is none.
@@ -256,7 +256,7 @@ class Tailer:
         self._position = whole_size(self._place)
 
     def new(self) -> Iterator[bytes]:
-        """Give what has come since the last time."""
+        """Yield what has come since the last time."""
         yield from self._rest()
         for place in segments_of(self._folder):
             if place.first > self._place.first:

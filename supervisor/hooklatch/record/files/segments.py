@@ -44,7 +44,7 @@ FALLOCATE = find_fallocate()
 
 
 def allocate(fd: int, start: int, length: int) -> None:
-    """Give a file blocks without making it longer.
+    """Allocate blocks for a file without making it longer.
 
     Raises:
         OSError: there is no room, or this cannot be done here.
@@ -182,7 +182,7 @@ class Segment:
         return True
 
     def fault(self) -> str | None:
-        """Say what somebody else did to the file, if anything."""
+        """Return what somebody else did to the file, if anything."""
         try:
             own = os.fstat(self.fd)
             named = os.stat(self.place.path, follow_symlinks=False)
@@ -197,7 +197,7 @@ class Segment:
         return None
 
     def free(self) -> None:
-        """Give back what is allocated beyond the end, by us or by a daemon that was killed."""
+        """Free what is allocated beyond the end, by us or by a daemon that was killed."""
         if self.is_whole:
             os.ftruncate(self.fd, self.end)
             self._allocated = 0
@@ -253,7 +253,7 @@ def tail_of(data: bytes, start: int, size: int, place: Place) -> Tail | None:
 
 
 def lines(data: bytes, *, is_beginning: bool) -> Iterator[tuple[int, int]]:
-    """Give where each whole line begins and ends; the first is left out where its beginning is not there."""
+    """Yield where each whole line begins and ends; the first is left out where its beginning is not there."""
     begin = 0 if is_beginning else data.find(b"\n") + 1
     while (end := data.find(b"\n", begin) + 1) > 0:
         yield begin, end
@@ -269,7 +269,7 @@ def fault_among(links: list[Link | None], place: Place) -> str | None:
 
 
 def moment_of(place: Place) -> float | None:
-    """Give when a segment was begun, as its first record says; None where that cannot be read."""
+    """Return when a segment was begun, as its first record says; None where that cannot be read."""
     try:
         with open(place.path, "rb") as file:
             link = read_link(file.readline(WINDOW))

@@ -27,7 +27,7 @@ def slot_line(text: bytes) -> bytes:
 
 
 def read_slot(path: str) -> bytes | None:
-    """Give what a file holds; None where there is none.
+    """Return what a file holds; None where there is none.
 
     Raises:
         SlotError: it holds something that was not written here.
@@ -74,7 +74,7 @@ class Slot:
         self._text = text
 
     def is_in_place(self) -> bool:
-        """Say whether the file is still the one that is written to."""
+        """Return whether the file is still the one that is written to."""
         try:
             named = os.stat(self._path, follow_symlinks=False)
         except OSError:

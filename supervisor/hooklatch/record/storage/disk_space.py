@@ -101,7 +101,7 @@ class DiskSpace:
         return msgspec.json.encode({"stage": stage.label, "previous": before.label, "free_bytes": self.free_bytes})
 
     def explain(self) -> str | None:
-        """Say what the stage means, where it means something."""
+        """Return what the stage means, where it means something."""
         what = {
             Stage.NORMAL: None,
             Stage.LOW: "is getting full: make room",

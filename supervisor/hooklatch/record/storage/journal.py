@@ -59,7 +59,7 @@ class Journal:
 
     @property
     def is_fresh(self) -> bool:
-        """Say whether the segment holds nothing but its own first record, and perhaps why it was begun."""
+        """Return whether the segment holds nothing but its own first record, and perhaps why it was begun."""
         return self.seq <= self.segment.place.first + 1
 
     def put(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:

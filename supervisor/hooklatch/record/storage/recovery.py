@@ -123,7 +123,7 @@ def read(reader: Callable[[str], Held], folder: str) -> Held | str:
 
 
 def mark_of(folder: str, found: Found, marked: Mark | str | None) -> Mark:
-    """Give what the mark is to say from now on; it must be on the disk before the next record is written."""
+    """Return what the mark is to say from now on; it must be on the disk before the next record is written."""
     mark = marked if isinstance(marked, Mark) else Mark()
     segments = places(folder)
     if found.last is not None and found.last.seq > mark.seq:

@@ -61,7 +61,7 @@ class Retiring:
         await trio.to_thread.run_sync(remove, folder, [*retirement.leftover, *retirement.places])
 
     def _may_go(self, retirement: Retirement) -> bool:
-        """Say whether nothing is removed that would show what is missing, before somebody knows of that."""
+        """Return whether nothing is removed that would show what is missing, before somebody knows of that."""
         for hole in retirement.holes:
             if hole not in self._holes:
                 self._holes.add(hole)

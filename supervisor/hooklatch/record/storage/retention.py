@@ -69,7 +69,7 @@ def header_of(place: Place) -> tuple[Link, dict[str, Any]] | None:
 
 
 def skipped_by(header: dict[str, Any]) -> tuple[int, int] | None:
-    """Give the numbers that a segment says were never used: first and last, right before its own."""
+    """Return the numbers that a segment says were never used: first and last, right before its own."""
     skipped = header.get("skipped")
     if not isinstance(skipped, dict):
         return None
@@ -81,7 +81,7 @@ def skipped_by(header: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def missing_before(folder: str, mark: Mark) -> str | None:
-    """Say what is gone from the beginning and was neither retired nor told; None if nothing is.
+    """Return what is gone from the beginning and was neither retired nor told; None if nothing is.
 
     Raises:
         OSError: the folder cannot be read.
@@ -97,7 +97,7 @@ def missing_before(folder: str, mark: Mark) -> str | None:
 
 
 def sizes(folder: str) -> dict[Place, tuple[int, float]]:
-    """Give each segment's bytes and the moment of its last record, oldest first.
+    """Return each segment's bytes and the moment of its last record, oldest first.
 
     Raises:
         OSError: the folder cannot be read.

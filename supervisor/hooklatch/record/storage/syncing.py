@@ -110,7 +110,7 @@ class Syncs:
         return None
 
     def take_thefts(self) -> list[str]:
-        """Give what somebody did to the anchor and the mark since the last call."""
+        """Return what somebody did to the anchor and the mark since the last call."""
         thefts, self._thefts = self._thefts, []
         return thefts
 

@@ -14,14 +14,14 @@ __all__ = ["health", "is_vital_well", "reasons", "state_of"]
 
 
 def health(hub: Hub) -> dict[str, Any]:
-    """Give `draining` when the daemon is about to leave, `red` when gates are denied for no policy, else `ready`."""
+    """Return `draining` when the daemon is about to leave, `red` when gates are denied for no policy, else `ready`."""
     found = reasons(hub)
     state = "draining" if hub.dispatcher.is_draining else "red" if found else "ready"
     return {"health": state, "reasons": found, "revision": hub.registries.view.revision, "version": VERSION}
 
 
 def reasons(hub: Hub) -> list[str]:
-    """Give a word for each thing that is wrong; `status` has the text."""
+    """Return a word for each thing that is wrong; `status` has the text."""
     checks = {
         "parts": bool(hub.part_faults),
         "zygote": not hub.sources.zygote.is_alive,

@@ -238,7 +238,7 @@ class Methods:
         return self._inquiry.about(params.id, self._viewed(connection, params.session), is_admin=connection.is_admin)
 
     def _our_name(self, connection: Connection, event: str | None) -> str | None:
-        """Give our name of an event that a session may have named in its dialect; any other stays as it is."""
+        """Return our name of an event that a session may have named in its dialect; any other stays as it is."""
         session = connection.session
         if event is None or session is None or session.dialect is None:
             return event
@@ -317,7 +317,7 @@ class Methods:
         return connection.session
 
     def _is_global(self, connection: Connection, scope: str | None) -> bool:
-        """Say which layer a change is for; by default the connection's own."""
+        """Return which layer a change is for; by default the connection's own."""
         scope = scope or ("session" if connection.session is not None else "global")
         if scope not in ("session", "global"):
             raise RpcError(ErrorCode.INVALID_PARAMS, f'scope is "session" or "global", not {scope!r}')
@@ -327,7 +327,7 @@ class Methods:
 
 
 def single_tables(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Give one definition for each hook, with its id written out: what is stored is found again by that id."""
+    """Return one definition for each hook, with its id written out: what is stored is found again by that id."""
     return [
         {**table, "id": definition.id, "event": definition.event}
         for table in tables

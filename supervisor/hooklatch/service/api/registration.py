@@ -169,7 +169,7 @@ def listed(tables: HookTables, registrant: Registrant) -> list[dict[str, Any]]:
 
 
 def named(natives: list[NativeHook], registrant: Registrant) -> None:
-    """Give each served hook without an id one: the first of `served-1`, `served-2`, … that nobody has yet."""
+    """Name each served hook that has no id: the first of `served-1`, `served-2`, … that nobody has yet."""
     taken: set[object] = {native.table.get("id") for native in natives}
     taken |= registrant.own.keys()
     free = (name for number in itertools.count(1) if (name := f"served-{number}") not in taken)
@@ -179,7 +179,7 @@ def named(natives: list[NativeHook], registrant: Registrant) -> None:
 
 
 def size_of(table: dict[str, Any]) -> int:
-    """Give how many bytes a definition takes, as JSON.
+    """Return how many bytes a definition takes, as JSON.
 
     Raises:
         RpcError: too many.

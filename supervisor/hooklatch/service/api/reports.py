@@ -45,7 +45,7 @@ class Reports:
         }
 
     def describe(self, hook: Hook) -> dict[str, Any]:
-        """Give all that a list of hooks says of one."""
+        """Return all that a list of hooks says of one."""
         return {
             "id": hook.id,
             "name": hook.name,
@@ -117,7 +117,7 @@ class Reports:
         }
 
     def explain(self, session: Session | None, spec: EventSpec, payload: Payload) -> dict[str, Any]:
-        """Say which hooks would fire for a payload, in which order, and why each other one would not."""
+        """Return which hooks would fire for a payload, in which order, and why each other one would not."""
         view = self._hub.registries.view_of(session)
         try:
             firing, _ = parted(self._hub.suspensions, view.for_event(spec))
@@ -144,7 +144,7 @@ class Reports:
         }
 
     def _hidden(self, view: Snapshot) -> list[Hook]:
-        """Give the hooks of plugins that this viewer does not allow."""
+        """Return the hooks of plugins that this viewer does not allow."""
         seen = {hook.name for hook in view.hooks}
         shared = self._hub.registries.view.hooks
         return [hook for hook in shared if hook.plugin is not None and hook.name not in seen]
@@ -194,7 +194,7 @@ class Reports:
         }
 
     def status(self, session: Session | None, *, is_admin: bool) -> dict[str, Any]:
-        """Say how the daemon is; `health` is red when something makes gates deny that should not have to."""
+        """Return how the daemon is; `health` is red when something makes gates deny that should not have to."""
         hub = self._hub
         view = hub.registries.view
         own = hub.projects.warnings(session.places) if session is not None else []
@@ -247,7 +247,7 @@ class Reports:
         ]
 
     def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
-        """Give the hooks whose failures a viewer is told of: how others' do is not a session's affair."""
+        """Return the hooks whose failures a viewer is told of: how others' do is not a session's affair."""
         if is_admin:
             return list(dict.fromkeys(self._hub.registries.every_hook()))
         return list(session.own.values()) if session is not None else []

@@ -149,7 +149,7 @@ class Greeting:
             self._hub.registries.take_settings(session)
 
     def _parent_of(self, params: SessionParams, known: Session | None) -> Session | None:
-        """Give the session whose gates a new one is to have; a live one has its parent or none already."""
+        """Return the session whose gates a new one is to have; a live one has its parent or none already."""
         if params.parent_session_id is None:
             if params.parent_token is not None:
                 raise RpcError(ErrorCode.INVALID_PARAMS, "parent_token needs the parent_session_id that it is of")

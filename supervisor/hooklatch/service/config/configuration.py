@@ -96,7 +96,7 @@ def source_of(run: str, folder: str) -> tuple[Source, str]:
 
 
 def place_of(definition: HookDefinition, folder: str) -> tuple[Source, str]:
-    """Give the source and the function that a definition's target stands for; a served hook has none."""
+    """Return the source and the function that a definition's target stands for; a served hook has none."""
     if definition.shell is not None:
         return SHELL_SOURCE, SHELL_FUNCTION
     return source_of(definition.run or "", folder)
@@ -266,7 +266,7 @@ class Reader:
         return ConfigError(Diagnostic(self._path, line, message))
 
     def _header(self, key: str, index: int) -> int:
-        """Give the line of the index-th [[key]] header; tomllib keeps no positions."""
+        """Return the line of the index-th [[key]] header; tomllib keeps no positions."""
         found = self._headers.get(key, ())
         return found[index] if index < len(found) else 0
 

@@ -14,7 +14,7 @@ __all__ = ["catalogue_of", "dialects_of", "unknown_event"]
 
 
 def catalogue_of(configs: Iterable[FileConfig], diagnostics: list[Diagnostic]) -> Catalogue:
-    """Give the standard catalogue with the events of these files."""
+    """Return the standard catalogue with the events of these files."""
     catalogue = Catalogue.standard()
     for path, event in [(config.path, event) for config in configs for event in config.events]:
         try:
@@ -27,7 +27,7 @@ def catalogue_of(configs: Iterable[FileConfig], diagnostics: list[Diagnostic]) -
 def dialects_of(
     configs: Iterable[FileConfig], catalogue: Catalogue, diagnostics: list[Diagnostic]
 ) -> dict[str, Dialect]:
-    """Give the dialects of these files, by name."""
+    """Return the dialects of these files, by name."""
     found: dict[str, Dialect] = {}
     for path, table in [(config.path, table) for config in configs for table in config.dialects]:
         try:

@@ -18,7 +18,7 @@ __all__ = ["as_strong_as", "levels_of", "shortfalls"]
 def levels_of(
     configs: Iterable[FileConfig], is_operators: Callable[[str], bool], default: str, lsp: str
 ) -> dict[str, str]:
-    """Give the level of each source that has one of its own; of several that are named, the strongest counts."""
+    """Return the level of each source that has one of its own; of several that are named, the strongest counts."""
     levels = {LSP_SOURCE.location: lsp}
     for config in configs:
         for entry in config.sources:
@@ -36,7 +36,7 @@ def strongest(*levels: str) -> str:
 
 
 def as_strong_as(held: Isolation, wanted: Isolation) -> bool:
-    """Say whether a worker that was started under `held` may do nothing that `wanted` refuses."""
+    """Return whether a worker that was started under `held` may do nothing that `wanted` refuses."""
     return (
         strongest(held.level, wanted.level) == held.level
         and set(held.write) <= set(wanted.write)

@@ -51,7 +51,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 def look(path: str) -> Absent | Found | Fault:
-    """Say whether there is something at an absolute path."""
+    """Return whether there is something at an absolute path."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -93,12 +93,12 @@ def fault(path: str, error: OSError | ValueError) -> Fault:
 
 
 def why(error: BaseException) -> str:
-    """Give an error's own words, without its number and its path."""
+    """Return an error's own words, without its number and its path."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def is_passing(error: BaseException) -> bool:
-    """Say whether an error may go by itself: what was short may be there again (EMFILE), what was silent may answer."""
+    """Return whether an error may pass: what was short may be there again (EMFILE), what was silent may answer."""
     return isinstance(error, OSError) and error.errno not in LASTING
 
 

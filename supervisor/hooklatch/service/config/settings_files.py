@@ -69,7 +69,7 @@ def definitions(path: str, stem: str, hook: ImportedHook, line: int) -> Iterator
 
 
 def is_usable(key: str, value: object) -> bool:
-    """Say whether a matcher can narrow a hook; any other key is."""
+    """Return whether a matcher can narrow a hook; any other key is."""
     if key == "match":
         try:
             compile_matcher(value)

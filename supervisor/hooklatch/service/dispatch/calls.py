@@ -126,7 +126,7 @@ class Targets:
 
 
 def way_out(hook: Hook) -> str:
-    """Say how to get on with a hook whose workers die."""
+    """Return how to get on with a hook whose workers die."""
     place = f"mend {hook.origin} (a new version is taken at once)" if hook.origin else "mend it"
     name = quoted(hook.name)
     return (

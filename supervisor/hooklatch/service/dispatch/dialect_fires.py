@@ -67,7 +67,7 @@ class Native:
         return dialect
 
     def canonical_name(self, dialect: Dialect | None, event: str) -> str:
-        """Give our name of an event; of a native one, the first that it feeds.
+        """Return our name of an event; of a native one, the first that it feeds.
 
         Raises:
             RpcError: nobody defines it.

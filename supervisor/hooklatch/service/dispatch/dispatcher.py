@@ -355,7 +355,7 @@ class Dispatcher:
 
 
 def ids_of(params: FireParams, session: Session | None, decision_id: str) -> dict[str, object]:
-    """Give what a line of the log about a fire names."""
+    """Return what a line of the log about a fire names."""
     session_id = session.id if session is not None else params.envelope.session_id
     return {"event": params.event, "decision": decision_id, "session": session_id, "call": params.call_id}
 

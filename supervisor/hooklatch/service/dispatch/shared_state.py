@@ -51,7 +51,7 @@ class SharedState:
 
     @property
     def faults(self) -> list[str]:
-        """Say what is wrong, for as long as it is."""
+        """Return what is wrong, for as long as it is."""
         return [fault for fault in (self.unreadable, self.unwritten) if fault is not None]
 
     def open(self) -> None:
@@ -186,7 +186,7 @@ class SharedState:
         await trio.to_thread.run_sync(journal.sync_folder)
 
     def warnings(self, settings: Settings) -> list[str]:
-        """Say where what is configured is not what is done."""
+        """Return where what is configured is not what is done."""
         if settings.keeps_state == (self._journal is not None):
             return []
         return [f"[state] kept = {str(settings.keeps_state).lower()} is taken at the next start of the daemon"]
@@ -209,7 +209,7 @@ class SharedState:
             journal.close()
 
     def status(self) -> dict[str, Any]:
-        """Say how much is held; what has ended is counted until room is needed."""
+        """Return how much is held; what has ended is counted until room is needed."""
         usage = self.keyspace.usage()
         return {
             "keys": self.keyspace.total.keys,
@@ -243,5 +243,5 @@ def change_of(place: Place, key: str, entry: Entry | None, now: float) -> Change
 
 
 def boot_time() -> float:
-    """Give the seconds since the boot, also those in which the machine slept."""
+    """Return the seconds since the boot, also those in which the machine slept."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

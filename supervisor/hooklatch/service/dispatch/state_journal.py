@@ -49,7 +49,7 @@ CHANGES: msgspec.json.Decoder[Change] = msgspec.json.Decoder(Change)
 
 
 def seal(change: Change) -> bytes:
-    """Give a change as its line."""
+    """Return a change as its line."""
     try:
         body = msgspec.json.encode(change)
     except UnicodeEncodeError:  # of a path that is not UTF-8
@@ -127,7 +127,7 @@ class Journal:
             raise self._unwritable(error) from None
 
     def is_in_place(self) -> bool:
-        """Say whether the file that is written is still the one that would be read."""
+        """Return whether the file that is written is still the one that would be read."""
         try:
             there, here = os.stat(self.path, follow_symlinks=False), os.fstat(self._fd)
         except OSError:

@@ -33,7 +33,7 @@ async def give_hints(files: Files) -> None:
 
 
 def folders_of(files: Files) -> list[str]:
-    """Give the existing folder that each watched file is in, or the nearest one above."""
+    """Return the existing folder that each watched file is in, or the nearest one above."""
     found: set[str] = set()
     for path in files.watched:
         folder = path if os.path.isdir(path) else os.path.dirname(path)

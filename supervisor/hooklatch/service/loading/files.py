@@ -137,7 +137,7 @@ class Files:
         return [os.path.join(self.folder, name) for name in listing.names if name.endswith(ENDINGS) and name[0] != "."]
 
     def _known(self) -> set[str]:
-        """Give the files of hooks.d that are in force, or were before the last start."""
+        """Return the files of hooks.d that are in force, or were before the last start."""
         known = {*self._good, *self._state.state.manifests}
         return {path for path in known if os.path.dirname(path) == self.folder}
 
@@ -377,7 +377,7 @@ class Files:
             logger.error("state not stored: %s", why, extra={"path": self._state.path})
 
     async def ensure(self, source: Source) -> Unit:
-        """Give the unit of a source that a client names, building it if nobody has.
+        """Return the unit of a source that a client names, building it if nobody has.
 
         Raises:
             UnitError: it cannot be loaded.
@@ -403,7 +403,7 @@ def configs_of(files: Iterable[DeclaredFile]) -> list[FileConfig]:
 
 
 def is_misnamed(name: str) -> bool:
-    """Say whether a file was most likely meant to be read, and is not, for its ending."""
+    """Return whether a file was most likely meant to be read, and is not, for its ending."""
     return name[0] != "." and name.lower().endswith((*ENDINGS, f"{ENDING}c")) and not name.endswith(ENDINGS)
 
 
@@ -420,7 +420,7 @@ def siblings_of(path: str) -> list[str]:
 
 
 def missing(config: FileConfig) -> Diagnostic | None:
-    """Say what a file that held hooks seems to have lost: all of them, or an entry that cannot be told any more."""
+    """Return what a file that held hooks seems to have lost: all of them, or an entry that cannot be told any more."""
     if not (config.hooks or config.sources):
         return Diagnostic(config.path, 0, "it held hooks and is empty now; to accept that: hooklatch reload")
     dropped = next((one for one in config.diagnostics if one.is_red), None)

@@ -43,7 +43,7 @@ class Plugin(msgspec.Struct, frozen=True):
         return Source("module", self.module)
 
     def named(self, declared: Declared) -> Marker:
-        """Give a function's marker with the plugin's name in its id."""
+        """Return a function's marker with the plugin's name in its id."""
         return msgspec.structs.replace(declared.marker, id=f"{self.name}.{declared.marker.id or declared.function}")
 
 
@@ -55,11 +55,11 @@ class Discovery(msgspec.Struct, frozen=True):
     read: set[str]
 
     def unread(self, known: set[str]) -> dict[str, str]:
-        """Give what is wrong with each folder that was not `known` before: there may be a guard in it."""
+        """Return what is wrong with each folder that was not `known` before: there may be a guard in it."""
         return {place: fault.reason for place, fault in self.faults.items() if place not in known}
 
     def known(self, before: set[str]) -> set[str]:
-        """Give the folders whose plugins are in force: those that could be read, now or when they last were known."""
+        """Return the folders whose plugins are in force: those that could be read, now or when they last were known."""
         return self.read | (before & self.faults.keys())
 
 
@@ -117,7 +117,7 @@ def unreadable_folders() -> Iterator[tuple[str, Fault]]:
 
 
 def fault_of(package: importlib.metadata.Distribution) -> Fault | None:
-    """Say why nobody can tell which entry points a package has; importlib takes such a package to have none."""
+    """Return why nobody can tell which entry points a package has; importlib takes such a package to have none."""
     place: object = getattr(package, "_path", None)
     if not isinstance(place, pathlib.Path):
         return None  # of an archive, which is read as a whole or not at all
@@ -149,7 +149,7 @@ def in_force(
     *,
     is_explicit: bool,
 ) -> list[Plugin]:
-    """Give the plugins to load; one that had hooks and is gone stays, with a complaint, until an explicit reload.
+    """Return the plugins to load; one that had hooks and is gone stays, with a complaint, until an explicit reload.
 
     Where something cannot be looked at nobody can tell which are gone: then all that are known stay.
     """

@@ -64,7 +64,7 @@ class ProjectFreshness:
         return f"the hooks of {', '.join(sorted(folders))} were not loaded within {limit:g} s; try again"
 
     def _own(self, session: Session | None) -> set[str]:
-        """Give the projects that the session's view has, with places looked up again that could not be told."""
+        """Return the projects that the session's view has, with places looked up again that could not be told."""
         if session is None:
             return set()
         if any(place.fault is not None for place in known_places(session)):
@@ -73,7 +73,7 @@ class ProjectFreshness:
         return self._projects.nearest(known_places(session))
 
     def _places(self, session: Session | None, envelope: EnvelopeParams) -> tuple[Place, ...]:
-        """Give where the fire itself says that its agent is, and where it began or is known to have begun."""
+        """Return where the fire itself says that its agent is, and where it began or is known to have begun."""
         host_session = envelope.session_id if session is None else None
         known = self._session_starts.get(host_session) if host_session is not None else ()
         if not self._projects.trusted and (host_session is None or known):

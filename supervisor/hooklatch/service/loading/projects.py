@@ -70,7 +70,7 @@ class Projects:
         return self._state.state.trusted
 
     def used(self) -> list[str]:
-        """Give the trusted projects of sessions, and those that a one-shot has lately asked for."""
+        """Return the trusted projects of sessions, and those that a one-shot has lately asked for."""
         now = trio.current_time()
         self._asked = {folder: at for folder, at in self._asked.items() if now - at < LINGER}
         return sorted((self.nearest(self._places()) | self._asked.keys() | self._held.keys()) & self.trusted.keys())
@@ -100,18 +100,18 @@ class Projects:
             self._held -= held
 
     def nearest(self, places: Iterable[Place]) -> set[str]:
-        """Give the trusted projects of some places: for each the nearest one at or above it.
+        """Return the trusted projects of some places: for each the nearest one at or above it.
 
         A folder that nobody trusts hides none above it, whatever it holds: an agent can make one.
         """
         return nearest(places, self.trusted)
 
     def alike(self, name: str) -> set[str]:
-        """Give the trusted projects that an agent may have begun in, by what is left of that folder's name."""
+        """Return the trusted projects that an agent may have begun in, by what is left of that folder's name."""
         return alike(name, self.trusted)
 
     def is_settled(self, folder: str) -> bool:
-        """Say whether what is in force of a project is what is there now."""
+        """Return whether what is in force of a project is what is there now."""
         return folder not in self.trusted or is_now(self._taken, folder)
 
     def taken(self) -> None:
@@ -154,13 +154,13 @@ class Projects:
         return ProjectFiles(folder, fault=self.faults[folder])
 
     def verified(self, project: ProjectFiles) -> ProjectFiles:
-        """Give a project as it was read, unless its files have changed while its sources were loaded."""
+        """Return a project as it was read, unless its files have changed while its sources were loaded."""
         if project.fault is not None or is_now(self._seen, project.folder):
             return project
         return self.changed(project.folder, "just now")
 
     def warnings(self, places: Iterable[Place]) -> list[str]:
-        """Say what those who work in these places should know of their projects."""
+        """Return what those who work in these places should know of their projects."""
         places = list(places)
         faults = [place.fault for place in places if place.fault is not None and self.trusted]
         changed = [self.faults[folder] for folder in sorted(self.nearest(places)) if folder in self.faults]

@@ -119,7 +119,7 @@ class Building:
         return unit
 
     def _held_hooks(self, location: str, old: Unit | None) -> bool:
-        """Say whether a source declared hooks when it was last good, be it before the last start."""
+        """Return whether a source declared hooks when it was last good, be it before the last start."""
         return bool(old.loaded.hooks if old is not None else self._state.state.manifests.get(location))
 
     def _named_functions(self, location: str, configs: Iterable[FileConfig]) -> set[str]:

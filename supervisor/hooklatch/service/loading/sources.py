@@ -64,7 +64,7 @@ class Unit:
 
     @property
     def is_current(self) -> bool:
-        """Say whether its files still hold what was loaded, and may; a new time alone is no new version."""
+        """Return whether its files still hold what was loaded, and may; a new time alone is no new version."""
         now = {path: stamp(path) for path in self.stamps}
         if now == self.stamps:
             return True
@@ -115,7 +115,7 @@ class Sources:
         await self.supervisor.run(task_status)
 
     def limits_of(self, source: Source, workers: int | None) -> PoolLimits:
-        """Give a source's limits: those of all, with what is its own."""
+        """Return a source's limits: those of all, with what is its own."""
         isolation = self.limits.worker.isolation
         isolation = msgspec.structs.replace(isolation, level=self.levels.get(source.location, isolation.level))
         return msgspec.structs.replace(

@@ -21,7 +21,7 @@ Stamps = dict[str, tuple[int, ...]]
 
 
 def folder_of(project: str) -> str:
-    """Give the folder that holds a project's hooks."""
+    """Return the folder that holds a project's hooks."""
     return os.path.join(project, FOLDER)
 
 
@@ -85,7 +85,7 @@ def stamps(project: str) -> Stamps | None:
 
 
 def difference(pinned: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Say how files differ from those that were pinned; None where they do not."""
+    """Return how files differ from those that were pinned; None where they do not."""
     kinds = (
         ("changed", [path for path in pinned if path in now and pinned[path] != now[path]]),
         ("missing", [path for path in pinned if path not in now]),

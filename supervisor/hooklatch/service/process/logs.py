@@ -27,7 +27,7 @@ STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Give what a line is about: what was passed in `extra`."""
+    """Return what a line is about: what was passed in `extra`."""
     return {name: value for name, value in vars(record).items() if name not in STANDARD and value is not None}
 
 

@@ -67,7 +67,7 @@ class Metrics:
                 nursery.cancel_scope.cancel()
 
     async def _keep(self, give: Callable[[T], Any], place: T) -> None:
-        """Give metrics at a place; what stands in the way is a fault until it does no longer."""
+        """Publish metrics at a place; what stands in the way is a fault until it does no longer."""
         fault: list[str] = []
         try:
             while True:
@@ -138,7 +138,7 @@ class Page:
         return [metric_of(family) for family in self._on_the_loop(measure)]
 
     def text(self) -> bytes:
-        """Give all metrics, for the file."""
+        """Return all metrics, for the file."""
         from prometheus_client import generate_latest
 
         return generate_latest(self._registry)

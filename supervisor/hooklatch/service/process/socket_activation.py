@@ -59,7 +59,7 @@ def take_sockets(environ: MutableMapping[str, str], pid: int) -> Inherited | Non
 
 
 def path_of(name: str, fd: int) -> str:
-    """Give where a socket is bound, after a look at what it is and at who can connect to it."""
+    """Return where a socket is bound, after a look at what it is and at who can connect to it."""
     what = f"descriptor {fd}, passed as {name!r},"
     try:
         is_socket = stat.S_ISSOCK(os.fstat(fd).st_mode)

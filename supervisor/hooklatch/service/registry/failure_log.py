@@ -96,7 +96,7 @@ class Failures:
             self._drop(next(iter(self._kept)))
 
     def of(self, hook: Hook) -> list[Failure]:
-        """Give the last failures of a hook, newest first."""
+        """Return the last failures of a hook, newest first."""
         kept = self._kept.get((hook.name, hook.owner))
         return [*reversed(kept.failures)] if kept is not None else []
 

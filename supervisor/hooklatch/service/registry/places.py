@@ -46,7 +46,7 @@ def real_path(folder: str) -> str:
 
 
 def nearest(places: Iterable[Place], folders: Collection[str]) -> set[str]:
-    """Give for each path of these places the nearest of `folders` at or above it."""
+    """Return for each path of these places the nearest of `folders` at or above it."""
     if not folders:
         return set()
     paths = {path for place in places for path in place.paths}
@@ -63,7 +63,7 @@ def first_above(path: str, folders: Collection[str]) -> str | None:
 
 
 def alike(name: str, folders: Iterable[str]) -> set[str]:
-    """Give those of `folders` at or below which a folder may be of whose path `name` has the letters and digits.
+    """Return those of `folders` at or below which a folder may be of whose path `name` has the letters and digits.
 
     `name` has "-" for every other character: so Claude Code names the folder of a session's transcript.
     """

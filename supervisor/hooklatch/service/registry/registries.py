@@ -62,12 +62,12 @@ class Registries:
         return list(self._api.values())
 
     def api_and_own_hooks(self) -> list[Hook]:
-        """Give what clients registered, over the admin socket and in their sessions, also in parents now ended."""
+        """Return what clients registered, over the admin socket and in their sessions, also in parents now ended."""
         own = (hook for session in self._sessions for hook in (*session.own.values(), *session.inherited))
         return [*self._api.values(), *own]
 
     def view_of(self, session: Session | None, plugins: Collection[str] | None = None) -> Snapshot:
-        """Give what a viewer sees; a fire's list of `plugins` stands in for the one that its session lacks."""
+        """Return what a viewer sees; a fire's list of `plugins` stands in for the one that its session lacks."""
         if session is None:
             return self.view
         if session.has_ended:  # a fire of its that was accepted before; nobody renews its view any more
@@ -98,22 +98,22 @@ class Registries:
         return self._commit_global()
 
     def all_hooks(self) -> list[Hook]:
-        """Give the hooks of all layers but sessions' own."""
+        """Return the hooks of all layers but sessions' own."""
         return [*self.view.hooks, *(hook for folder in self._projects for hook in self.project_hooks(folder))]
 
     def every_hook(self) -> list[Hook]:
-        """Give the hooks of all layers, sessions' own too."""
+        """Return the hooks of all layers, sessions' own too."""
         own = (hook for session in self._sessions for hook in (*session.own.values(), *session.inherited))
         return [*self.all_hooks(), *own]
 
     def project_hooks(self, folder: str) -> list[Hook]:
-        """Give the hooks of a project that is in use."""
+        """Return the hooks of a project that is in use."""
         return switched(self._projects.get(folder, ()), self.switches)
 
     def view_at(
         self, session: Session | None, folders: Collection[str], plugins: Collection[str] | None = None
     ) -> Snapshot:
-        """Give what a viewer sees who is in these projects too."""
+        """Return what a viewer sees who is in these projects too."""
         view = self.view_of(session, plugins)
         if not folders:
             return view
@@ -280,7 +280,7 @@ class Registries:
             self._commit_session(child)
 
     def _hooks_of(self, session: Session) -> list[Hook] | None:
-        """Give what a session sees, where that is not the same as everybody's."""
+        """Return what a session sees, where that is not the same as everybody's."""
         if session.personality is not None:  # one that is no longer defined stays as it was
             names = self.personalities.get(session.personality, session.personality_plugins)
             session.personality_plugins = frozenset(names) if names is not None else None

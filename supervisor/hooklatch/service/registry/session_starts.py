@@ -23,7 +23,7 @@ class SessionStarts:
         return len(self._places)
 
     def get(self, session_id: str) -> tuple[Place, ...]:
-        """Give where a session began, as far as it is known; it counts as heard of now."""
+        """Return where a session began, as far as it is known; it counts as heard of now."""
         places = self._places.pop(session_id, ())
         if places:
             self._places[session_id] = places

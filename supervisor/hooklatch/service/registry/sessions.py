@@ -76,7 +76,7 @@ class Session:
         self._fired[event] = (self._fired.get(event, (0, 0.0))[0] + 1, time.time())
 
     def count_of(self, event: str) -> EventCount:
-        """Give how often it fired an event, and when last."""
+        """Return how often it fired an event, and when last."""
         count, last = self._fired.get(event, (0, None))
         return EventCount(count, last, HookTimings(count))
 
@@ -87,7 +87,7 @@ class Session:
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
     def has_below(self, other: Session | None) -> bool:
-        """Say whether a session is this one, or one that it started, or that such a one did."""
+        """Return whether a session is this one, or one that it started, or that such a one did."""
         while other is not None and other is not self:
             other = other.parent
         return other is self
@@ -135,7 +135,7 @@ class Sessions:
         await self.timers.run(task_status)
 
     def check(self, session_id: str | None, resume_token: str | None) -> Session | None:
-        """Give the live session that this id and token join; None where they open a new one.
+        """Return the live session that this id and token join; None where they open a new one.
 
         Raises:
             RpcError: the id is in use and the token is not its own, or there are too many sessions.
@@ -156,7 +156,7 @@ class Sessions:
         return None
 
     def parent(self, session_id: str, child_token: str | None) -> Session:
-        """Give the session whose gates a new one is to have.
+        """Return the session whose gates a new one is to have.
 
         Raises:
             RpcError: it is not live, or the token is not its own.
@@ -176,7 +176,7 @@ class Sessions:
         return parent
 
     def open(self, session_id: str | None, resume_token: str | None, view: Snapshot) -> tuple[Session, bool]:
-        """Give the session and whether it is new.
+        """Return the session and whether it is new.
 
         A new one keeps a resume token that it brings: who lost a daemon has told it to others.
 
@@ -227,7 +227,7 @@ class Sessions:
 
 
 def new_id() -> str:
-    """Give an id for a session that brings none."""
+    """Return an id for a session that brings none."""
     return f"s-{secrets.token_hex(8)}"
 
 

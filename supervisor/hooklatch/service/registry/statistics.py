@@ -109,7 +109,7 @@ class Statistics:
         return self._events
 
     def hook_record(self, hook: str) -> Record | None:
-        """Give what is known of a shared hook by its layer and id; None when it was never called."""
+        """Return what is known of a shared hook by its layer and id; None when it was never called."""
         return self._hooks.get(("", hook))
 
     def forget(self, owner: str) -> None:
@@ -127,7 +127,7 @@ class Statistics:
         return EventCount(self._fired[name], self._last_fired.get(name), timings)
 
     def events(self) -> dict[str, HookTimings]:
-        """Give the timings of every event that was fired."""
+        """Return the timings of every event that was fired."""
         return {name: record.timings() for name, record in self._events.items()}
 
     @property

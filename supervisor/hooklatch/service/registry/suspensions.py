@@ -34,7 +34,7 @@ class Suspensions:
         self._changed = trio.Event()
 
     def __iter__(self) -> Iterator[Suspension]:
-        """Give those that last."""
+        """Return those that last."""
         if not self._ends:
             return iter(())
         now = time.monotonic()

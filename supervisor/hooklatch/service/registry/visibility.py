@@ -24,7 +24,7 @@ def is_gate(hook: Hook, catalogue: Catalogue) -> bool:
 
 
 def allowed_plugins(session: Session) -> frozenset[str] | None:
-    """Give the plugins that the session's host and its personality both allow; None for all."""
+    """Return the plugins that the session's host and its personality both allow; None for all."""
     if not has_list(session):
         return session.plugins_without_list
     if session.plugins is None or session.personality_plugins is None:
@@ -33,12 +33,12 @@ def allowed_plugins(session: Session) -> frozenset[str] | None:
 
 
 def has_list(session: Session) -> bool:
-    """Say whether its host or its personality names the plugins that it allows."""
+    """Return whether its host or its personality names the plugins that it allows."""
     return session.plugins is not None or session.personality_plugins is not None
 
 
 def sees(session: Session, hook: Hook, catalogue: Catalogue) -> bool:
-    """Say whether a hook fires in a session, as far as its plugin decides that."""
+    """Return whether a hook fires in a session, as far as its plugin decides that."""
     if hook.plugin is None or has(allowed_plugins(session), hook.plugin):
         return True
     return has(session.gate_plugins, hook.plugin) and is_gate(hook, catalogue)
@@ -49,7 +49,7 @@ def own_hooks(session: Session) -> list[Hook]:
 
 
 def gates_of(parent: Session, catalogue: Catalogue) -> tuple[Hook, ...]:
-    """Give the gates that a session hands down: its own and those it was handed itself."""
+    """Return the gates that a session hands down: its own and those it was handed itself."""
     own = (
         msgspec.structs.replace(hook, layer=Layer.PARENT)
         for hook in own_hooks(parent)
@@ -71,7 +71,7 @@ def inherit(session: Session, parent: Session, catalogue: Catalogue) -> None:
 def view_hooks(
     session: Session, shared: Iterable[Hook], projects: Mapping[str, list[Hook]], catalogue: Catalogue
 ) -> list[Hook] | None:
-    """Give all hooks that a session sees; None where they are the shared ones and nothing else."""
+    """Return all hooks that a session sees; None where they are the shared ones and nothing else."""
     project = list(project_hooks(session, projects, catalogue))
     if allowed_plugins(session) is None and not (session.own or session.inherited or project):
         return None
@@ -82,7 +82,7 @@ def view_hooks(
 def unlisted_hooks(
     session: Session, shared: Iterable[Hook], projects: Mapping[str, list[Hook]], catalogue: Catalogue
 ) -> list[Hook] | None:
-    """Give all hooks of every plugin, where a list of a fire's own stands in for the one that the session has not."""
+    """Return all hooks of every plugin, where a list of a fire's own stands in for the one that the session has not."""
     if has_list(session) or session.plugins_without_list is None:
         return None
     project = project_hooks(session, projects, catalogue)

@@ -79,7 +79,7 @@ class Peers:
             )
 
     def hears(self, now: float) -> bool:
-        """Say whether one that is gone may still be heard; count it where not."""
+        """Return whether one that is gone may still be heard; count it where not."""
         is_heard = self._last_words.take(now) == 0
         self._dropped["gone"] += not is_heard
         return is_heard
@@ -118,7 +118,7 @@ def pidfd_of(stream: socket.socket, pid: int) -> int:
 
 
 def still_names(pidfd: int, pid: int) -> bool:
-    """Say whether the pid still belongs to the process: it runs, or has ended and is not reaped."""
+    """Return whether the pid still belongs to the process: it runs, or has ended and is not reaped."""
     if not linux.has_ended(pidfd):
         return True
     try:
@@ -129,7 +129,7 @@ def still_names(pidfd: int, pid: int) -> bool:
 
 
 def read_stat(pid: int) -> tuple[int, int]:
-    """Give a process's parent, and when it started in ticks since the boot."""
+    """Return a process's parent, and when it started in ticks since the boot."""
     with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
         words = file.read().rpartition(b")")[2].split()
     return int(words[PARENT]), int(words[STARTED])
@@ -143,7 +143,7 @@ def read_parent(pid: int) -> int:
 
 
 def is_anothers(pid: int) -> bool:
-    """Say whether a process that /proc does not show (hidepid) is another user's: then it is no hook's.
+    """Return whether a process that /proc does not show (hidepid) is another user's: then it is no hook's.
 
     Where the daemon is not root, all that it starts has its user for ever (no_new_privs); one of ours that hides by
     not being dumpable can still be signalled.
