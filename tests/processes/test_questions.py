@@ -33,12 +33,12 @@ def line():
 def send(event):
     '''Send frames of the test's making, then answer as if nothing were.'''
     def asked(generation, call_id, *rest):
-        return Asked(line()._generation + generation, line()._call_id + call_id, *rest)
+        return state.Asked(line()._generation + generation, line()._call_id + call_id, *rest)
     os.write(3, b"".join(wire.frame(asked(*one)) for one in event.payload["frames"]))
     time.sleep(event.payload.get("wait", 0))
 
 def garble(event):
-    body = wire.encode(Asked(line()._generation, line()._call_id, 1, "get", "k")).replace(b"get", b"got")
+    body = wire.encode(state.Asked(line()._generation, line()._call_id, 1, "get", "k")).replace(b"get", b"got")
     os.write(3, wire.HEADER.pack(len(body)) + body)
     time.sleep(60)
 

@@ -33,6 +33,7 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
     dice = random.Random(20260101)
     plan = [dice.choice((*GOOD, *GOOD, *GOOD, *BAD)) for _ in range(200)]
     causes: list[tuple[str, str]] = []
+    fired: Counter[str] = Counter()
     files = {
         "hooks.toml": '[[source]]\npath = "misbehaving.py"\nworkers = 8\n',
         "misbehaving.py": callbacks("misbehaving.py"),
@@ -46,14 +47,15 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
                 for how in hows:
                     payload = {"tool_name": "sync", "how": how}
                     limit = 0.2 if how == "stops_itself" else 20.0
-                    # On a slow machine the short limit may pass while the call waits for a worker: fired again, then.
-                    causes_of_one: list[str] = []
-                    while not causes_of_one or causes_of_one[-1] == "overload":
+                    is_called = False
+                    while not is_called:
                         daemon.hub.dispatcher.targets.breakers.clear()  # it would answer in the workers' stead
                         decision = await client.call("fire", event="pre_tool_use", payload=payload, timeout=limit)
                         assert decision["verdict"] == "deny"
-                        causes_of_one.append(decision["cause"])
-                    causes.extend((how, cause) for cause in causes_of_one)
+                        fired[decision["cause"]] += 1
+                        # On a slow machine the short limit may pass while the call waits for a worker.
+                        is_called = how != "stops_itself" or "no answer within" in decision["reason"]
+                    causes.append((how, decision["cause"]))
                 await client.aclose()
 
             async with trio.open_nursery() as nursery:
@@ -65,11 +67,10 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
             pool_status = pool.status()
 
     for how, cause in causes:
-        assert cause == BAD.get(how, "policy") or (how, cause) == ("stops_itself", "overload")
-    counts = Counter(cause for _, cause in causes)
-    assert counts.total() - counts["overload"] == 200
-    assert status["verdicts"] == {"deny": counts.total()}
-    assert status["failures"] == {cause: number for cause, number in counts.items() if cause != "policy"}
+        assert cause == BAD.get(how, "policy"), (how, cause)
+    assert len(causes) == 200
+    assert status["verdicts"] == {"deny": fired.total()}
+    assert status["failures"] == {cause: number for cause, number in fired.items() if cause != "policy"}
     assert pool_status.busy == pool_status.waiting == 0
     assert pool_status.idle + pool_status.starting <= 8
     deadly = set(BAD) - {"raises", "returns_a_str"}

@@ -247,12 +247,11 @@ def test_what_is_known_and_did_not_happen_is_no_error(place: Place, words: list[
 
 
 def test_the_kinds_are_those_that_are_written_and_documented() -> None:
-    root = ROOT
     written: set[str] = set()
     for folder, pattern in (("record", r"\.(?:append|_put)\(\s*\"(\w+)\"[,)]"), ("service", r"note\(\s*\"(\w+)\",")):
-        for path in (root / "supervisor" / "hooklatch" / folder).glob("*.py"):
+        for path in (ROOT / "supervisor" / "hooklatch" / folder).rglob("*.py"):
             written |= set(re.findall(pattern, path.read_text()))
-    documented = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", (root / "docs/record.md").read_text(), re.MULTILINE)
+    documented = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", (ROOT / "docs/record.md").read_text(), re.MULTILINE)
 
     assert {"decision", "started", "quarantined"} <= written <= set(KINDS)
     assert {name for row in documented for name in re.findall(r"\w+", row)} >= set(KINDS)
