@@ -35,7 +35,7 @@ from hooklatch.core.messages import Decision, HookOutcome
 from hooklatch.core.payload import Payload
 from hooklatch.record.content.entries import Fact, entry_of_decision
 from hooklatch.record.content.redaction import Redactor
-from hooklatch.record.files.chain import GENESIS, Stamps, seal
+from hooklatch.record.files.chain import GENESIS, Timestamps, seal
 from hooklatch.record.files.reading import Filters, query
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Record
@@ -77,7 +77,7 @@ class Sqlite:
         self.db.executescript(TABLE)
         self.lock = threading.Lock()
         self._redactor = Redactor(SETTINGS)
-        self._stamps = Stamps()
+        self._stamps = Timestamps()
         self._seq, self._hash = 0, GENESIS
 
     def decided(self, decision: Decision, fact: Fact) -> None:

@@ -109,7 +109,7 @@ def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> No
 
 
 def test_what_to_do_of_a_fault_fits_its_kind() -> None:
-    full = "the disk of /r is full, so gates are denied: make room there, and it goes on by itself"
+    full = "the disk of /r is full, so gates are denied until there is space: free some space"
 
     assert "log acknowledge" in way_out_of(full, [full])
     assert "status --tree" in way_out_of("the daemon's part 'zygote' failed: it ended", [full])

@@ -202,9 +202,7 @@ def test_what_was_changed_is_named_and_the_exit_code_tells(place: Place) -> None
     done = place.run("log", "verify")
 
     assert done.returncode == 1
-    assert (
-        "WRONG     altered: the line after record 2 is not what its hash says (0000000000000001.jsonl)" in done.stdout
-    )
+    assert "WRONG     altered: the line after record 2 does not match its hash (0000000000000001.jsonl)" in done.stdout
     assert place.json("log", "verify", code=1)["findings"][0]["seq"] == 3
 
 

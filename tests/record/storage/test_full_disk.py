@@ -68,7 +68,9 @@ def test_the_stages_of_a_disk_that_fills_up(tmp_path: Path) -> None:
             if free == 900:
                 gate = record.decided(decision(1), fact())
                 notified = record.decided(decision(event="stop"), fact(is_gate=False))
-        with pytest.raises(RecordError, match=r"the disk of .* is full, so gates are denied: make room there"):
+        with pytest.raises(
+            RecordError, match=r"the disk of .* is full, so gates are denied until there is space: free some space"
+        ):
             record.decided(decision(2), fact())
         refused = record.refused(decision(3, cause="audit"), fact())
         (disk / "ballast").unlink()

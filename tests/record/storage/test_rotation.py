@@ -87,7 +87,7 @@ async def test_the_oldest_segments_go_when_there_are_too_many_bytes_and_the_reco
     report = verify(str(tmp_path))
     assert report.ok
     assert report.notes == [
-        f"records 1 to {first_left['seq'] - 1} were removed by retention, as record {retired['seq']} tells"
+        f"records 1 to {first_left['seq'] - 1} were removed by retention, says record {retired['seq']}"
     ]
 
 

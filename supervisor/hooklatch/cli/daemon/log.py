@@ -22,7 +22,7 @@ from hooklatch.record.files.reading import KINDS
 
 if TYPE_CHECKING:
     from hooklatch.record.files.reading import Filters
-    from hooklatch.record.verify import Report, Witness
+    from hooklatch.record.verify import VerifyReport, Witness
 
 __all__ = ["add_commands"]
 
@@ -318,7 +318,7 @@ class Progress:
             output.complain(f"{done * 100 // max(total, 1)} % of {total // 2**20} MiB")
 
 
-def show_report(folder: str, report: Report) -> None:
+def show_report(folder: str, report: VerifyReport) -> None:
     say("record", f"{folder}: {counted(report.records, 'record')} in {counted(report.segments, 'file')}")
     for first, last in report.ranges[:SHOWN]:
         say("whole", f"{first} to {last}")
