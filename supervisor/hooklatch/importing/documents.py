@@ -136,9 +136,8 @@ def read_table(name: str, document: Mapping[str, Any], collector: Collector, *, 
             keep_unreadable(event, event, problem, document[event], collector)
     elif hooks is None and any(isinstance(document[key], list) for key in document.keys() & EVENTS.keys()):
         read_events(document, collector, is_whole_file=True)
-
-        raise UnreadableFileError(f"{name} has [[hook]]: this is already the format of hooklatch; copy it into hooks.d")
-        raise UnreadableFileError(f"{name} has [[hook]]: it is hooklatch's own already; copy it into hooks.d")
+    elif is_toml and isinstance(document.get("hook"), list):
+        raise UnreadableFileError(f"{name} has [[hook]]: it is in hooklatch's own format already; copy it into hooks.d")
     else:
         raise UnreadableFileError(f"{name} has no hooks; {SHAPES}")
 
