@@ -54,7 +54,7 @@ def test_an_unsafe_file_is_named_with_the_command_that_mends_it() -> None:
     with new_place() as place:
         (place.config.parent / "guards.py").chmod(0o666)
         with serving(place):
-            assert "mend it with: chmod go-w" in problems(place)[0]["what"]
+            assert "fix it with: chmod go-w" in problems(place)[0]["what"]
 
 
 def test_an_untrusted_project_here_is_named() -> None:
@@ -100,7 +100,7 @@ def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> No
     with new_place({}) as place:
         del place.environment["HOOKLATCH_CONFIG"]  # one that is named is refused
         with serving(place) as daemon:
-            daemon.wait_for("so no guard of yours is in force")
+            daemon.wait_for("so no guard of yours is active")
             status, doctor = place.run("status"), place.run("doctor")
 
     assert "is not there, nor a hooks.d beside it" in status.stdout

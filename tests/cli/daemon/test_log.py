@@ -96,10 +96,10 @@ def test_filters(place: Place, words: list[str], expected: list[str]) -> None:
     [
         (
             ["--since", "yesterday"],
-            "'yesterday' is no moment; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d",
+            "'yesterday' is not a time; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d",
         ),
-        (["-n", "x"], "'x' is no number of records"),
-        (["verify", "--witness", "3:xyz"], "'3:xyz' is no SEQ:HASH, with 16 to 64 hexadecimal digits"),
+        (["-n", "x"], "'x' is not a number of records"),
+        (["verify", "--witness", "3:xyz"], "'3:xyz' is not SEQ:HASH, with 16 to 64 hexadecimal digits"),
     ],
 )
 def test_misuse_is_told(place: Place, words: list[str], text: str) -> None:

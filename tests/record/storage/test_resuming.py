@@ -35,7 +35,7 @@ OPEN = Mark(through=10_000, seq=60, hash=HASH)
         (0, None, OPEN, 10_000, (61, 10_000), ["the anchor in /r is gone", "records 1 to 60 are missing"]),
         # another record in its place
         (60, (60, OTHER), SHUT, 60, None, ["record 60 in /r differs from the one that its anchor names"]),
-        (60, (60, HASH), Mark(is_shut=True, through=99, seq=60, hash=OTHER), 60, None, ["differs from the one that its mark names"]),
+        (60, (60, HASH), Mark(is_shut=True, through=99, seq=60, hash=OTHER), 60, None, ["its mark names"]),
         # the mark is gone, broken, or older than the record
         (60, (60, HASH), None, 60 + BLOCK, (61, 60 + BLOCK), ["the mark /r.mark is gone"]),
         (0, (60, HASH), None, 60 + BLOCK, (61, 60 + BLOCK), ["mark /r.mark is gone", "records 1 to 60 are missing"]),
