@@ -117,7 +117,7 @@ def test_where_isolation_is_required_and_cannot_be_had_gates_deny_and_say_how_to
         shown = place.run("status")
 
         assert (verdict, cause) == ("deny", "load")
-        assert f"{level} isolation cannot be had here" in reason
+        assert f"{level} isolation is not available here" in reason
         assert lacks in reason
         assert "Linux 6.12" in reason
         assert 'if_unavailable = "report"' in reason

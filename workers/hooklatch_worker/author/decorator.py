@@ -1,7 +1,7 @@
-"""The `@hook` marker: it notes on a function which events it serves, and changes nothing else about it.
+"""The `@hook` marker: records on a function which events it serves, and changes nothing else about it.
 
-Knows the shape of a hook's settings; knows neither the catalogue nor a pattern's syntax. An event's name and
-a regular expression are judged by the daemon, which has both.
+Knows the shape of a hook's settings; does not know the catalogue or the syntax of patterns.  Event names and regular
+expressions are checked by the daemon, which has both.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["hook"]
 
-CO_GENERATOR, CO_ASYNC_GENERATOR = 0x20, 0x200  # as in inspect, which costs more to import than all this
+CO_GENERATOR, CO_ASYNC_GENERATOR = 0x20, 0x200  # from inspect, whose import would take longer than this whole module
 
 
-# Spelt as Callable each time: mypy hands the function's type through no alias of it.
+# Callable is spelt out every time: through an alias of it, mypy loses the type of the decorated function.
 @overload
 def hook(
     event: Literal["session_start"], **options: Unpack[Options]
@@ -188,7 +188,7 @@ def hook(event: Literal["metrics"], **options: Unpack[Options]) -> Callable[[t.M
 def hook(
     event: Literal["performance"], **options: Unpack[Options]
 ) -> Callable[[t.PerformanceHook], t.PerformanceHook]: ...
-# It overlaps with the next one on purpose: what it gives fits no function, and that is the error which is wanted.
+# Overlaps with the next one on purpose: its return type accepts no function, which makes type checkers report an error.
 @overload
 def hook(  # type: ignore[overload-overlap]
     event: t.Unchanging, *, amends: bool, **options: Unpack[Options]
@@ -210,15 +210,15 @@ def hook(
     config: dict[str, Any] | None = None,
     runtime: Runtime = "trio",
 ) -> Callable[[Any], Any]:
-    """Mark a `def` or `async def` as a hook of `event`, or of each event in a list. Markers stack.
+    """Mark a `def` or `async def` as a hook of `event`, or of each event in a list.  Markers stack.
 
-    The function takes one event and returns None (no opinion) or a verdict that the event allows. A `timeout`
-    is in seconds; `runtime` says under what an `async def` runs; at a gate a hook that `amends` runs before the guards,
-    which judge what it made.
+    The function takes one event and returns None (no opinion) or a verdict that the event allows.  `timeout` is in
+    seconds; `runtime` selects the runtime of an `async def`; on a gate, a hook that `amends` runs before the guards,
+    which judge its changes.
 
     Raises:
-        TypeError: an argument has the wrong type, or what is decorated is no plain function.
-        ValueError: an argument is out of its range.
+        TypeError: an argument has the wrong type, or the decorated object is not a plain function.
+        ValueError: an argument is out of range.
     """
     settings = Marker(
         event="",
@@ -241,9 +241,9 @@ def hook(
             raise TypeError(f"@hook marks a def or an async def, not a {type(function).__name__!r}")
         if function.__code__.co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR):
             raise TypeError(f"{function.__name__} yields, so it cannot return a verdict")
-        own = tuple(replace(marker) for marker in markers)  # each use of one @hook(...) is a mark of its own
+        own = tuple(replace(marker) for marker in markers)  # separate markers for each use of one @hook(...)
         ledger.note(function, own)
-        # Decorators run from the bottom up; the markers shall read from the top down.
+        # Decorators apply from the bottom up, but markers are listed from the top down.
         earlier = getattr(function, "__hooklatch_markers__", ())
         function.__dict__["__hooklatch_markers__"] = (*own, *earlier)
         if decorator is not None:
