@@ -91,7 +91,7 @@ class Usage(msgspec.Struct):
     may_end_at: float = 0.0
 
 
-class Scope:
+class ScopeValues:
     __slots__ = ("ends_at", "entries")
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Keyspace:
     """All values, by account, scope and key."""
 
     def __init__(self) -> None:
-        self._accounts: dict[Account, dict[str, Scope]] = {}
+        self._accounts: dict[Account, dict[str, ScopeValues]] = {}
         self._usage: dict[Account, Usage] = {}
         self.total = Usage()
 
@@ -140,7 +140,7 @@ class Keyspace:
         if scope is None:
             if entry is None:
                 return
-            scope = self._accounts.setdefault(account, {}).setdefault(place.scope, Scope())
+            scope = self._accounts.setdefault(account, {}).setdefault(place.scope, ScopeValues())
         scope.ends_at = end_of(place, now)
         old = scope.entries.pop(key, None)
         if old is not None:
@@ -190,7 +190,7 @@ class Keyspace:
         self._usage.clear()
         self.total = Usage()
 
-    def _scope(self, place: Place, now: float) -> Scope | None:
+    def _scope(self, place: Place, now: float) -> ScopeValues | None:
         account = account_of(place)
         scope = self._accounts.get(account, {}).get(place.scope)
         if scope is not None and scope.ends_at <= now:
@@ -262,7 +262,7 @@ class Keyspace:
         usage.may_end_at = min(usage.may_end_at, at)
 
 
-EMPTY = Scope()
+EMPTY = ScopeValues()
 
 
 def account_of(place: Place) -> Account:

@@ -47,7 +47,7 @@ class MisuseError(ValueError):
     """The command line is invalid."""
 
 
-class HookOptions:
+class CommandLine:
     """The parsed command line."""
 
     __slots__ = ("event", "runtime_dir", "wants_help", "wants_settings")
@@ -85,7 +85,7 @@ class HookOptions:
 def run(argv: list[str]) -> int:
     """Execute the command line; return the exit code."""
     try:
-        options = HookOptions(argv)
+        options = CommandLine(argv)
     except MisuseError as error:
         return _leave(claude_code.HookOutput(stderr=f"hooklatch hook: {error}\n\n{USAGE}", exit_code=BLOCK))
     if options.wants_help:
@@ -98,7 +98,7 @@ def run(argv: list[str]) -> int:
     return _answer_event(options)
 
 
-def _answer_event(options: HookOptions) -> int:
+def _answer_event(options: CommandLine) -> int:
     try:
         native = claude_code.read(_read_input())
     except claude_code.UnreadableError as error:
@@ -120,7 +120,7 @@ def _answer_event(options: HookOptions) -> int:
     return _leave(rendered, on_broken_output=BLOCK if is_gate else 0)
 
 
-def _decision(native: claude_code.ClaudeEvent, options: HookOptions) -> dict[str, object]:
+def _decision(native: claude_code.ClaudeEvent, options: CommandLine) -> dict[str, object]:
     if options.event is not None and options.event != native.name:
         return claude_code.failure(native.name, "protocol", _mismatch(options.event, native.name))
     environment = _environment()

@@ -6,7 +6,7 @@ import pytest
 
 from hooklatch.record.files.chain import GENESIS
 from hooklatch.record.files.mark import BLOCK, Mark
-from hooklatch.record.storage.resuming import End, resume
+from hooklatch.record.storage.resuming import RecordEnd, resume
 
 HASH = "ab" * 32
 OTHER = "cd" * 32
@@ -55,7 +55,7 @@ def test_where_the_numbers_go_on_and_what_is_told(
     skipped: tuple[int, int] | None,
     faults: list[str],
 ) -> None:
-    found = resume(End("/r", seq, HASH if seq else GENESIS, anchored, marked))
+    found = resume(RecordEnd("/r", seq, HASH if seq else GENESIS, anchored, marked))
 
     assert (found.seq, found.skipped) == (goes_on_after, skipped)
     assert len(found.faults) == len(faults), found.faults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch_worker.lsp.wire import MAX_HEADER, MAX_MESSAGE, GarbageError, MessageReader, encode, path_of, uri_of
+from hooklatch_worker.lsp.wire import MAX_HEADER, MAX_MESSAGE, LspProtocolError, MessageReader, encode, path_of, uri_of
 
 FRAME = encode({"method": "initialized", "params": {}})
 
@@ -55,7 +55,7 @@ def test_garbage_is_one_error(data: bytes, complaint: str) -> None:
     reader = MessageReader()
     reader.feed(data)
 
-    with pytest.raises(GarbageError, match=complaint):
+    with pytest.raises(LspProtocolError, match=complaint):
         reader.take()
 
 

@@ -20,13 +20,13 @@ from hooklatch_worker.author.failures import Author
 if TYPE_CHECKING:
     from hooklatch_worker.author.marker import Marker
 
-__all__ = ["Decorator", "Ledger", "Mark", "current", "expect", "note"]
+__all__ = ["Decorator", "Ledger", "HookMark", "current", "expect", "note"]
 
 CO_OPTIMIZED = 0x1  # set for functions, not for modules or classes; from inspect, which is slow to import
 US = __name__.partition(".")[0] + "."  # frames of this package, which end the user's part of the stack
 
 
-class Mark:
+class HookMark:
     """One use of @hook: the function, and the place in the module whose top level was executing (`home`)."""
 
     def __init__(
@@ -63,9 +63,9 @@ class Ledger:
     """The marks made while one source is imported."""
 
     def __init__(self) -> None:
-        self.marks: list[Mark] = []
+        self.marks: list[HookMark] = []
         self._decorators: list[Decorator] = []
-        self._mark_of: dict[int, Mark] = {}  # by the id() of a marker, which the mark keeps alive
+        self._mark_of: dict[int, HookMark] = {}  # by the id() of a marker, which the mark keeps alive
         self._author: Author | None = None
 
     def note(self, function: FunctionType, markers: tuple[Marker, ...], frame: FrameType) -> None:
@@ -74,7 +74,7 @@ class Ledger:
         Raises:
             RuntimeError: the source is already loaded, so the mark would have no effect.
         """
-        mark = Mark(function, markers, *home_of(frame))
+        mark = HookMark(function, markers, *home_of(frame))
         if self._author is not None:
             if self._author.wrote(mark.file):
                 name = function.__name__
@@ -103,10 +103,10 @@ class Ledger:
         self._decorators = []
         self.marks, self._mark_of = [], {}
 
-    def mark_of(self, marker: Marker) -> Mark | None:
+    def mark_of(self, marker: Marker) -> HookMark | None:
         return self._mark_of.get(id(marker))
 
-    def of(self, namespace: Mapping[str, Any], author: Author) -> list[Mark]:
+    def of(self, namespace: Mapping[str, Any], author: Author) -> list[HookMark]:
         """Return the marks of one module, and those of no module if the author wrote them."""
         return [mark for mark in self.marks if is_of(mark, namespace, author)]
 
@@ -152,11 +152,11 @@ def home_of(frame: FrameType) -> tuple[dict[str, Any] | None, str, int]:
     return None, frame.f_code.co_filename, frame.f_lineno
 
 
-def is_of(mark: Mark | Decorator, namespace: Mapping[str, Any], author: Author) -> bool:
+def is_of(mark: HookMark | Decorator, namespace: Mapping[str, Any], author: Author) -> bool:
     return mark.home is namespace or (mark.home is None and author.wrote(mark.file))
 
 
-def why_lost(mark: Mark, namespace: Mapping[str, Any]) -> str:
+def why_lost(mark: HookMark, namespace: Mapping[str, Any]) -> str:
     """Return why a mark of a module yields no hook, and what to do."""
     function = mark.function
     name = function.__name__
@@ -190,7 +190,7 @@ def are_twins(bound: FunctionType, lost: FunctionType) -> bool:
     return bound is not lost and is_same_file and bound.__qualname__ == lost.__qualname__
 
 
-def first_and_others(marks: Iterable[Mark]) -> tuple[Mark, str]:
+def first_and_others(marks: Iterable[HookMark]) -> tuple[HookMark, str]:
     """Return the first mark by line, and a phrase for how many more there are."""
     first, *others = sorted(marks, key=lambda mark: mark.line)
     return first, f" (and {len(others)} more)" if others else ""

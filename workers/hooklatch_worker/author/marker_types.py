@@ -19,7 +19,7 @@ Match: TypeAlias = str | list[str] | Mapping[str, object]
 Runtime: TypeAlias = Literal["trio", "asyncio"]
 
 
-class Options(TypedDict, total=False):
+class MarkerOptions(TypedDict, total=False):
     """The keyword arguments of every overload of `hook`."""
 
     match: Match | None
@@ -34,7 +34,7 @@ class Options(TypedDict, total=False):
     runtime: Runtime
 
 
-class AmendOptions(Options, total=False):
+class AmendOptions(MarkerOptions, total=False):
     """The keyword arguments for events whose hooks may change the payload."""
 
     amends: bool

@@ -18,11 +18,11 @@ from msgspec import Struct
 
 from hooklatch_worker.lsp.files import Stamp, stamp_of
 from hooklatch_worker.lsp.report import Diagnostic
-from hooklatch_worker.lsp.session import Session
-from hooklatch_worker.lsp.wire import GarbageError
+from hooklatch_worker.lsp.session import LspSession
+from hooklatch_worker.lsp.wire import LspProtocolError
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["Document", "Server", "ServerGoneError"]
+__all__ = ["Document", "LanguageServer", "ServerGoneError"]
 
 CHUNK = 2**16  # bytes; the default capacity of a pipe (pipe(7))
 SETTLE_TIMEOUT = 0.15  # seconds; servers that publish often send syntax errors first and semantic ones shortly after
@@ -42,7 +42,7 @@ class Document(Struct, frozen=True):
     stamp: Stamp
 
 
-class Server:
+class LanguageServer:
     """A running language server, which its creator must close.
 
     Raises:
@@ -69,7 +69,7 @@ class Server:
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         for pipe in (self._stdin, self._stdout):
             os.set_blocking(pipe.fileno(), False)
-        self._session = Session(root, process_id=parent)
+        self._session = LspSession(root, process_id=parent)
         self._stamps: dict[str, Stamp] = {}
         self._heard_at = time.monotonic()
         self.silent_calls = 0
@@ -97,7 +97,7 @@ class Server:
         started_at = time.monotonic()
         try:
             return self._ask(document, deadline)
-        except GarbageError as error:
+        except LspProtocolError as error:
             raise ServerGoneError(str(error)) from error
         finally:
             self.silent_calls = 0 if self._heard_at > started_at else self.silent_calls + 1
@@ -151,7 +151,7 @@ class Server:
     def _settle(self, deadline: float) -> None:
         try:
             self._talk(min(deadline, time.monotonic() + SETTLE_TIMEOUT), until=lambda: False)
-        except (ServerGoneError, GarbageError):
+        except (ServerGoneError, LspProtocolError):
             return  # keep what it sent; the next call will notice that it is gone
 
     def _talk(self, deadline: float, *, until: Callable[[], bool]) -> bool:
@@ -200,7 +200,7 @@ class Server:
             self._talk(deadline, until=lambda: not self._session.outgoing)
             self._stdin.close()
             self._process.wait(max(0.0, deadline - time.monotonic()))
-        except (ServerGoneError, GarbageError, OSError, subprocess.TimeoutExpired):
+        except (ServerGoneError, LspProtocolError, OSError, subprocess.TimeoutExpired):
             return  # it is killed instead
 
 

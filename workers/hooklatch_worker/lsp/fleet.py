@@ -15,17 +15,17 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hooklatch_worker.lsp.client import Document, Server, ServerGoneError
+from hooklatch_worker.lsp.client import Document, LanguageServer, ServerGoneError
 from hooklatch_worker.lsp.report import Diagnostic
 
-__all__ = ["Fleet", "Key", "Limits"]
+__all__ = ["Fleet", "Key", "FleetLimits"]
 
 Key = tuple[tuple[str, ...], str]  # a server's command, and the root of its workspace
 
 GOODBYE_TIMEOUT = 0.2  # seconds for a graceful shutdown, taken from the call's own time
 
 
-class Limits(Struct, frozen=True):
+class FleetLimits(Struct, frozen=True):
     """The maximum number of servers, and how long a silent one is tolerated.  Durations in seconds."""
 
     servers: int = 4  # each may hold hundreds of MiB
@@ -35,7 +35,7 @@ class Limits(Struct, frozen=True):
     longest_backoff: float = 60.0
 
 
-class Failures(Struct):
+class Backoff(Struct):
     count: int = 0
     until: float = 0.0
 
@@ -43,11 +43,13 @@ class Failures(Struct):
 class Fleet:
     """All language servers of one worker."""
 
-    def __init__(self, *, limits: Limits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, *, limits: FleetLimits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits or FleetLimits()
         self._clock = clock
-        self._servers: dict[Key, tuple[Server, float]] = {}  # with the time of last use; least recently used first
-        self._failures: dict[Key, Failures] = {}
+        self._servers: dict[
+            Key, tuple[LanguageServer, float]
+        ] = {}  # with the time of last use; least recently used first
+        self._failures: dict[Key, Backoff] = {}
         self._unreaped: list[int] = []
 
     @property
@@ -81,7 +83,7 @@ class Fleet:
             self._close(key, time.monotonic() + GOODBYE_TIMEOUT)
         self._reap()
 
-    def _running(self, key: Key) -> Server | None:
+    def _running(self, key: Key) -> LanguageServer | None:
         found = self._servers.get(key)
         if found is None:
             return None
@@ -91,27 +93,27 @@ class Fleet:
             return None
         return self._keep(key, server)
 
-    def _start(self, key: Key, deadline: float) -> Server | None:
+    def _start(self, key: Key, deadline: float) -> LanguageServer | None:
         failures = self._failures.get(key)
         if failures is not None and self._clock() < failures.until:
             return None
         for oldest in list(self._servers)[: max(0, len(self._servers) + 1 - self._limits.servers)]:
             self._close(oldest, deadline)
         command, root = key
-        return self._keep(key, Server(command, root))
+        return self._keep(key, LanguageServer(command, root))
 
-    def _keep(self, key: Key, server: Server) -> Server:
+    def _keep(self, key: Key, server: LanguageServer) -> LanguageServer:
         self._servers.pop(key, None)
         self._servers[key] = server, self._clock()
         return server
 
-    def _is_hung(self, server: Server) -> bool:
+    def _is_hung(self, server: LanguageServer) -> bool:
         return server.silent_calls >= self._limits.silent_calls and server.silence >= self._limits.silence
 
     def _fail(self, key: Key) -> None:
         """Kill a server if it runs, and back off before the next start: not the first time, then exponentially."""
         self._close(key, 0.0)
-        failures = self._failures.setdefault(key, Failures())
+        failures = self._failures.setdefault(key, Backoff())
         failures.count += 1
         backoff = 2.0 ** min(failures.count - 2, 16) if failures.count > 1 else 0.0
         failures.until = self._clock() + min(backoff, self._limits.longest_backoff)

@@ -20,9 +20,9 @@ import msgspec
 from msgspec import Raw, Struct
 
 from hooklatch_worker.lsp.report import Diagnostic
-from hooklatch_worker.lsp.wire import GarbageError, LspMessage, MessageReader, encode, path_of, uri_of
+from hooklatch_worker.lsp.wire import LspMessage, LspProtocolError, MessageReader, encode, path_of, uri_of
 
-__all__ = ["MAX_DOCUMENTS", "MAX_OUTGOING", "Session"]
+__all__ = ["MAX_DOCUMENTS", "MAX_OUTGOING", "LspSession"]
 
 MAX_DOCUMENTS = 32  # open at the same time; each takes memory in the server
 MAX_OUTGOING = 32 * 2**20  # bytes unread by the server; enough for several of the largest files
@@ -58,7 +58,7 @@ class Pulled(Struct, frozen=True):
     items: list[Diagnostic] = []
 
 
-class Asked(Struct, frozen=True):
+class ConfigurationRequest(Struct, frozen=True):
     items: list[Any] = []
 
 
@@ -72,7 +72,7 @@ class OpenDocument(Struct):
     pulls: int = 0
 
 
-class Session:
+class LspSession:
     """The client's side of one session, starting with `initialize`."""
 
     def __init__(self, root: str, *, process_id: int) -> None:
@@ -181,7 +181,7 @@ class Session:
 
     def _on_initialized(self, message: LspMessage) -> None:
         if message.error is not None:
-            raise GarbageError(f"initialize was refused: {message.error.message!r}")
+            raise LspProtocolError(f"initialize was refused: {message.error.message!r}")
         self._capabilities = read(message.result, Initialized).capabilities
         self.is_ready = True
         self._notify("initialized", {})
@@ -207,7 +207,7 @@ class Session:
         match message.method:
             case "workspace/configuration":
                 # One null for each requested item: without a setting the server uses its default.
-                result: object = [None] * len(read(message.params, Asked).items)
+                result: object = [None] * len(read(message.params, ConfigurationRequest).items)
             case "workspace/workspaceFolders":
                 result = [folder_of(self._root)]
             case "workspace/applyEdit":
@@ -236,7 +236,7 @@ class Session:
     def _send(self, message: dict[str, object]) -> None:
         self.outgoing += encode(message)
         if len(self.outgoing) > MAX_OUTGOING:
-            raise GarbageError(f"the server has left {len(self.outgoing)} bytes unread")
+            raise LspProtocolError(f"the server has left {len(self.outgoing)} bytes unread")
 
 
 def body(method: str, params: object) -> dict[str, object]:
@@ -247,7 +247,7 @@ def read(raw: Raw, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise GarbageError(f"not a valid {kind.__name__}: {error}") from None
+        raise LspProtocolError(f"not a valid {kind.__name__}: {error}") from None
 
 
 def folder_of(root: str) -> dict[str, object]:

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 __all__ = [
     "MAX_HEADER",
     "MAX_MESSAGE",
-    "GarbageError",
+    "LspProtocolError",
     "LspMessage",
     "MessageReader",
     "Problem",
@@ -28,7 +28,7 @@ MAX_MESSAGE = 16 * 2**20  # bytes; enough for a file of 2 MiB with a diagnostic 
 MAX_HEADER = 4096  # bytes; only two headers exist, of less than 100 bytes each
 
 
-class GarbageError(Exception):
+class LspProtocolError(Exception):
     """A server sent an invalid frame, an invalid message, or an invalid answer."""
 
 
@@ -85,13 +85,13 @@ class MessageReader:
         try:
             return _decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise GarbageError(f"not a message: {error}") from None
+            raise LspProtocolError(f"not a message: {error}") from None
 
     def _take_header(self) -> int | None:
         end = self._buffer.find(b"\r\n\r\n", 0, MAX_HEADER)
         if end < 0:
             if len(self._buffer) >= MAX_HEADER:
-                raise GarbageError(f"no end of the headers in {MAX_HEADER} bytes")
+                raise LspProtocolError(f"no end of the headers in {MAX_HEADER} bytes")
             return None
         header = bytes(self._buffer[:end])
         del self._buffer[: end + 4]
@@ -105,9 +105,9 @@ def content_length(header: bytes) -> int:
         if name.strip().lower() == b"content-length" and value.isdigit():
             length = int(value)
             if length > MAX_MESSAGE:
-                raise GarbageError(f"a message of {length} bytes is over the limit of {MAX_MESSAGE}")
+                raise LspProtocolError(f"a message of {length} bytes is over the limit of {MAX_MESSAGE}")
             return length
-    raise GarbageError(f"no Content-Length in {header[:100]!r}")
+    raise LspProtocolError(f"no Content-Length in {header[:100]!r}")
 
 
 def uri_of(path: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from hooklatch_worker.author import ledger
 from hooklatch_worker.author.failures import Author, text_of
-from hooklatch_worker.author.ledger import Ledger, Mark
+from hooklatch_worker.author.ledger import HookMark, Ledger
 from hooklatch_worker.author.marker import Marker
 from hooklatch_worker.sandbox.safety import check_file, read_safely
 from hooklatch_worker.wire import Declared, Elsewhere, Source
@@ -195,7 +195,7 @@ def markers_of(function: Callable[..., Any]) -> tuple[Marker, ...]:
     return tuple(one for one in cast("tuple[object, ...]", found) if isinstance(one, Marker))
 
 
-def elsewhere_of(mark: Mark) -> Elsewhere:
+def elsewhere_of(mark: HookMark) -> Elsewhere:
     return Elsewhere(mark.function.__name__, mark.module, mark.file, mark.line)
 
 

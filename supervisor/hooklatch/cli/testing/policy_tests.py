@@ -208,9 +208,9 @@ async def fire_each(hub: Hub, cases: list[Case], run: Run, progress: Progress, t
         progress.doing = f"running {case.name!r}"
         if case.file != file:
             file = case.file
-            hub.shared_state.clear()  # a file is a story of its own, told from the beginning
+            hub.shared_state.clear()  # each file starts with empty state
         decision = await decide(case.params, hub)
-        # Each case stands alone: that a hook died in those before must not decide about this one.
+        # Cases are independent: a hook that died in earlier ones must not be quarantined in this one.
         hub.dispatcher.targets.breakers.clear()
         run.results.append(Result(case, decision, case.expected.differences(decision)))
         progress.done += 1

@@ -22,7 +22,7 @@ from hooklatch.record.files.mark import BLOCK, Mark, read_mark
 from hooklatch.record.files.reading import of_kind
 from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail, set_aside, sync_folder
 from hooklatch.record.files.slots import SlotError
-from hooklatch.record.storage.resuming import End, resume
+from hooklatch.record.storage.resuming import RecordEnd, resume
 from hooklatch.record.storage.retention import missing_before, read_retired
 from hooklatch.version import VERSION
 
@@ -109,7 +109,7 @@ def take_over(folder: str) -> Recovery:
             recovery.faults.append(tail.fault)
         recovery.seq, recovery.hash, recovery.place, recovery.last = tail.link.seq, tail.link.hash, place, tail.link
         break
-    resumption = resume(End(folder, recovery.seq, recovery.hash, anchored, marked))
+    resumption = resume(RecordEnd(folder, recovery.seq, recovery.hash, anchored, marked))
     recovery.faults += resumption.faults
     recovery.anchored = anchored if isinstance(anchored, tuple) else (recovery.seq, recovery.hash)
     recovery.seq, recovery.skipped = resumption.seq, resumption.skipped

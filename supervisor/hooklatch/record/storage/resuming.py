@@ -14,10 +14,10 @@ import msgspec
 
 from hooklatch.record.files.mark import BLOCK, Mark
 
-__all__ = ["End", "Resumption", "resume"]
+__all__ = ["RecordEnd", "Resumption", "resume"]
 
 
-class End(msgspec.Struct, frozen=True):
+class RecordEnd(msgspec.Struct, frozen=True):
     """What the directory, the anchor and the mark hold.  A text in place of a value says why it is unreadable."""
 
     folder: str
@@ -35,7 +35,7 @@ class Resumption(msgspec.Struct, frozen=True):
     faults: list[str]
 
 
-def resume(end: End) -> Resumption:
+def resume(end: RecordEnd) -> Resumption:
     """Return where the numbers continue, and the faults found."""
     faults = [*faults_of_anchor(end), *faults_of_mark(end)]
     known = [("anchor", *end.anchored)] if isinstance(end.anchored, tuple) else []
@@ -56,7 +56,7 @@ def resume(end: End) -> Resumption:
     return Resumption(through, (used + 1, through) if through > used else None, faults)
 
 
-def faults_of_anchor(end: End) -> list[str]:
+def faults_of_anchor(end: RecordEnd) -> list[str]:
     if isinstance(end.anchored, str):
         return [end.anchored]
     has_begun = end.seq > 0 or (isinstance(end.marked, Mark) and end.marked.seq > 0)
@@ -65,7 +65,7 @@ def faults_of_anchor(end: End) -> list[str]:
     return []
 
 
-def faults_of_mark(end: End) -> list[str]:
+def faults_of_mark(end: RecordEnd) -> list[str]:
     mark = end.marked
     if isinstance(mark, str):
         return [mark]
@@ -83,7 +83,7 @@ def faults_of_mark(end: End) -> list[str]:
     return []
 
 
-def last_of_reserved(end: End, used: int) -> int:
+def last_of_reserved(end: RecordEnd, used: int) -> int:
     if isinstance(end.marked, Mark):
         return used if end.marked.is_shut else max(used, end.marked.through)
     is_new = end.marked is None and end.anchored is None and used == 0
