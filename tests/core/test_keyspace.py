@@ -1,4 +1,4 @@
-"""What sources remember: each step's result, each bound, each end; and that nothing is forgotten to make room."""
+"""State of sources: the result of each step, limits, expiry; and that nothing is evicted to make room."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Versions of a payload: what counts as a change, and what is left exactly as it came."""
+"""Versions of a payload: what counts as a change, and what is kept byte for byte."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Lines, requests and errors, from bytes that may be anything."""
+"""Lines, requests and errors, from arbitrary bytes."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Dialects are found by name, and one of a user's own is checked before it is used."""
+"""Dialects are found by name, and custom ones are checked before use."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Answers in each system's own words are understood, and what is not understood is garbage."""
+"""Answers in each system's own words are understood; anything else is garbage."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""The words of each system, to the letter."""
+"""The exact words of each system."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Claude Code's vocabulary: its recorded documents in, every decision out in a form that it honours."""
+"""Claude Code's vocabulary: its recorded documents in, and every decision out in a form that it honours."""
 
 import json
 from typing import Any

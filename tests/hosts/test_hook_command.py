@@ -1,4 +1,4 @@
-"""The hook command's own command line, input and output, and what it costs to start."""
+"""The hook command's own command line, input, output and start-up cost."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The hook command against a daemon that behaves, one that does not, and none."""
+"""The hook command with a working daemon, a broken one, and none."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Other systems' files of hooks: what is kept, what is said, and that the result always loads."""
+"""Other systems' files of hooks: what is kept, what is noted, and that the result always loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""verify finds whatever is changed in the files, says which record it is, and says what it cannot know."""
+"""verify finds every change in the files, says which record it is, and states what it cannot know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""doctor: each thing that can be wrong, and what it says to do.
+"""doctor: everything that can be wrong, and what it says to do.
 
 Slow: each command is a process of its own, and so is the daemon.
 """

@@ -1,4 +1,4 @@
-"""serve --detach and stop: a daemon that lives on, and one that is gone when the command says so.
+"""serve --detach and stop: a daemon that keeps running, and one that is gone when the command says so.
 
 Slow: each test has a daemon of its own.
 """

@@ -1,4 +1,4 @@
-"""hooklatch import: one file in, one file out, and nothing that is there is lost.
+"""hooklatch import: one file in, one file out, without losing an existing file.
 
 Slow: each command is a process of its own, and so is a daemon's worker.
 """

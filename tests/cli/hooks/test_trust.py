@@ -1,4 +1,4 @@
-"""trust: what it pins, what it shows, and how it is taken back.
+"""trust: what it pins, what it shows, and how it is revoked.
 
 Slow: each command is a process of its own, and so is the daemon.
 """

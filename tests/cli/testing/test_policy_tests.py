@@ -1,4 +1,4 @@
-"""hooklatch test: cases are read with their places, fired without a daemon, and compared.
+"""hooklatch test: cases are read with their line numbers, fired without a daemon, and compared.
 
 Slow where a command runs: each is a process with workers of its own.
 """

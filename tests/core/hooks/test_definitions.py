@@ -1,4 +1,4 @@
-"""What a declaration of a hook may say, and what is said to one that may not."""
+"""What a hook's declaration may contain, and the errors for invalid ones."""
 
 from __future__ import annotations
 

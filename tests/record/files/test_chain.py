@@ -1,4 +1,4 @@
-"""The chain's lines: what seals them, and what no longer fits."""
+"""The chain's lines: how they are sealed, and when they no longer match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stages of a disk: by a table of looks."""
+"""The stages of a disk, by a table of free bytes."""
 
 from __future__ import annotations
 

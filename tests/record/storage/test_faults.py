@@ -1,4 +1,4 @@
-"""What somebody else does to the files while they are written, and disks that fail: seen, told, and fail closed."""
+"""Files changed by others while they are written, and disks that fail: detected, reported, and fail closed."""
 
 from __future__ import annotations
 

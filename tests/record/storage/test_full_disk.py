@@ -1,4 +1,4 @@
-"""A disk that fills up, for real: what is recorded at each stage, and what comes of the reserve."""
+"""A disk that really fills up: what is recorded at each stage, and how the reserve is used."""
 
 from __future__ import annotations
 

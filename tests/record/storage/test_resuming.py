@@ -1,4 +1,4 @@
-"""Where the numbers go on, by what the end, the anchor and the mark say: a table, and then real files."""
+"""Where the numbers continue, depending on the end, the anchor and the mark: a table, and then real files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments begin and end by size and age, and go when they are too old or too many; the record tells of each."""
+"""Segments begin and end by size and age, and are retired by age and total size; the record states each."""
 
 from __future__ import annotations
 

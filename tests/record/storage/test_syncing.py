@@ -1,4 +1,4 @@
-"""Records on the disk: when they are there, who waits for it, and what a sync that fails means."""
+"""Durability of records: when they are on disk, which tasks wait for it, and what a failed sync means."""
 
 from __future__ import annotations
 

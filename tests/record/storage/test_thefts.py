@@ -1,7 +1,7 @@
-"""Every theft is found by verify and makes the status red: also after a restart, and after retention has run.
+"""Tampering is always found by verify and makes the status red: also after a restart, and after retention has run.
 
-The one who steals may write to the record's folder.  Who may write to the mark beside it too can make all anew; a
-witness shows that (test_verify.py).
+The attacker can write to the record's directory.  An attacker who can also write to the mark beside it can forge
+everything; a witness reveals that (test_verify.py).
 """
 
 from __future__ import annotations

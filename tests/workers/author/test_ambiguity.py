@@ -1,4 +1,4 @@
-"""JSON of which two readers could make two things is found, and nothing else is; held to a slow and exact reader."""
+"""JSON that parsers may read differently is detected, and nothing else; compared with a slow and exact parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""event.state in the worker: what is refused before anybody is asked, and a stream that stays in step."""
+"""event.state in the worker: what is rejected before a request is sent, and a stream that stays in step."""
 
 from __future__ import annotations
 

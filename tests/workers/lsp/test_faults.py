@@ -1,4 +1,4 @@
-"""What servers do wrong.  The hook ends in time all the same, says nothing, and keeps or replaces the server."""
+"""Misbehaving servers: the hook still ends in time and says nothing, and keeps or replaces the server."""
 
 from __future__ import annotations
 

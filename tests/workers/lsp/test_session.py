@@ -1,4 +1,4 @@
-"""One conversation with a server, by scripts: what comes in, what goes out."""
+"""A session with a server, by scripts: bytes in, bytes out."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What is told of a kernel that offers less, and that nothing is ever passed over in silence.
+"""What is reported about a kernel with fewer features; nothing missing is ever ignored.
 
-Slow where a daemon runs as a program of its own, below a filter that takes a part of the kernel away.
+Slow where a daemon runs as a separate program, under a filter that hides features of the kernel.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a command says in JSON: Claude Code's form and our own."""
+"""Commands' answers in JSON: Claude Code's form and our own."""
 
 from __future__ import annotations
 
