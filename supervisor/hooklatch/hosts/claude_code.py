@@ -195,7 +195,7 @@ def _name_of_start(transcript_path: object) -> str:
 
 
 def failure(name: str, cause: str, reason: str) -> dict[str, object]:
-    """Return the decision to use without one from the daemon: deny on a gate, otherwise pass."""
+    """Return the decision to use when that of the daemon is missing: deny on a gate, otherwise pass."""
     is_gate = name in GATES
     return {
         "event": EVENTS.get(name, ""),

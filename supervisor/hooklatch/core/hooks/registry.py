@@ -139,7 +139,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def name_of_several(self) -> str:
-        """Return its full name if another layer may hold a hook with the same id; otherwise an empty string."""
+        """Return its full name if other hooks may have the same layer and id; otherwise an empty string."""
         return self.name if self.project or self.owner else ""
 
     def fingerprint(self) -> bytes:
@@ -241,7 +241,7 @@ def select(spec: EventSpec, hooks: Sequence[Hook], payload: Payload) -> Selectio
 
 
 def budget(spec: EventSpec, hooks: Iterable[Hook], requested: float | None = None) -> float:
-    """Return the seconds that a fire may take: as requested, otherwise the sum of its hooks' timeouts."""
+    """Return the seconds that a fire may take: as requested, otherwise enough for each of its hooks' timeouts."""
     if requested is not None:
         return min(requested, MAX_BUDGET)
     needed = sum(hook.timeout or spec.timeout for hook in hooks)

@@ -18,7 +18,7 @@ from hooklatch.record.settings import RecordSettings
 
 __all__ = ["Disk", "Stage"]
 
-MARGIN = 10  # the fraction (1/10) of a limit that must be free in addition before a stage ends
+MARGIN = 10  # a stage ends only when limit / MARGIN more bytes are free than the limit
 
 
 class Stage(IntEnum):
