@@ -1,4 +1,4 @@
-"""Those who are compared: each a context manager that gives a function which makes one call.  Times nothing itself."""
+"""The contenders: context managers that yield a function which makes one call.  Does not measure anything itself."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 HERE = Path(__file__).resolve().parent
-ANSWER_TIMEOUT = 60.0  # seconds after which a contender is taken to hang
+ANSWER_TIMEOUT = 60.0  # seconds after which a contender counts as hung
 PAYLOAD = {
     "tool_name": "Bash",
     "tool_input": {
@@ -54,11 +54,11 @@ run_daemon(Options(*sys.argv[1:]), on_ready=lambda ready: print("ready", flush=T
 
 
 class Client:
-    """A plain blocking connection: it costs the same whoever answers."""
+    """A plain blocking connection, with the same overhead for every contender."""
 
     def __init__(self, path: str) -> None:
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(None)  # a timeout would add a poll to each read
+        self.socket.settimeout(None)  # a timeout would add a poll to every read
         self.socket.connect(path)
         self._id = 0
 
@@ -68,7 +68,7 @@ class Client:
         return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
     def exchange(self, line: bytes) -> bytes:
-        """Send a line and give the line that answers it."""
+        """Send a line and return the line that answers it."""
         self.socket.sendall(line)
         answer = self.socket.recv(2**16)
         while not answer.endswith(b"\n"):
@@ -96,7 +96,7 @@ class Client:
 
 
 class Daemon:
-    """A running daemon, and connections that have said hello."""
+    """A running daemon, and connections that have completed hello."""
 
     def __init__(self, process: subprocess.Popen[bytes], folder: str) -> None:
         self.process = process
@@ -116,7 +116,7 @@ class Daemon:
 
 @contextmanager
 def run_daemon(*, workers: int = 4) -> Generator[Daemon]:
-    """Run the real daemon in a process of its own, with bench/guards.py as its one source."""
+    """Run the real daemon in its own process, with bench/guards.py as its only source."""
     with tempfile.TemporaryDirectory() as folder:
         shutil.copy(HERE / "guards.py", folder)
         config = Path(folder, "hooks.toml")
@@ -128,7 +128,7 @@ def run_daemon(*, workers: int = 4) -> Generator[Daemon]:
 
 @contextmanager
 def run_floor(*, workers: int = 1) -> Generator[Callable[[], Client]]:
-    """Run the bare relay in a process of its own; gives a function that connects to it."""
+    """Run the bare relay in its own process; yield a function that connects to it."""
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/floor.sock"
         with running([sys.executable, str(HERE / "floor.py"), path, str(workers)]):
@@ -152,7 +152,7 @@ def running(command: list[str]) -> Generator[subprocess.Popen[bytes]]:
 
 
 def judge(payload: bytes) -> str | None:
-    """What each rival without a socket runs in its worker: the payload decoded, the same guard asked."""
+    """Decode the payload and call the guard: the work of every contender without a socket in its worker."""
     verdict = guards.no_force_push(SimpleNamespace(**msgspec.json.decode(payload)))
     return None if verdict is None else verdict.reason
 
@@ -169,7 +169,7 @@ async def judge_in_trio_parallel() -> object:
 
 
 def spawn_script(*flags: str) -> Callable[[], object]:
-    """Return a function that starts Python with these flags, hands it the payload and waits for its end."""
+    """Return a function that starts Python with these flags, writes the payload to it and waits for its end."""
     command = [sys.executable, *flags, str(HERE / "spawned_guard.py")]
     payload = json.dumps(PAYLOAD).encode()
     environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}

@@ -1,13 +1,13 @@
-"""How long after a death the next good answer comes: a worker's with and without a spare, and the zygote's.
+"""How long it takes from a death to the next good answer: of a worker, with and without a spare, and of the zygote.
 
-The time runs from SIGKILL to the first answer that a callback gave; what was denied in between (a call that was
-already given to the dying worker is one, by the rules) is counted beside it.  Without a spare: the source may have two
-workers and one of them is busy, so the next call waits for a fork and an import.  The zygote is killed once in each
-daemon's life, since a second death within a minute is answered with a wait on purpose.  A death that ends the daemon
-is no time at all; it is counted and shown.
+Measured from SIGKILL to the first answer from a callback; calls denied in between (such as a call already sent to the
+dying worker, by the rules) are counted separately.  Without a spare: the source may have two workers and one of them is
+busy, so the next call waits for a fork and an import.  The zygote is killed once per daemon, since a second death
+within a minute is deliberately answered with a backoff.  A death that ends the daemon has no duration; it is counted
+and shown.
 
-Bad would be: over 5 ms with a spare, over 50 ms without one, over 2 s for the zygote (p50, on a machine with a core to
-spare); or a denied call at all with a spare when the death was known before the call came.
+Bad would be: over 5 ms with a spare, over 50 ms without one, over 2 s for the zygote (p50, on a machine with an idle
+core); or any denied call with a spare if the death was known before the call came.
 
 Run: python bench/deaths.py [--rounds N]
 """
@@ -27,11 +27,11 @@ from machine import describe, save, summary
 __all__ = ["measure", "show"]
 
 GIVE_UP = 30.0  # seconds without a good answer
-QUIET = 0.15  # seconds for the spare to be made good; 20 forks a second are allowed
+QUIET = 0.15  # seconds for a new spare; 20 forks per second are allowed
 
 
 class Deaths:
-    """The deaths of one kind: what each cost in milliseconds, and what was refused before the good answer."""
+    """The deaths of one kind: the duration of each in milliseconds, and the calls refused before the good answer."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -63,7 +63,7 @@ def measure(rounds: int) -> dict[str, dict[str, float | None]]:
     with run_daemon(workers=2) as daemon:
         agent, busy, admin = daemon.connect(), daemon.connect(), daemon.administer()
         for _ in range(rounds):
-            admin.call("reload")  # lifts a quarantine: these deaths are ours, not the hook's
+            admin.call("reload")  # lifts the quarantine: the benchmark caused these deaths, not the hook
             spared.add(agent, whose(agent))
             taken_next = whose(agent)
             busy.socket.sendall(busy.fire_line("Sleep", seconds=1.0))
@@ -84,7 +84,7 @@ def measure(rounds: int) -> dict[str, dict[str, float | None]]:
 
 
 def whose(client: Client) -> int:
-    """Return the pid of the worker that answers, which is also the one that answers next."""
+    """Return the pid of the worker that answers, which will also answer the next call."""
     for _ in range(20):
         time.sleep(QUIET)
         decision = client.fire("WhoAmI")
@@ -94,7 +94,7 @@ def whose(client: Client) -> int:
 
 
 def until_answered(client: Client, pid: int) -> tuple[float, int]:
-    """Kill a process, see it dead, and fire until a callback answers: milliseconds, and refusals before that."""
+    """Kill a process, wait for its death, and fire until a callback answers; return milliseconds and refusals."""
     line = client.fire_line("WhoAmI")
     pidfd = os.pidfd_open(pid)
     refusals = 0

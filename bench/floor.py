@@ -1,10 +1,10 @@
-"""The floor: two hops through trio and nothing else.  What no daemon of this shape can be faster than.
+"""The floor: two hops through trio and nothing else, a lower bound for any daemon with this architecture.
 
 client ══ unix socket ══ this process (trio) ── socketpair per worker ── worker process (blocking)
 
-The same lines come in and the same function is called as in the daemon; there is no deadline, no matching, no
-registry, no record, no watch on the workers, and a worker's death ends it all.  It is written to be fast: one task a
-connection answers in place, sockets are tried before they are waited for, decoders are typed and made once.
+It receives the same lines and calls the same function as the daemon; it has no deadlines, matching, registry, record or
+supervision, and dies with a worker.  It is written to be fast: one task per connection answers in place, sockets are
+tried before waiting for them, and decoders are typed and created once.
 
 Run by bench/run.py; alone: python bench/floor.py SOCKET [WORKERS], which prints "ready" and answers until killed.
 """

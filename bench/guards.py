@@ -1,4 +1,4 @@
-"""The callbacks of the benchmarks: the guard that every contender calls, and those that work, tell and hold."""
+"""The callbacks of the benchmarks: the guard that every contender calls, and others that compute, report and block."""
 
 import os
 import shlex
@@ -17,7 +17,7 @@ def no_force_push(event: Any) -> Any:
 
 @hook("pre_tool_use", match="Work")
 def read_commands(event: Any) -> Any:
-    """Cost what a guard costs that takes a script apart: half a millisecond and more of a core."""
+    """Cost as much as a guard that parses a script: at least half a millisecond of CPU time."""
     for line in event.tool_input["script"].splitlines():
         if shlex.split(line)[:2] == ["rm", "-rf"]:
             return deny("name the files to remove")

@@ -1,9 +1,9 @@
-"""What an isolation level costs: a worker's start, from asking for the fork to its source being imported, and a call.
+"""The cost of an isolation level: for a worker's start, from the fork request until its source is imported, and a call.
 
-The levels take turns, so that whatever else the machine does falls on all alike.  The start is paid by the spare, ahead
-of the calls; what every call pays is in the second table (a guard in Python, and one that runs `exit 0` in a shell).
+The levels are interleaved, so that other load on the machine affects all alike.  The spare pays for the start, ahead of
+calls; the second table shows what every call pays (a guard in Python, and one that runs `exit 0` in a shell).
 
-Bad would be: a start over 10 ms dearer than with standard, or a call over 1.2 times as long (p50).
+Bad would be: a start over 10 ms slower than with standard, or a call over 1.2 times as long (p50).
 
 Run: python bench/isolation.py [--rounds N]
 """

@@ -1,4 +1,4 @@
-"""What every benchmark shares: what machine this is, how a series is summed up, where results go."""
+"""Shared by all benchmarks: a description of the machine, summaries of series, and the results folder."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def summary(series: Sequence[float]) -> Summary:
 
 
 def describe() -> dict[str, object]:
-    """Return what ran this and how busy it was: a load near the number of cores makes every number here worse."""
+    """Return the machine and its load: a load near the number of cores makes all results worse."""
     return {
         "machine": platform.machine(),
         "cores": os.cpu_count(),
@@ -47,7 +47,7 @@ def describe() -> dict[str, object]:
 
 
 def save(name: str, record: dict[str, object]) -> Path:
-    """Write one run's record to bench/results/, over the one before it."""
+    """Write one run's record to bench/results/, replacing the previous one."""
     RESULTS.mkdir(parents=True, exist_ok=True)
     path = RESULTS / f"{name}.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n")

@@ -1,17 +1,18 @@
-"""What a flood costs those who did not make it: quiet sessions beside sessions that offer more than can be served.
+"""What a flood costs the others: quiet sessions next to sessions that offer more than can be served.
 
-Quiet sessions fire a few times a second each, in blocks with and without a flood, interleaved in one run: what else the
-machine does hits both alike.  The flood is another process, which keeps so many fires in flight, on so many sessions.
+Quiet sessions fire a few times a second each, in interleaved blocks with and without a flood, so that other load on the
+machine affects both alike.  The flood is another process, which keeps a number of fires in flight on a number of
+sessions.
 
-one session       64 fires in flight on one connection, once with an instant hook and once with one that works
+one session       64 fires in flight on one connection, once with an instant hook and once with one that computes
 its connections   eight connections of one session, 64 in flight on each
-slow hooks        one session holds workers of the same source, 50 ms at a time; the quiet ones' hook is instant
+slow hooks        one session blocks workers of the same source, 50 ms at a time; the quiet ones' hook is instant
 many sessions     200 sessions with 50 in flight each: 10,000 offered at once; 2,000 more are open and idle
 
-`ratio` is the quiet sessions' p99 in the flood by that without one.  Bad would be: over 2; a quiet fire that policy did
-not answer; or a first fire after the flood that takes longer than the quiet p99 does.  On two cores a flood also takes
-processor time from the quiet clients and their workers, which no daemon can give back: `spin` is the same ratio with
-no flood at all but a process for each core that does nothing but compute, the kernel's own share of it.
+`ratio` is the quiet sessions' p99 with the flood divided by that without it.  Bad would be: over 2; a quiet fire that
+policy did not answer; or a first fire after the flood that takes longer than the quiet p99.  On two cores a flood also
+takes CPU time from the quiet clients and their workers, which no daemon can prevent: `spin` is the same ratio without a
+flood but with a busy process on every core, the kernel's own share of it.
 
 Run: python bench/overload.py [--rounds N] [--quick]
 """
@@ -40,8 +41,8 @@ __all__ = ["measure", "show"]
 
 AIM = 2.0  # times the quiet p99
 QUIET_SESSIONS = 32
-GAP = 0.01  # seconds between their fires: each asks for less than its share of what 208 sessions can have
-SETTLE = 0.1  # seconds of flood before it counts
+GAP = 0.01  # seconds between their fires: each asks for less than its fair share among 208 sessions
+SETTLE = 0.1  # seconds of flood before measuring
 BLOCK = 5.0  # seconds at most
 SCRIPT = "\n".join(f"git -C /srv/project/{number} log --oneline --since='2 days ago'" for number in range(8))
 INPUTS: dict[str, dict[str, object]] = {"Bash": {}, "Work": {"script": SCRIPT}, "Sleep": {"seconds": 0.05}}
@@ -67,7 +68,7 @@ FLOODS = [
 
 
 def flood(path: str, sessions: int, connections: int, in_flight: int, tool: str) -> None:
-    """Be the flood: between `go` and `stop` on standard input keep every connection full; tell what came of it."""
+    """Run the flood: between `go` and `stop` on standard input keep every connection full; report the results."""
     raise_open_files()
     clients: dict[int, Client] = {}
     for _ in range(sessions):
@@ -111,7 +112,7 @@ def flood(path: str, sessions: int, connections: int, in_flight: int, tool: str)
 
 
 class Flooder:
-    """The flood's process, and how to turn it on and off."""
+    """The flood's process, and its switch."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -153,7 +154,7 @@ def flooding(path: str, kind: Flood) -> Generator[Flooder]:
 
 
 class Spinner:
-    """As many processes as there are cores that only compute."""
+    """One busy process per core."""
 
     @contextmanager
     def on(self) -> Generator[None]:
@@ -169,7 +170,7 @@ class Spinner:
 
 
 class Quiet:
-    """The quiet sessions: they fire one at a time, each on the next session."""
+    """The quiet sessions: they fire one at a time, on alternating sessions."""
 
     def __init__(self, daemon: Daemon, tool: str) -> None:
         self._clients = [daemon.connect() for _ in range(QUIET_SESSIONS)]
@@ -177,7 +178,7 @@ class Quiet:
         self.refused = 0
 
     def fire(self, calls: int) -> list[float]:
-        """Return the milliseconds of these calls, or of those that fit into a block's time."""
+        """Return the milliseconds of these calls, or of those that fit into the duration of a block."""
         took: list[float] = []
         end = time.perf_counter() + BLOCK
         for number in range(calls):

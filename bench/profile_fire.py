@@ -1,10 +1,10 @@
-"""Where the time of one fire goes: the daemon in this process with marks at its stages, the client in another.
+"""How the time of one fire is spent: the daemon runs in this process with marks at its stages, the client in another.
 
-Between two marks everything belongs to the stage that ends at the second one, so the stages add up to the whole.  The
-marks cost something themselves (about 0.2 us each, and trio's instrument some more): the line "unmarked" says how
-long a fire takes, seen from the client, without any.  Where the kernel runs all on one core the worker's time is in
-"pool send" (it takes the core at once) and the two waits are 0.  Bad would be: one stage of our own code (all but the
-worker and the two waits) that takes over a quarter of the whole.
+The time between two marks belongs to the stage that ends at the second one, so the stages add up to the total.  Marks
+have a cost of their own (about 0.2 us each, and trio's instrument somewhat more): the line "unmarked" is the duration
+of a fire without any, seen from the client.  If everything runs on one core, the worker's time is part of "pool send"
+(it preempts at once) and the two waits are 0.  Bad would be: one stage of our own code (all but the worker and the two
+waits) that takes over a quarter of the total.
 
 Run: python bench/profile_fire.py [--fires N] [--cprofile]; the latter prints cProfile's table instead.
 """
@@ -69,7 +69,7 @@ STAGES = {
 
 
 class Marks:
-    """The moments of the fires, in order: what has just ended, and when."""
+    """The times of the marks, in order, each with the stage that ended."""
 
     def __init__(self) -> None:
         self.moments: list[tuple[str, int]] = []
@@ -106,7 +106,7 @@ class Marks:
         setattr(holder, name, marked)
 
     def fires(self) -> dict[str, list[float]]:
-        """Return the microseconds of each stage, one number a fire; 0 where it did not have to wait."""
+        """Return the microseconds of each stage, one number per fire; 0 if it did not have to wait."""
         found: dict[str, list[float]] = {stage: [] for stage in STAGES}
         current: dict[str, float] = {}
         for (_, before), (stage, at) in zip(self.moments, self.moments[1:], strict=False):
@@ -120,7 +120,7 @@ class Marks:
 
 
 class MarkedSocket:
-    """A socket that marks what it does; trio needs only its fileno."""
+    """A socket that records marks; trio only needs its fileno."""
 
     def __init__(self, inner: Any, marks: Marks, *, woken: str, received: str, sent: str) -> None:
         self._inner = inner
@@ -146,7 +146,7 @@ class MarkedSocket:
 
 
 class Sleeps(trio.abc.Instrument):
-    """Marks where trio's loop blocks and wakes; which of a fire's two waits it is shows by what was sent last."""
+    """Marks when trio's event loop blocks and wakes; the last send tells which of the two waits of a fire it is."""
 
     def __init__(self, marks: Marks) -> None:
         self._marks = marks
@@ -165,7 +165,7 @@ class Sleeps(trio.abc.Instrument):
 
 
 def install(marks: Marks) -> None:
-    """Put a mark where each stage of the daemon ends."""
+    """Install a mark at the end of each of the daemon's stages."""
     for holder, name, stage in (
         (connection_module, "read_message", "decode"),
         (methods_module, "convert", "params"),
@@ -217,7 +217,7 @@ async def daemon_here() -> AsyncGenerator[tuple[Hub, str]]:
 
 
 async def fire_from_outside(path: str, fires: int) -> list[float]:
-    """Have a client process fire, and give how many microseconds each fire took it."""
+    """Have a client process fire; return how many microseconds each fire took."""
     command = [sys.executable, str(HERE / "profile_fire.py"), "--fire-at", path, "--fires", str(fires)]
     done = await trio.run_process(command, capture_stdout=True)
     return msgspec.json.decode(done.stdout, type=list[float])

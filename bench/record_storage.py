@@ -1,16 +1,16 @@
-"""What the decision record is best kept in: files of lines, or SQLite.  Side by side in one run, on the same disk.
+"""Storage for the decision record: segment files or SQLite, side by side in one run, on the same disk.
 
-append      one decision record at a time, from one caller (p50, p99): what each gate pays before its answer leaves
-durable     32 writers at once, each waiting until its record is on the disk: group commit against a commit each
+append      one decision record at a time, from one caller (p50, p99): the latency added to each gate
+durable     32 writers at once, each waiting until its record is on disk: group commit against single commits
 query       the records of one session among all that were written
-bytes       what all of it takes on the disk
+bytes       disk space in total
 
 files       our own: a line is sealed into the chain and written; `sync` waits for the group sync
-sqlite      WAL, with an index on the session; NORMAL (safe against a killed process) and FULL (against power loss).  It
-            has the same lines with the same chain, so that what is compared is the storing alone
+sqlite      WAL, with an index on the session; NORMAL (safe against a killed process) and FULL (against power failure).
+            It stores the same lines with the same chain, so that only the storage is compared
 
-Bad would be: files slower than SQLite at appending or at durable appends.  A query is allowed to be slower: it is made
-by people, an append by every gate.
+Bad would be: files slower than SQLite at appends or durable appends.  A query may be slower, since people make it, but
+every gate appends.
 
 Run: python bench/record_storage.py [--records N] [--quick]
 """
@@ -35,7 +35,7 @@ from hooklatch.core.messages import Decision, HookOutcome
 from hooklatch.core.payload import Payload
 from hooklatch.record.content.entries import Fact, entry_of_decision
 from hooklatch.record.content.redaction import Redactor
-from hooklatch.record.files.chain import GENESIS, Stamps, seal
+from hooklatch.record.files.chain import GENESIS, Timestamps, seal
 from hooklatch.record.files.reading import Filters, query
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Record
@@ -68,7 +68,7 @@ def fact(number: int) -> Fact:
 
 
 class Sqlite:
-    """The same chain, a row a record."""
+    """The same chain in a table, one row per record."""
 
     def __init__(self, path: Path, synchronous: str) -> None:
         self.db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -77,7 +77,7 @@ class Sqlite:
         self.db.executescript(TABLE)
         self.lock = threading.Lock()
         self._redactor = Redactor(SETTINGS)
-        self._stamps = Stamps()
+        self._stamps = Timestamps()
         self._seq, self._hash = 0, GENESIS
 
     def decided(self, decision: Decision, fact: Fact) -> None:
@@ -102,7 +102,7 @@ def timed(rounds: int, act: Callable[[int], object]) -> Summary:
 
 
 async def write_files(folder: Path, records: int, rounds: int) -> dict[str, object]:
-    """Measure segment files, with their background running as in the daemon."""
+    """Measure segment files, with their background task running as in the daemon."""
     record = Record(str(folder), SETTINGS)
     found: dict[str, object] = {}
     async with trio.open_nursery() as nursery:
@@ -114,7 +114,7 @@ async def write_files(folder: Path, records: int, rounds: int) -> dict[str, obje
             record.decided(DECISION, given)
             series.append((time.perf_counter() - began) * 1000)
             if number % 100 == 0:
-                await trio.lowlevel.checkpoint()  # the sync of each 25 ms gets its turn
+                await trio.lowlevel.checkpoint()  # lets the group sync run every 25 ms
         found["append"] = summary(series)
         record.apply(msgspec.structs.replace(SETTINGS, durability="sync"))
         found["durable"], found["durable_a_second"] = await write_together(record, rounds)
@@ -141,7 +141,7 @@ async def write_together(record: Record, rounds: int) -> tuple[Summary, float]:
 
 
 def write_sqlite(path: Path, synchronous: str, records: int, rounds: int) -> dict[str, object]:
-    """Measure SQLite: one writer, then as many threads as there are waiting writers, one commit a record."""
+    """Measure SQLite: one writer, then one thread per waiting writer, one commit per record."""
     store = Sqlite(path, synchronous)
     with closing(store.db):
         found: dict[str, object] = {"append": timed(records, lambda number: store.decided(DECISION, fact(number)))}
@@ -172,7 +172,7 @@ def size_of(folder: Path) -> int:
 
 
 def measure(records: int, rounds: int) -> dict[str, object]:
-    """Run all of it in one folder that is removed afterwards."""
+    """Run all measurements in one temporary folder."""
     with tempfile.TemporaryDirectory(prefix="record-", dir=os.environ.get("TMPDIR")) as name:
         folder = Path(name)
         files = trio.run(write_files, folder / "files", records, rounds)
@@ -181,14 +181,14 @@ def measure(records: int, rounds: int) -> dict[str, object]:
         for synchronous in ("normal", "full"):
             place = folder / synchronous
             place.mkdir()
-            # A commit that waits for the disk takes a thousand times as long: as many say the same.
+            # A commit that waits for the disk takes a thousand times as long: fewer of them suffice.
             count = records if synchronous == "normal" else max(records // 20, 1000)
             results[f"sqlite, {synchronous}"] = write_sqlite(place / "record.db", synchronous, count, rounds)
     return {"machine": describe(), "records": records, "writers": WRITERS, "results": results}
 
 
 def show(found: dict[str, object]) -> None:
-    """Print a table of what was found."""
+    """Print a table of the results."""
     print(json.dumps(found["machine"]))
     for name, one in msgspec.to_builtins(found["results"]).items():
         for what in ("append", "durable", "query"):

@@ -1,15 +1,15 @@
-"""The benchmarks that matter, side by side in one run: what a fire costs beside the least that it could cost.
+"""The main benchmarks, side by side in one run: the cost of a fire compared with a lower bound.
 
-latency     one client, one call after the other, in interleaved blocks, so that whatever else the machine does hits
-            all alike; the first calls of a block and the first rounds warm up and do not count
-one core    the daemon and the floor once more, with client, daemon and workers on one core: no wake-up crosses
-            cores, so what is left is the code's own work.  The harsher ratio, and by far the steadier one
-throughput  eight connections, each with one call in flight, from one loop of one client process
+latency     one client, one call after the other, in interleaved blocks, so that other load on the machine affects all
+            alike; the first calls of a block and the first rounds are warm-up and do not count
+one core    the daemon and the floor again, with client, daemon and workers on one core: no wake-up crosses cores, so
+            the code's own work remains.  The stricter ratio, and by far the more stable one
+throughput  eight connections with one call in flight each, from one event loop in one client process
 deaths      from SIGKILL to the next good answer (bench/deaths.py)
 
 The floor (bench/floor.py) is a bare relay with the same two hops and no semantics at all.  Bad would be: the daemon
 over 1.5 times the floor's median, or slower than a script spawned for each call; in throughput, under half of the
-floor's.  The aim of 1.5 is not met yet; what is left is interpreter time (bench/profile_fire.py --cprofile).
+floor's.  The aim of 1.5 is not met yet; the rest is interpreter time (bench/profile_fire.py --cprofile).
 
 Run: python bench/run.py [--rounds N] [--quick]
 """
@@ -38,12 +38,12 @@ DAEMON = "hooklatch daemon, kept connection"
 FLOOR = "floor: bare trio relay, two hops"
 CONNECTIONS = 8
 WARM_ROUNDS = 2
-WARM_CALLS = 5  # of each block: caches hold another contender's code
+WARM_CALLS = 5  # per block, since caches hold another contender's code
 Block = Callable[[int], list[float]]
 
 
 def blocks_of(call: Callable[[], object]) -> Block:
-    """Make a block of calls, each timed in milliseconds, out of a function that makes one."""
+    """Return a block of calls, each timed in milliseconds, from a function that makes one."""
 
     def block(calls: int) -> list[float]:
         took: list[float] = []
@@ -77,7 +77,7 @@ def trio_parallel_block(calls: int) -> list[float]:
 
 
 def interleave(blocks: dict[str, tuple[Block, int]], rounds: int) -> dict[str, list[float]]:
-    """Run each block once a round, another one first in each round."""
+    """Run each block once per round, starting with a different one each time."""
     series: dict[str, list[float]] = {name: [] for name in blocks}
     names = list(blocks)
     for number in range(rounds + WARM_ROUNDS):
@@ -117,7 +117,7 @@ def latency_on_one_core(rounds: int, calls: int) -> dict[str, list[float]]:
 
 @contextmanager
 def on_one_core() -> Generator[None]:
-    """Keep this process, and those that it starts meanwhile, on one core."""
+    """Pin this process, and those that it starts meanwhile, to one core."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {max(before)})
     try:
@@ -127,7 +127,7 @@ def on_one_core() -> Generator[None]:
 
 
 def throughput(rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Return calls a second of each block."""
+    """Return each block's calls per second."""
     with contenders.run_daemon() as daemon, contenders.run_floor(workers=4) as floor:
         clients = {DAEMON: [daemon.connect() for _ in range(CONNECTIONS)], FLOOR: [floor() for _ in range(CONNECTIONS)]}
         series: dict[str, list[float]] = {name: [] for name in clients}
@@ -140,7 +140,7 @@ def throughput(rounds: int, seconds: float) -> dict[str, list[float]]:
 
 
 def calls_a_second(clients: list[Client], seconds: float) -> float:
-    """Keep one call in flight on each connection."""
+    """Keep one call in flight on each connection; return calls per second."""
     lines = {client.socket.fileno(): (client, client.fire_line()) for client in clients}
     answered = 0
     with select.epoll() as answers:
@@ -151,7 +151,7 @@ def calls_a_second(clients: list[Client], seconds: float) -> float:
         while (now := time.perf_counter()) - start < seconds:
             for fd, _ in answers.poll():
                 client, line = lines[fd]
-                client.socket.recv(2**16)  # an answer is far smaller, and is sent at once
+                client.socket.recv(2**16)  # an answer is far smaller, and is sent in one piece
                 client.socket.sendall(line)
                 answered += 1
         for client, _ in lines.values():

@@ -1,4 +1,4 @@
-"""What starting the hook command costs beside starting Python at all, interleaved in one run.
+"""The start-up time of the hook command compared with that of Python itself, interleaved in one run.
 
 Bad would be: more than 1.5 times a bare `python -I -S -c pass`. Run: python bench/shim_start.py [RUNS]
 """

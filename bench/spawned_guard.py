@@ -1,4 +1,4 @@
-"""The guard as a script of its own, spawned for each call: what hook systems without a daemon do."""
+"""The guard as a script, spawned for each call, as in hook systems without a daemon."""
 
 import json
 import sys

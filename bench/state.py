@@ -1,17 +1,17 @@
-"""What a counter shared by a source's workers costs: served by the daemon, or in SQLite (WAL) written by the workers.
+"""The cost of a counter shared by a source's workers: in the daemon, or in SQLite (WAL) written by the workers.
 
-step        one increment, in a worker, from asking to knowing the sum; by one worker alone and by four that contend
-quiet       calls of a guard of another source that counts nothing, alone and while four workers ask without end
+step        one increment, in a worker, from the request to the sum; by one worker alone and by four that contend
+quiet       calls of a guard of another source that counts nothing, alone and while four workers send requests nonstop
 
-served      event.state: a question to the daemon over the worker's own socket; `kept`: with its journal on the disk
+served      event.state: a request to the daemon over the worker's own socket; `kept`: with its journal on disk
 sqlite      begin immediate, upsert, commit; synchronous = normal, as safe against a killed process as `kept`
 
-Both sums must be exact.  The ways take turns, so that whatever else the machine does falls on all alike.
+Both sums must be exact.  The two are interleaved, so that other load on the machine affects both alike.
 
-SQLite is faster by the two context switches that a question takes, and is not what event.state is made of, for it needs
-a file that every worker can write and lock (docs/design.md).  So what would be bad is a step that weighs beside a call:
-kept, by one worker, over twice the p50 of a whole call of a guard that counts nothing; or a quiet p99 of over 3 times
-the one alone; or a sum that is not exact.
+SQLite is faster by the two context switches of a request, but event.state does not use it, since it needs a file that
+every worker can write and lock (docs/design.md).  So bad would be a step that is expensive relative to a call: kept, by
+one worker, over twice the p50 of a whole call of a guard that counts nothing; or a quiet p99 of over 3 times the one
+alone; or a sum that is not exact.
 
 Run: python bench/state.py [--rounds N] [--quick]
 """
@@ -51,7 +51,7 @@ Series = dict[str, list[float]]
 
 
 class Bench:
-    """A pool for what is counted, one for what is not, and both stores."""
+    """A pool for the counting source, one for the quiet source, and both stores."""
 
     def __init__(self, pool: Pool, quiet: Pool, states: dict[str, SharedState], folder: Path, steps: int) -> None:
         self._pool = pool
@@ -63,7 +63,7 @@ class Bench:
         self.done: dict[str, int] = defaultdict(int)
 
     async def call(self, way: str, series: list[float]) -> None:
-        """Take some steps in one worker, and note how long each took."""
+        """Take some steps in one worker, and record the duration of each."""
         payload = json.dumps({"steps": self._steps, "path": self._path}).encode()
         state = self._states.get(way)
         counted: set[tuple[Hook, str, str]] = set()
@@ -80,7 +80,7 @@ class Bench:
         self.done[way] += self._steps
 
     async def together(self, way: str, series: list[float]) -> None:
-        """Do so in all workers at once."""
+        """Take steps in all workers at once."""
         async with trio.open_nursery() as nursery:
             for _ in range(WORKERS):
                 nursery.start_soon(self.call, way, series)
@@ -93,7 +93,7 @@ class Bench:
             series.append(reply.outcome.duration_ms)
 
     async def beside(self, series: list[float], calls: int) -> None:
-        """Time the quiet guard while all other workers ask without end."""
+        """Time the quiet guard while all other workers send requests nonstop."""
         async with trio.open_nursery() as nursery:
             for _ in range(WORKERS):
                 nursery.start_soon(self._without_end)
@@ -119,7 +119,7 @@ async def measure(rounds: int, steps: int, folder: Path) -> tuple[Series, Bench]
         for pool in pools:
             await nursery.start(pool.run)
         bench = Bench(pools[0], pools[1], states, folder, steps)
-        for way in WAYS:  # every worker is started, every file is there
+        for way in WAYS:  # start every worker and create every file before measuring
             await bench.together(way, [])
         for _ in range(rounds):
             for way in WAYS:

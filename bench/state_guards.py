@@ -1,4 +1,4 @@
-"""What bench/state.py times: the same counter, kept by the daemon and kept in SQLite."""
+"""The callbacks timed by bench/state.py: the same counter, kept by the daemon and in SQLite."""
 
 import sqlite3
 import time
@@ -11,12 +11,12 @@ COUNT = "insert into counters values ('calls', 1) on conflict (key) do update se
 
 
 def served(event: Event) -> Verdict:
-    """Increment one counter by asking the daemon."""
+    """Increment a counter kept by the daemon."""
     return timed(lambda: event.state.increment("calls"), event.payload["steps"])
 
 
 def sqlite(event: Event) -> Verdict:
-    """Increment one counter in a file that all workers write: the write lock is taken first, so no step is lost."""
+    """Increment a counter in a file that all workers write; take the write lock first, so that no step is lost."""
     database = connect(event.payload["path"])
 
     def step() -> int:

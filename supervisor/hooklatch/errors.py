@@ -1,11 +1,11 @@
-"""What a user of the client may have to catch.  Knows conditions; imports nothing.
+"""The errors of the client.  Knows conditions; imports nothing.
 
 HooklatchError
-├── RefusedError               the decision is a refusal, or asks for somebody's approval (in client.protocol)
-├── DaemonUnreachableError     nobody listens, or the connection was lost            (also a ConnectionError)
+├── RefusedError               the decision is a refusal, or needs approval          (in client.protocol)
+├── DaemonUnreachableError     nothing listens, or the connection was lost           (also a ConnectionError)
 ├── RequestFailedError         the daemon answered with an error
-├── UnreadableAnswerError      what came back is no answer of this protocol
-├── InvalidPayloadError        a value cannot travel as JSON; nothing was sent       (also a ValueError)
+├── UnreadableAnswerError      the answer does not follow the protocol
+├── InvalidPayloadError        a value cannot be sent as JSON; nothing was sent      (also a ValueError)
 └── SessionClosedError         the session was used after its `with` block           (also a RuntimeError)
 """
 
@@ -27,21 +27,21 @@ __all__ = [
 
 
 class HooklatchError(Exception):
-    """The root of all errors that the client raises on purpose."""
+    """Base class of all errors that the client raises on purpose."""
 
 
 class DaemonUnreachableError(HooklatchError, ConnectionError):
-    """No daemon takes the request, or it was lost before it answered."""
+    """No daemon accepts the request, or the connection was lost before the answer."""
 
     @classmethod
     def at(cls, failures: Sequence[tuple[str, str]]) -> DaemonUnreachableError:
-        """Name each path that was tried and why it failed."""
+        """Return an error that names each path tried and why it failed."""
         tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
         return cls(f"no daemon is reachable at {tried}; start one with: hooklatch serve --detach")
 
 
 class RequestFailedError(HooklatchError):
-    """The daemon refused a request. `name` is the condition in one word, `code` its number."""
+    """The daemon refused a request.  `name` is the condition in one word, `code` its number."""
 
     def __init__(self, code: int, name: str, message: str) -> None:
         super().__init__(code, name, message)
@@ -54,7 +54,7 @@ class RequestFailedError(HooklatchError):
 
 
 class UnreadableAnswerError(HooklatchError):
-    """What the daemon sent cannot be understood."""
+    """The daemon's answer cannot be understood."""
 
 
 class InvalidPayloadError(HooklatchError, ValueError):

@@ -1,7 +1,7 @@
-"""Where the sockets, the configuration and the state are.
+"""The locations of sockets, configuration and state.
 
-Knows the environment and the owner of a folder; opens nothing and creates nothing. Each command that an agent
-starts per event imports it, so it imports only `posix`, which is part of the interpreter.
+Knows the environment and the owner of a directory; does not open or create anything.  Every command that an agent
+starts for an event imports this module, so it imports only `posix`, which is part of the interpreter.
 """
 
 import posix
@@ -21,15 +21,15 @@ __all__ = [
 AGENT_SOCKET = "agent.sock"
 ADMIN_SOCKET = "admin.sock"
 
-_FORMAT_MASK = 0o170000  # S_IFMT and S_IFDIR of inode(7); the stat module is an import more
+_FORMAT_MASK = 0o170000  # S_IFMT and S_IFDIR of inode(7), without importing the stat module
 _DIRECTORY = 0o040000
 
 
 def runtime_dirs(flag: str | None, environ: "Mapping[str, str]") -> list[str]:
-    """Folders that may hold the sockets: the daemon takes the first, clients try each in turn.
+    """Return the directories that may hold the sockets: the daemon uses the first, clients try each in turn.
 
-    A folder that someone named stands alone: falling back from it could reach another daemon, with other
-    hooks. Nothing under /tmp is ever chosen, because anybody could have made it first.
+    An explicitly named directory is the only candidate: falling back from it could reach another daemon, with other
+    hooks.  Nothing under /tmp is ever chosen, because another user could have created it first.
     """
     named = flag or environ.get("HOOKLATCH_RUNTIME_DIR")
     if named:
@@ -45,29 +45,29 @@ def runtime_dirs(flag: str | None, environ: "Mapping[str, str]") -> list[str]:
 
 
 def config_file(flag: str | None, environ: "Mapping[str, str]") -> str:
-    """The file that declares the hooks; it need not exist."""
+    """Return the path of the file that declares the hooks; it need not exist."""
     named = flag or environ.get("HOOKLATCH_CONFIG")
     return named or _join(_xdg(environ, "XDG_CONFIG_HOME", ".config"), "hooklatch/hooks.toml")
 
 
 def state_dir(environ: "Mapping[str, str]") -> str:
-    """The folder for what outlives the daemon; it need not exist."""
+    """Return the directory for data that outlives the daemon; it need not exist."""
     return _join(_xdg(environ, "XDG_STATE_HOME", ".local/state"), "hooklatch")
 
 
 def _xdg(environ: "Mapping[str, str]", name: str, default: str) -> str:
-    # The XDG base directory specification: a relative path is invalid and must be ignored.
+    # XDG base directory specification: a relative path is invalid and must be ignored.
     value = environ.get(name, "")
     return value if value.startswith("/") else _join(_home(environ), default)
 
 
 def _home(environ: "Mapping[str, str]") -> str:
-    """The user's folder, or "" when neither the environment nor the user database names one."""
+    """Return the home directory, or "" if neither the environment nor the user database has one."""
     home = environ.get("HOME", "")
     if home.startswith("/"):
         return home
     try:
-        import pwd  # only where HOME is missing (a bare service): it may load a shared library
+        import pwd  # only needed without HOME, as in a bare service: it may load a shared library
 
         return pwd.getpwuid(posix.getuid()).pw_dir
     except (ImportError, KeyError):

@@ -1,4 +1,4 @@
-"""The version, read from the installed distribution once; knows nothing else."""
+"""The version, read once from the installed distribution; knows nothing else."""
 
 from importlib.metadata import PackageNotFoundError, version
 
@@ -8,7 +8,7 @@ __all__ = ["VERSION"]
 def installed() -> str:
     try:
         return version("hooklatch")
-    except PackageNotFoundError:  # a bare checkout on the path
+    except PackageNotFoundError:  # running from a checkout that is not installed
         return "0+unknown"
 
 

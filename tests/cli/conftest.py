@@ -1,4 +1,4 @@
-"""A daemon for a whole file of tests, which only look at it, and places for those that do more."""
+"""A daemon shared by all read-only tests of a file, and places for the others."""
 
 from collections.abc import Iterator
 

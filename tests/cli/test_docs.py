@@ -1,4 +1,4 @@
-"""docs/commands.md: it lists the commands and codes that there are, and its examples run.
+"""docs/commands.md: it lists all commands and exit codes, and its examples run.
 
 Slow: each command is a process of its own, and so is the daemon.
 """

@@ -1,4 +1,4 @@
-"""The door: what it imports, how it ends on misuse, and that each command explains itself."""
+"""The entry point: what it imports, how usage errors end, and that each command explains itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues with equal shares: who is next, who is pushed out, and that nobody is lost on the way."""
+"""Fair queues: which entry is next, which is evicted, and that none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What sources remember: each step's result, each bound, each end; and that nothing is forgotten to make room."""
+"""State of sources: the result of each step, limits, expiry; and that nothing is evicted to make room."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_is_no_number_is_not_incremented(value: object) -> None:
     space = Keyspace()
     step(space, asked("set", value))
 
-    with pytest.raises(RefusedStepError, match="no number"):
+    with pytest.raises(RefusedStepError, match="not hold a number"):
         step(space, asked("increment", 1))
     assert step(space, asked("get")) == value
 
@@ -90,7 +90,7 @@ def test_a_counter_never_wraps(before: float, by: float) -> None:
     space = Keyspace()
     step(space, asked("set", before))
 
-    with pytest.raises(RefusedStepError, match="over what a counter can hold"):
+    with pytest.raises(RefusedStepError, match="exceed the range of a counter"):
         step(space, asked("increment", by))
     assert step(space, asked("get")) == before
 

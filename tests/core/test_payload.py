@@ -1,4 +1,4 @@
-"""Versions of a payload: what counts as a change, and what is left exactly as it came."""
+"""Versions of a payload: what counts as a change, and what is kept byte for byte."""
 
 import hashlib
 import json
@@ -114,7 +114,7 @@ def test_the_digest_is_of_the_exact_bytes() -> None:
     ids=range(11),
 )
 def test_what_is_no_json_object_is_refused(data: bytes) -> None:
-    with pytest.raises(PayloadError, match="the payload is no JSON object"):
+    with pytest.raises(PayloadError, match="the payload is not a JSON object"):
         Payload(data).fields  # noqa: B018 - reading it is the test
 
 
@@ -142,7 +142,7 @@ def test_an_absent_field_has_no_text() -> None:
 
 @pytest.mark.parametrize("value", [b"1e999", b'"\xff"', DEEP, b"9" * 5000], ids=range(4))
 def test_a_patch_that_is_no_plain_json_is_refused(value: bytes) -> None:
-    with pytest.raises(PayloadError, match="a value is no plain JSON"):
+    with pytest.raises(PayloadError, match="a value is not plain JSON"):
         Payload(b'{"x": 1}').patched({"x": raw(value)})
 
 

@@ -1,4 +1,4 @@
-"""The breaker, row by row of its table, and the bucket that spreads forks."""
+"""The circuit breaker, row by row of its table, and the token bucket for forks."""
 
 from collections.abc import Iterable
 

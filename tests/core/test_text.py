@@ -1,4 +1,4 @@
-"""Pieces of sentences."""
+"""Phrases shared by messages."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import msgspec
 from hooklatch.dialects.axes import is_due, spec_for
 from hooklatch.dialects.dialect import Dialect, Feed
 from hooklatch.dialects.find import find, names
-from hooklatch.dialects.rendering import Rendered, render
+from hooklatch.dialects.rendering import NativeAnswer, render
 from hooklatch.dialects.systems.beam import CONTEXT
 from hooklatch.dialects.translation import carry, to_canonical
 from support.plays import CATALOGUE, Reply, play
@@ -82,7 +82,7 @@ def fire(
     later: Reply = None,
     context: dict[str, Any] | None = None,
     **replies: Reply | list[Reply],
-) -> tuple[list[dict[str, Any]], Rendered]:
+) -> tuple[list[dict[str, Any]], NativeAnswer]:
     """Fire a native event through every feed; `replies` answer the first one, `later` the others."""
     native = sample(dialect, event) if payload is None else payload
     decisions: list[dict[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Axes reorder and tighten; none of them opens a gate."""
+"""Axes reorder and tighten events; none loosens a gate."""
 
 from typing import get_args
 

@@ -1,4 +1,4 @@
-"""Dialects are found by name, and one of a user's own is checked before it is used."""
+"""Dialects are found by name, and custom ones are checked before use."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -85,20 +85,20 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (mine("t", feeds=[{"event": "stop", "flows": "sequential"}]), "no key 'flows'; did you mean 'flow'"),
     (mine("t", feeds=[{"event": "stop", "flow": "parallel"}]), "invalid enum value 'parallel'"),
     (mine("t", feeds=[{"event": "stop", "ends_at": ["stop"]}]), "the unknown verdict 'stop'"),
-    (mine("t", feeds=[{"event": "stop", "when": "passed"}]), "nothing before it"),
+    (mine("t", feeds=[{"event": "stop", "when": "passed"}]), "cannot depend on feeds before it"),
     (mine("t", feeds=[{"event": "stop", "verdicts": []}]), "no key 'verdicts'"),
     (mine("t", feeds=[{"event": "stop", "model": "gate"}]), "no key 'model'"),
-    (mine("t", feeds=[{"event": "stop", "keys": {"a": "x", "b": "x"}}]), "stands twice"),
-    (mine("t", feeds=[{"event": "stop", "keys": {"a": "x", "b": "x.y"}}]), "holds another one"),
+    (mine("t", feeds=[{"event": "stop", "keys": {"a": "x", "b": "x"}}]), "occurs twice"),
+    (mine("t", feeds=[{"event": "stop", "keys": {"a": "x", "b": "x.y"}}]), "contains another path"),
     (mine("t", feeds=[{"event": "stop", "keys": {"a": "x..y"}}]), "an empty part"),
     (mine("t", feeds=[{"event": "pre_tool_use", "keys": {"a": "x"}, "gathers": "x"}]), "gathers the other keys"),
     (mine("t", feeds=["pre_tool_use"]), "need a word for deny or halt"),
     (mine("t", feeds=["pre_tool_use"], answers={"words": {"ask": "ask"}}), "need a word for deny or halt"),
     (mine("t", feeds=["stop", "pre_tool_use"]), "need a word for deny or halt"),
-    (mine("t", feeds=["stop", "pre_tool_use"], answers={"words": {"deny": "e"}}), "a gate stands first, and alone"),
+    (mine("t", feeds=["stop", "pre_tool_use"], answers={"words": {"deny": "e"}}), "a gate must come first"),
     (
         mine("t", feeds=["pre_tool_use", "permission_request"], answers={"words": {"deny": "e"}}),
-        "a gate stands first, and alone",
+        "a gate must come first",
     ),
     (
         mine("t", feeds=[{"event": "pre_tool_use", "flow": "concurrent"}], answers={"words": {"deny": "e"}}),
@@ -112,7 +112,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
         "would have two meanings",
     ),
     (mine("t", feeds=["stop"], answers={"outputs": {"injekt": "i"}}), "unknown output 'injekt'"),
-    (mine("t", feeds=["stop"], answers={"outputs": {"inject": "i"}}), "have no inject"),
+    (mine("t", feeds=["stop"], answers={"outputs": {"inject": "i"}}), "cannot answer with inject"),
     (
         {**MINE, "events": {"a": {"feeds": ["stop"], "aliases": ["b"]}, "b": "stop"}},
         "two of its events are called 'b'",

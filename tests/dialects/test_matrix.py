@@ -1,6 +1,6 @@
-"""Five dialects by all events by all verdicts: what is rendered is never looser than what was decided.
+"""Five dialects by all events by all verdicts: a rendered answer is never looser than the decision.
 
-The decisions come out of the real machines; the judges know the systems and neither the tables nor the renderer.
+The decisions come from the real state machines; the judges know the systems, but neither the tables nor the renderer.
 """
 
 from typing import Any, get_args

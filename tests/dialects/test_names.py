@@ -1,4 +1,4 @@
-"""Every name of the union table leads to its canonical event and back."""
+"""Every name in the union table maps to its canonical event and back."""
 
 import pytest
 

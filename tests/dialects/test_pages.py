@@ -1,4 +1,4 @@
-"""The tables of docs/dialects.md are the tables of the code."""
+"""The tables of docs/dialects.md match those in the code."""
 
 import pytest
 

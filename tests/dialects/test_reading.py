@@ -1,4 +1,4 @@
-"""Answers in each system's own words are understood, and what is not understood is garbage."""
+"""Answers in each system's own words are understood; anything else is garbage."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
     (ETHOS, "inbound_claim", {"handled": False}, {}),
     (ETHOS, "inbound_claim", {"handled": True}, {"verdict": "claim", "value": None}),
     (ETHOS, "inbound_claim", {"handled": True, "reply": "hi"}, {"verdict": "claim", "value": {"reply": "hi"}}),
-    (ETHOS, "agent_done", False, {"warnings": ["nobody looks at an answer on agent_done; it was ignored"]}),
+    (ETHOS, "agent_done", False, {"warnings": ["an answer on agent_done has no effect; it was ignored"]}),
     (EXATHENA, "PreToolUse", "ok", {}),
     (EXATHENA, "PreToolUse", {"deny": "no"}, DENY),
     (EXATHENA, "PreToolUse", ["deny", "no"], DENY),
@@ -101,7 +101,7 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
         RADIUM,
         "TelemetryCollection",
         {**GO, "modified_data": {"cost": 1}},
-        {"warnings": ["nobody looks at modified data on TelemetryCollection; it was ignored"]},
+        {"warnings": ["modified data on TelemetryCollection has no effect; it was ignored"]},
     ),
     (BEAM, "pre_tool_use", "ok", {}),
     (BEAM, "pre_tool_use", {"deny": "no"}, DENY),

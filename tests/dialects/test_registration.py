@@ -167,20 +167,20 @@ def test_what_is_read_is_a_definition() -> None:
 
 
 REFUSED: list[tuple[Dialect, object, str]] = [
-    (ETHOS, {"name": "before_tool_call", "model": "void", "handler": "g"}, "is a modifying point; a void hook"),
+    (ETHOS, {"name": "before_tool_call", "model": "void", "handler": "g"}, "it takes no void hooks"),
     (ETHOS, {"name": "agent_done", "model": "modifying", "handler": "g"}, "is a void point"),
     (ETHOS, {"name": "inbound_claim", "model": "modifying", "handler": "g"}, "is a claiming point"),
     (ETHOS, {"name": "before_tool_cal", "handler": "g"}, "did you mean 'before_tool_call'"),
     (ETHOS, {"name": "before_tool_call", "handler": "g", "match": "Bash"}, "has no matchers"),
     (ETHOS, {"name": "agent_done", "handler": "g", "failurePolicy": "fail-closed"}, "the point decides it"),
-    (EXATHENA, {"Stop": [{"matcher": "x", "hooks": ["log"]}]}, "is about no tool"),
+    (EXATHENA, {"Stop": [{"matcher": "x", "hooks": ["log"]}]}, "is not about a tool"),
     (EXATHENA, {"PreToolUse": [{"matcher": "[", "hooks": ["g"]}]}, "RE2"),
     (EXATHENA, {"PreToolUse": "guard"}, "a list of hooks"),
     (EXATHENA, {"PreToolUse": [7]}, "a name or a table"),
     (EXATHENA, {"pre_tool_use": ["g"]}, "has no event 'pre_tool_use'"),
     (REASONIX, {"event": "PreToolUse", "id": "g", "match": "[unclosed"}, "RE2"),
     (RADIUM, {"name": "h", "type": "before_tool", "script": "x.sh"}, "Radium never runs it"),
-    (BEAM, {"event": "user_prompt_submit", "callback": "g", "matcher": {"tool_name": "Bash"}}, "is about no tool"),
+    (BEAM, {"event": "user_prompt_submit", "callback": "g", "matcher": {"tool_name": "Bash"}}, "is not about a tool"),
     (BEAM, {"event": "pre_tool_use", "callback": "g", "matcher": {"tool": "Bash"}}, "has only 'tool_name'"),
     (BEAM, {"event": 7, "callback": "g"}, "event is a string"),
     (BEAM, "pre_tool_use", "is a table"),

@@ -1,4 +1,4 @@
-"""The words of each system, to the letter."""
+"""The exact words of each system."""
 
 from typing import Any
 
@@ -184,7 +184,7 @@ WARNINGS: list[tuple[Dialect, str, dict[str, Reply], list[str]]] = [
         REASONIX,
         "PostLLMCall",
         {"a": amend(reasoning="")},
-        ["a change to nothing was lost: reasonix reads empty output on PostLLMCall as no change"],
+        ["a change to empty was lost: reasonix reads empty output on PostLLMCall as no change"],
     ),
     (
         BEAM,
@@ -209,7 +209,7 @@ def test_a_patch_that_cannot_be_said_names_the_hook_that_made_it() -> None:
 
     assert rendered.value["exitCode"] == 2
     assert rendered.value["stderr"] == (
-        "hook session/a changed tool_input, which reasonix cannot be told (fail-safe deny)"
+        "hook session/a changed tool_input, which reasonix cannot express (fail-safe deny)"
     )
 
 

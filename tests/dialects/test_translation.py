@@ -1,4 +1,4 @@
-"""Payloads lead both ways, keep what nobody knows, and are refused where they say a field in two ways."""
+"""Payloads translate both ways, keep unknown keys, and are refused if two spellings of a field disagree."""
 
 from typing import Any
 

@@ -57,9 +57,11 @@ def read_lines(data: bytes) -> None:
     for piece in pieces(data):
         cut.feed(piece)
         found += iter(cut.take, None)
-    rest = whole.take_rest()
-    assert (found, cut.take_rest()) == (lines, rest), "lines depend on how they arrive"
-    for line in [*lines, rest]:
+    for buffer, taken in ((whole, lines), (cut, found)):
+        buffer.feed(b"\n")  # ends the last line
+        taken += iter(buffer.take, None)
+    assert found == lines, "lines depend on how they arrive"
+    for line in lines:
         read_line(line)
     return None
 

@@ -1,4 +1,4 @@
-"""Fixtures for what talks to a daemon's socket."""
+"""Fixtures for clients of a daemon's socket."""
 
 import socket
 import tempfile

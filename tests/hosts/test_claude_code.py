@@ -1,4 +1,4 @@
-"""Claude Code's vocabulary: its recorded documents in, every decision out in a form that it honours."""
+"""Claude Code's vocabulary: its recorded documents in, and every decision out in a form that it honours."""
 
 import json
 from typing import Any
@@ -34,7 +34,7 @@ def decided(name: str, verdict: str, **rest: object) -> dict[str, object]:
     return {"decision_id": "d1", "event": event, **scalars, "verdict": verdict, "cause": "policy", **rest}
 
 
-def said(rendered: claude_code.Rendered) -> dict[str, Any]:
+def said(rendered: claude_code.HookOutput) -> dict[str, Any]:
     """What standard output says: nothing, or exactly one JSON object on one line."""
     if not rendered.stdout:
         return {}
@@ -53,7 +53,7 @@ def fired(document: dict[str, object]) -> dict[str, Any]:
     return params
 
 
-def blocks(name: str, rendered: claude_code.Rendered) -> bool:
+def blocks(name: str, rendered: claude_code.HookOutput) -> bool:
     """Whether `rendered` has the form that really keeps Claude Code from going on with this gate."""
     document = said(rendered)
     specific = document.get("hookSpecificOutput", {})

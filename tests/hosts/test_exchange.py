@@ -1,4 +1,4 @@
-"""How long the hook command waits for its answer, and for which; in this process, with short limits."""
+"""How long the hook command waits for its answer; in this process, with short limits."""
 
 import socket
 import threading

@@ -1,4 +1,4 @@
-"""The hook command's own command line, input and output, and what it costs to start."""
+"""The hook command's own command line, input, output and start-up cost."""
 
 import json
 import os
@@ -61,7 +61,7 @@ def test_a_called_event_that_is_not_the_installed_one_is_refused() -> None:
     done = hook(recorded("PreToolUse"), "--event", "Stop")
 
     assert is_blocked("PreToolUse", done)
-    assert "install the settings anew" in done.stdout.decode()
+    assert "install the settings again" in done.stdout.decode()
 
 
 @pytest.mark.parametrize("installed", ["PreToolUse", "PermissionRequest", "UserPromptSubmit"])
@@ -94,7 +94,7 @@ def test_a_key_that_stands_twice_is_refused_without_asking(
     done = hook(at + json.dumps(rest).encode()[1:], "--runtime-dir", folder, *options)
 
     assert is_blocked(name, done)
-    assert b"stands twice in one object" in done.stdout + done.stderr
+    assert b"occurs twice in one object" in done.stdout + done.stderr
     assert daemon.lines == []
 
 

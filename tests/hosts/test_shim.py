@@ -1,4 +1,4 @@
-"""The hook command against a daemon that behaves, one that does not, and none."""
+"""The hook command with a working daemon, a broken one, and none."""
 
 import json
 import os
@@ -84,10 +84,10 @@ BROKEN_ANSWERS = {
     "garbage": (b"garbage\n", "not JSON"),
     "not UTF-8": (b"\xff\n", "not JSON"),
     "an empty line": (b"\n", "not JSON"),
-    "another message": (b'{"method":"announce"}\n', "no JSON-RPC"),
-    "no result": (b'{"jsonrpc":"2.0","id":1}\n', "no object"),
-    "another id": (answer("EVENT", "pass").replace(b'"id": 1', b'"id": 2'), "another request"),
-    "another event": (answer("deploy_requested", "pass"), "another request"),
+    "another message": (b'{"method":"announce"}\n', "not a JSON-RPC"),
+    "no result": (b'{"jsonrpc":"2.0","id":1}\n', "not an object"),
+    "another id": (answer("EVENT", "pass").replace(b'"id": 1', b'"id": 2'), "a different request"),
+    "another event": (answer("deploy_requested", "pass"), "a different request"),
     "an unknown verdict": (answer("EVENT", "approve"), "approve"),
     "too deep": (b"[" * 100_000 + b"\n", "protocol"),
     "half a line": (answer("EVENT", "pass")[:-9], "hung up"),

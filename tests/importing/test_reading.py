@@ -1,4 +1,4 @@
-"""Other systems' files of hooks: what is kept, what is said, and that the result always loads."""
+"""Other systems' files of hooks: what is kept, what is noted, and that the result always loads."""
 
 from __future__ import annotations
 
@@ -130,14 +130,14 @@ def test_the_default_time_limits_of_reasonix_are_ours() -> None:
     [
         (claude_file("PreToolUse", timeout=5000), 600.0, "cut to 600 s"),
         (claude_file("PreToolUse", timeout=10**400), 600.0, "cut to 600 s"),
-        (claude_file("PreToolUse", timeout="5"), 600.0, "no length of time"),
-        (claude_file("PreToolUse", timeout=True), 600.0, "no length of time"),
-        (claude_file("PreToolUse", timeout=-1), 600.0, "no length of time"),
-        (claude_file("PreToolUse").replace(b'"guard.sh"', b'"guard.sh", "timeout": NaN'), 600.0, "no length of time"),
-        (claude_file("PreToolUse").replace(b'"guard.sh"', b'"guard.sh", "timeout": 1e999'), 600.0, "no length of"),
-        (reasonix_file("PreToolUse", timeout=0), None, "no length of time"),
-        (reasonix_file("PreToolUse", timeout=30), 0.03, "meant as seconds?"),
-        (reasonix_file("PreToolUse", timeout=0.0001), 0.001, "meant as seconds?"),
+        (claude_file("PreToolUse", timeout="5"), 600.0, "is not a duration"),
+        (claude_file("PreToolUse", timeout=True), 600.0, "is not a duration"),
+        (claude_file("PreToolUse", timeout=-1), 600.0, "is not a duration"),
+        (claude_file("PreToolUse").replace(b'"guard.sh"', b'"guard.sh", "timeout": NaN'), 600.0, "is not a duration"),
+        (claude_file("PreToolUse").replace(b'"guard.sh"', b'"guard.sh", "timeout": 1e999'), 600.0, "is not a duration"),
+        (reasonix_file("PreToolUse", timeout=0), None, "is not a duration"),
+        (reasonix_file("PreToolUse", timeout=30), 0.03, "meant in seconds?"),
+        (reasonix_file("PreToolUse", timeout=0.0001), 0.001, "meant in seconds?"),
         (reasonix_file("PreToolUse", timeout=700000), 600.0, "cut to 600 s"),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_matcher_of_reasonix_that_is_none_leaves_a_comment(match: object) -> N
 @pytest.mark.parametrize("data", [reasonix_file("UserPromptSubmit", match="never"), claude_file("Stop", "never")])
 def test_a_matcher_that_means_nothing_there_does_not_narrow_a_guard_here(data: bytes) -> None:
     assert only(data).matcher.matches_all
-    assert "means nothing" in notes_of(data)
+    assert "has no effect" in notes_of(data)
     assert not imported(data).has_losses
 
 
@@ -251,7 +251,7 @@ def test_what_would_run_otherwise_than_it_did_is_a_comment(data: bytes, said: st
         (b'{"hooks": {"PreToolUse": [{"hooks": [{"comand": "x"}]}]}}', "did you mean 'command'?"),
         (b'{"hooks": {"PreToolUse": [{"hooks": 1}]}}', "its hooks are a list"),
         (b'{"hooks": {"PreToolUse": [{"hooks": [1]}]}}', "it is 1, no handler"),
-        (b'{"hooks": {"PreToolUse": [1]}}', "it is 1, no object"),
+        (b'{"hooks": {"PreToolUse": [1]}}', "it is 1, not an object"),
         (b'{"hooks": {"PreToolUse": {"command": "x"}}}', "its entries are a list"),
         (b'{"PreToolUse": {"command": "x"}, "Stop": []}', "its entries are a list"),
         *((reasonix_file("PreToolUse", command=command), "its command is") for command in ("", "  ", 42, None)),
@@ -273,7 +273,7 @@ def test_an_entry_on_a_known_gate_that_cannot_run_keeps_its_place(data: bytes, s
     [
         (claude_file("PostToolBatch"), "no event here for 'PostToolBatch'"),
         (b'{"hooks": {"Nonsense": 1}}', "its entries are a list"),
-        (b'[{"event": "Stop", "command": "x"}, 1]', "it is no object"),
+        (b'[{"event": "Stop", "command": "x"}, 1]', "it is not an object"),
         (b'[{"event": "Stop", "command": "x"}, {"command": "x"}]', "it names no event"),
     ],
 )
@@ -292,7 +292,7 @@ def test_an_entry_that_cannot_run_narrows_its_gate_by_its_matcher() -> None:
 
 
 def test_a_key_that_stands_twice_refuses_the_file() -> None:
-    with pytest.raises(UnreadableFileError, match="'PreToolUse' stands twice"):
+    with pytest.raises(UnreadableFileError, match="'PreToolUse' occurs twice"):
         imported(b'{"hooks": {"PreToolUse": [{"command": "guard"}], "PreToolUse": []}}')
 
 

@@ -1,4 +1,4 @@
-"""The measurement by which the record's storage was chosen runs; how fast anything is, no test asserts."""
+"""The benchmark behind the choice of storage still runs; no test asserts how fast anything is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""verify finds whatever is changed in the files, says which record it is, and says what it cannot know."""
+"""verify finds every change in the files, says which record it is, and states what it cannot know."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hooklatch.record.files.chain import GENESIS, seal
 from hooklatch.record.files.mark import Mark, path_of_mark
 from hooklatch.record.files.reading import NoRecordError
 from hooklatch.record.files.slots import slot_line
-from hooklatch.record.verify import Report, Witness, verify
+from hooklatch.record.verify import VerifyReport, Witness, verify
 from hooklatch.record.writer import Record
 from support.records import SETTINGS, decision, fact, opened, segments
 
@@ -68,7 +68,7 @@ def test_a_sound_record_is_one_range_up_to_its_anchor(sample: Path) -> None:
 def test_it_says_what_it_proves_and_what_it_cannot(sample: Path) -> None:
     report = verify(str(sample))
 
-    assert "unless all records after it were made anew too" in report.proves
+    assert "unless all records after it were rewritten too" in report.proves
     assert "tamper-evident, not tamper-proof" in report.does_not_prove[0]
 
 
@@ -332,6 +332,6 @@ def test_any_single_change_of_the_files_is_found(sample: Path, tmp_path: Path, k
     if {path.name: path.read_bytes() for path in segments(folder)} == before:
         return
 
-    report: Report = verify(str(folder))
+    report: VerifyReport = verify(str(folder))
 
     assert not report.ok

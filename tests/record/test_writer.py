@@ -1,4 +1,4 @@
-"""One writer of a folder: its start, its records, its end, its settings."""
+"""The only writer of a directory: start, records, end, settings."""
 
 from __future__ import annotations
 

@@ -50,9 +50,9 @@ def line(payload: bytes, event: bytes = b"pre_tool_use") -> bytes:
 
 
 BAD_LINES = {
-    "no JSON": (b"hello\n", "parse_error", None, "no JSON"),
+    "no JSON": (b"hello\n", "parse_error", None, "not JSON"),
     "half an object": (b'{"jsonrpc":"2.0","id":5\n', "parse_error", None, "truncated"),
-    "a byte order mark": (b'\xef\xbb\xbf{"jsonrpc":"2.0","id":5,"method":"ping"}\n', "parse_error", 5, "no JSON"),
+    "a byte order mark": (b'\xef\xbb\xbf{"jsonrpc":"2.0","id":5,"method":"ping"}\n', "parse_error", 5, "not JSON"),
     "UTF-16": ('{"id":5}'.encode("utf-16") + b"\n", "parse_error", 5, "utf-8"),
     "GB18030": (b'{"jsonrpc":"2.0","id":5,"method":"\xc4\xe3"}\n', "parse_error", None, "utf-8"),
     "a string cut inside a character": (line(b'{"tool_name":"\xe4\xbd"}'), "parse_error", None, "utf-8"),
@@ -73,15 +73,15 @@ BAD_LINES = {
     "a payload that is a list": (line(b"[1]"), "invalid_params", 5, "payload must be an object"),
     "a payload that is null": (line(b"null"), "invalid_params", 5, "payload must be an object"),
     "an unknown event": (line(b"{}", b"pre_tool_uze"), "unknown_event", 5, "did you mean 'pre_tool_use'"),
-    "NaN": (line(b'{"tool_name":"Bash","x":NaN}'), "parse_error", 5, "no JSON"),
-    "Infinity": (line(b'{"tool_name":"Bash","x":-Infinity}'), "parse_error", 5, "no JSON"),
+    "NaN": (line(b'{"tool_name":"Bash","x":NaN}'), "parse_error", 5, "not JSON"),
+    "Infinity": (line(b'{"tool_name":"Bash","x":-Infinity}'), "parse_error", 5, "not JSON"),
     "a lone high surrogate": (line(rb'{"tool_name":"Bash\ud800"}'), "parse_error", 5, "lone surrogate"),
     "a lone low surrogate": (line(rb'{"tool_name":"\udc00Bash"}'), "parse_error", 5, "lone surrogate"),
     "a lone surrogate as a method": (b'{"jsonrpc":"2.0","id":5,"method":"\\ud800"}\n', "parse_error", 5, "surrogate"),
     "a lone surrogate as the id": (b'{"jsonrpc":"2.0","id":"\\ud800","method":"p"}\n', "parse_error", None, "lone"),
     "100,000 lists": (line(b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"), "parse_error", None, "too deep"),
     "100,000 objects": (line(b'{"x":' * 100_000 + b"1" + b"}" * 100_000), "parse_error", None, "too deep"),
-    "a control character": (line(b'{"tool_name":"a\x00b"}'), "parse_error", None, "no JSON"),
+    "a control character": (line(b'{"tool_name":"a\x00b"}'), "parse_error", None, "not JSON"),
     "a timeout of 0": (
         b'{"jsonrpc":"2.0","id":5,"method":"fire","params":{"event":"stop","timeout":0}}\n',
         "invalid_params", 5, "timeout is a number of seconds over 0",

@@ -1,4 +1,4 @@
-"""All that a hook's author writes with: the marker, the verdicts and the events.  Needs msgspec alone."""
+"""The API for hook authors: the marker, the verdicts and the events.  Needs msgspec only."""
 
 from hooklatch_worker.author.composition import chain, composite, when
 from hooklatch_worker.author.decorator import hook

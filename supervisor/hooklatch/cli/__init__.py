@@ -1,17 +1,18 @@
-"""The `hooklatch` command.  Must stay light: an agent starts `hooklatch hook` for each of its events, and
-multiprocessing imports the console script's module again in the daemon's zygote. So what commands need is imported
-when it is known which one runs.
+"""The `hooklatch` command.
+
+Must import quickly: an agent starts `hooklatch hook` for every event, and multiprocessing imports the console script's
+module again in the daemon's zygote.  So a command's dependencies are only imported when it runs.
 """
 
 import sys
 
 __all__ = ["main"]
 
-INTERRUPTED = 130  # what a shell gives for a command that SIGINT ended
+INTERRUPTED = 130  # the code that a shell reports for a command ended by SIGINT
 
 
 def main() -> int:
-    """Run the command line; give the exit code."""
+    """Run the command line and return the exit code."""
     words = sys.argv[1:]
     if words[:1] == ["hook"]:
         from hooklatch.hosts import shim
@@ -21,5 +22,5 @@ def main() -> int:
         from hooklatch.cli import commands
 
         return commands.run(words)
-    except KeyboardInterrupt:  # Ctrl-C has no traceback, from the first import to the last line
+    except KeyboardInterrupt:  # no traceback on Ctrl-C, not even during imports
         return INTERRUPTED

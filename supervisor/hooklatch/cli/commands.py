@@ -1,6 +1,6 @@
-"""The command line as a whole: finds the command, runs it, turns errors into messages and exit codes.
+"""The command line: finds the command, runs it, and turns errors into messages and exit codes.
 
-One module holds one group of commands and says with `add_commands` what they are called and take.
+Each module holds one group of commands, and declares their names and arguments in `add_commands`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CODES = {
 
 
 def all_commands() -> Commands:
-    """Return the whole command line."""
+    """Return the parser of the whole command line."""
     commands = Commands()
     for group in GROUPS:
         group.add_commands(commands)
@@ -55,7 +55,7 @@ def all_commands() -> Commands:
 
 
 def run(words: list[str]) -> int:
-    """Run a command; give its exit code."""
+    """Run a command and return its exit code."""
     output.prepare()
     arguments = all_commands().parse(words)
     try:

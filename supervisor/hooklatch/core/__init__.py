@@ -1,4 +1,4 @@
-"""The pure part: decides fires, and keeps the rules of names, queues, restarts and limits.
+"""The pure part: decides fires, and holds the rules for names, queues, restarts and limits.
 
-No clock, no I/O, no task; decided by tables in tests/core.
+No clock, no I/O, no tasks; tested by tables in tests/core.
 """

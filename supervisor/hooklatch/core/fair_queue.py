@@ -1,18 +1,19 @@
-"""Whose turn it is among those who wait, and how long a turn takes.  Knows keys and entries; knows no clock.
+"""A fair queue, and the median duration of calls.  Knows keys and entries; has no clock.
 
-A `FairQueue` holds a line of entries for each key.  Two rings of keys say who is next (as in fq_codel, RFC 8290):
+A `FairQueue` keeps one FIFO line of entries per key.  Two rings of keys decide which key is next (as in fq_codel, RFC
+8290):
 
               put, key unknown                     take
-    (nobody) ─────────────────▶ newcomers ────────────────────▶ regulars ─┐ take: to the end, also when its
-                                                                   ▲──────┘ line is empty now
+    (none)   ─────────────────▶ newcomers ────────────────────▶ regulars ─┐ take: to the end of the ring, even if
+                                                                   ▲──────┘ its line is now empty
                                    a regular whose turn finds its line empty is forgotten
 
-So a key that asks seldom goes before keys that always have something waiting, and asking again before a whole round
-has passed makes it wait for its turn as they do.  Newcomers cannot starve regulars: after `FAVOURS` of them in a row,
-where any regular waits, one of those is next.
+So a key with rare entries goes before keys with a constant backlog, and a key that returns within a full round waits
+for its turn as a regular.  Newcomers cannot starve regulars: after `FAVOURS` newcomers in a row, a waiting regular is
+next.
 
-Full, it makes room at the longest line's end, unless the new entry's own line would then be as long as the one that
-lost: who offers most is refused first, and an entry is not pushed out for one that is no better.
+When the queue is full, the longest line loses its newest entry, unless the new entry's own line would become as long
+as that line then is: the busiest key is refused first, and no entry is evicted for one with no better claim.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ __all__ = ["FairQueue", "Pace"]
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-FAVOURS = 4  # newcomers in a row that go before a regular
-SAMPLES = 32  # latest calls that a pace is judged by; with fewer it is not known
+FAVOURS = 4  # consecutive newcomers before a regular is served
+SAMPLES = 32  # calls per median; with fewer, the pace is unknown
 
 
 class FairQueue(Generic[K, T]):
-    """A bounded queue in which each key has an equal share."""
+    """A bounded queue that serves all keys equally."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._lines: dict[K, deque[T]] = {}
-        # Ordered dicts, since taking the first of a plain one again and again costs more each time.
+        # OrderedDict: repeatedly removing the first key of a plain dict gets slower each time.
         self._newcomers: OrderedDict[K, None] = OrderedDict()
         self._regulars: OrderedDict[K, None] = OrderedDict()
         self._by_length: dict[int, OrderedDict[K, None]] = {}
@@ -55,20 +56,20 @@ class FairQueue(Generic[K, T]):
         return key in self._regulars
 
     def ahead(self, key: K) -> int:
-        """Count the entries that at least would be taken before a new one of this key."""
+        """Return a lower bound on the entries that would be taken before a new one of this key."""
         if key not in self._lines:
             return len(self._newcomers)
         own = self.waiting(key)
         return sum(min(length, own) * len(keys) for length, keys in self._by_length.items())
 
     def put(self, key: K, entry: T) -> T | None:
-        """Add an entry; give the one that has no place then, which may be this one."""
-        pushed_out: T | None = None
+        """Add an entry; return the entry that is evicted, which may be this one, or None."""
+        evicted: T | None = None
         if self.count >= self.capacity:
             if self._longest < self.waiting(key) + 2:
                 return entry
             victim = next(reversed(self._by_length[self._longest]))
-            pushed_out = self._lines[victim].pop()
+            evicted = self._lines[victim].pop()
             self._resized(victim, self._longest, self._longest - 1)
         line = self._lines.get(key)
         if line is None:
@@ -76,10 +77,10 @@ class FairQueue(Generic[K, T]):
             self._newcomers[key] = None
         line.append(entry)
         self._resized(key, len(line) - 1, len(line))
-        return pushed_out
+        return evicted
 
     def take(self, skip: Container[K] = (), *, newcomers_only: bool = False) -> T | None:
-        """Return the entry whose turn it is, or None; keys that may not have it stay where they are."""
+        """Return the next entry, or None; keys in `skip` keep their position."""
         self._forget_idle()
         newcomer = next((key for key in self._newcomers if key not in skip), None)
         regular = None
@@ -94,12 +95,12 @@ class FairQueue(Generic[K, T]):
         return self._serve(newcomer)
 
     def remove(self, key: K, entry: T) -> bool:
-        """Take an entry out wherever it stands; say whether it was there."""
+        """Remove an entry from anywhere in its line; return whether it was there."""
         line = self._lines.get(key)
         if line is None or entry not in line:
             return False
         line.remove(entry)
-        if not line and key in self._newcomers:  # it leaves unserved; a regular keeps its place in the round
+        if not line and key in self._newcomers:  # it leaves unserved; a regular keeps its position in the ring
             del self._newcomers[key], self._lines[key]
         self._resized(key, len(line) + 1, len(line))
         return True
@@ -114,13 +115,13 @@ class FairQueue(Generic[K, T]):
         return entry
 
     def _forget_idle(self) -> None:
-        """Forget the regulars whose turn finds nothing waiting."""
+        """Forget regulars at the front of the ring that have no entries."""
         while self._regulars:
             key = next(iter(self._regulars))
             if self._lines[key]:
                 break
             del self._regulars[key], self._lines[key]
-        if len(self._lines) > 2 * self.capacity:  # they pile up behind a key that is skipped again and again
+        if len(self._lines) > 2 * self.capacity:  # idle regulars accumulate behind a key that is always skipped
             for key in [key for key in self._regulars if not self._lines[key]]:
                 del self._regulars[key], self._lines[key]
 
@@ -134,15 +135,15 @@ class FairQueue(Generic[K, T]):
         if new:
             self._by_length.setdefault(new, OrderedDict())[key] = None
         if new > self._longest or (old == self._longest and old not in self._by_length):
-            self._longest = new  # lines change by one: where none is as long any more, this one is among the longest
-        if not self.count:  # nobody waits, so there is no round
+            self._longest = new  # lines change by one: if no other is as long, this one is among the longest
+        if not self.count:  # nothing waits, so there is no round
             self._lines.clear()
             self._newcomers.clear()
             self._regulars.clear()
 
 
 class Pace:
-    """How long calls take lately: their median, which a few slow ones do not move."""
+    """The median duration of recent calls, which a few slow ones do not move."""
 
     def __init__(self) -> None:
         self._latest: deque[float] = deque(maxlen=SAMPLES)
@@ -155,7 +156,7 @@ class Pace:
 
     @property
     def median(self) -> float:
-        """Return it in seconds; 0 while too few calls were measured."""
+        """The median in seconds; 0 while too few calls were measured."""
         if self._added >= SAMPLES:
             self._median = sorted(self._latest)[SAMPLES // 2]
             self._added = 0

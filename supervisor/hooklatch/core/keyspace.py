@@ -1,10 +1,12 @@
-"""What sources remember between calls: values by key, bounded, each step atomic.  Knows no file, worker or clock.
+"""State that sources keep between calls: bounded values by key, changed in atomic steps.
 
-    a place     whose value it is: a source's, in one layer or project; of all sessions or of one
-    a step      planned first (`plan` changes nothing), then taken (`take`): between them it can be written down
-    an end      a key's own, by its ttl; a scope's, when its session ends or nobody has used it for `linger` seconds
+Does not know files, workers or a clock.
 
-Nothing is forgotten to make room: what does not fit is refused.  Only what has ended is dropped, and that lazily.
+    place       a scope of a namespace: values of a source in one layer or project; for all sessions or one
+    step        planned first (`plan` changes nothing), then applied (`take`), so that it can be journaled in between
+    expiry      of a key, by its ttl; of a scope, when its session ends or nobody has used it for `linger` seconds
+
+Nothing is evicted to make room: what does not fit is refused.  Only expired values are dropped, lazily.
 """
 
 from __future__ import annotations
@@ -17,29 +19,29 @@ import msgspec
 from hooklatch_worker.author.state import MAX_KEY, MAX_TTL, MAX_VALUE, Asked
 
 __all__ = [
-    "MAX_BYTES", "MAX_KEYS", "MAX_TOTAL", "Entry", "GarbageStepError", "Keyspace", "Namespace", "Place", "Planned",
+    "MAX_BYTES", "MAX_KEYS", "MAX_TOTAL", "Entry", "GarbageStepError", "Keyspace", "Namespace", "Place", "PlannedStep",
     "RefusedStepError", "Usage", "session_scope",
 ]  # fmt: skip
 
-MAX_KEYS = 10_000  # of one account
-MAX_BYTES = 4 * 2**20  # of one account
-MAX_TOTAL = 16 * 2**20  # bytes of all of them
-OVERHEAD = 256  # bytes that a key costs beside its own and its value's, about
-COUNTERS = range(-(2**63), 2**63)  # what readers of JSON agree on
-LIVE, CLAIMED = "=", "?"  # how the scope of a session begins
+MAX_KEYS = 10_000  # per account
+MAX_BYTES = 4 * 2**20  # per account
+MAX_TOTAL = 16 * 2**20  # bytes of all accounts
+OVERHEAD = 256  # approximate bytes per key, besides the key and its value
+COUNTERS = range(-(2**63), 2**63)  # integers that all JSON parsers read alike
+LIVE, CLAIMED = "=", "?"  # first character of a session's scope
 NUMBER: msgspec.json.Decoder[int | float] = msgspec.json.Decoder(int | float)
 
 
 class RefusedStepError(Exception):
-    """A step that cannot be done: why, and what to do."""
+    """A step cannot be applied; the text says why and what to do."""
 
 
 class GarbageStepError(Exception):
-    """A step that no worker of ours would ask for."""
+    """A step that a genuine worker never requests."""
 
 
 class Namespace(msgspec.Struct, frozen=True, order=True):
-    """Whose values: a layer, the project, plugin or session within it, and the source's location."""
+    """The owner of values: a layer, the project, plugin or session within it, and the source's location."""
 
     layer: str
     within: str
@@ -47,9 +49,9 @@ class Namespace(msgspec.Struct, frozen=True, order=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """One scope of a namespace: "" for what all sessions share, else what `session_scope` says.
+    """One scope of a namespace: "" if all sessions share it, otherwise a `session_scope`.
 
-    A `linger` says after how many seconds without use the scope ends.
+    The scope expires after `linger` seconds without use; None means never.
     """
 
     namespace: Namespace
@@ -58,23 +60,23 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def session_scope(session_id: str, *, is_claimed: bool) -> str:
-    """Name a session's scope.
+    """Return the name of a session's scope.
 
-    Those that nobody holds but a one-shot claims are apart, and accounted apart: they reach no live session's values
-    and take none of their room.
+    Sessions that only a one-shot client claims have their own scopes and account: they neither reach the values of
+    live sessions nor use up their room.
     """
     return f"{CLAIMED if is_claimed else LIVE}{session_id}"
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """A value as JSON, and the moment at which it ends."""
+    """A value as JSON, and the time at which it expires."""
 
     value: bytes
     ends_at: float = math.inf
 
 
-class Planned(msgspec.Struct, frozen=True):
-    """What a step gives, and what it changes: an entry, None where it removes the key; `is_change` where it does."""
+class PlannedStep(msgspec.Struct, frozen=True):
+    """The result of a step, and its change if `is_change`: the new entry, or None to remove the key."""
 
     result: bytes
     entry: Entry | None = None
@@ -82,14 +84,14 @@ class Planned(msgspec.Struct, frozen=True):
 
 
 class Usage(msgspec.Struct):
-    """What is held, with what has ended and was not dropped yet; before `may_end_at` nothing more ends."""
+    """What is stored, including expired values not yet dropped; nothing expires before `may_end_at`."""
 
     keys: int = 0
     bytes: int = 0
     may_end_at: float = 0.0
 
 
-class Scope:
+class ScopeValues:
     __slots__ = ("ends_at", "entries")
 
     def __init__(self) -> None:
@@ -104,16 +106,16 @@ class Keyspace:
     """All values, by account, scope and key."""
 
     def __init__(self) -> None:
-        self._accounts: dict[Account, dict[str, Scope]] = {}
+        self._accounts: dict[Account, dict[str, ScopeValues]] = {}
         self._usage: dict[Account, Usage] = {}
         self.total = Usage()
 
-    def plan(self, place: Place, asked: Asked, now: float) -> Planned:
-        """Return what a step gives and changes; nothing is changed yet.
+    def plan(self, place: Place, asked: Asked, now: float) -> PlannedStep:
+        """Return the result and the change of a step, without applying it.
 
         Raises:
-            RefusedStepError: it is over a bound, or not possible on the value that is there.
-            GarbageStepError: it is nothing that a worker of ours would ask for.
+            RefusedStepError: it exceeds a limit, or the current value does not allow it.
+            GarbageStepError: a genuine worker never requests it.
         """
         check(asked)
         before = self.find(place, asked.key, now)
@@ -123,7 +125,7 @@ class Keyspace:
         return planned
 
     def find(self, place: Place, key: str, now: float) -> Entry | None:
-        """Return a key's entry, unless it has ended; that its scope was looked at prolongs it."""
+        """Return a key's entry unless it has expired; the lookup renews its scope."""
         scope = self._scope(place, now)
         if scope is None:
             return None
@@ -132,13 +134,13 @@ class Keyspace:
         return entry if entry is not None and entry.ends_at > now else None
 
     def take(self, place: Place, key: str, entry: Entry | None, now: float) -> None:
-        """Put an entry in force, or remove what is there."""
+        """Set an entry, or remove the current one."""
         account = account_of(place)
         scope = self._scope(place, now)
         if scope is None:
             if entry is None:
                 return
-            scope = self._accounts.setdefault(account, {}).setdefault(place.scope, Scope())
+            scope = self._accounts.setdefault(account, {}).setdefault(place.scope, ScopeValues())
         scope.ends_at = end_of(place, now)
         old = scope.entries.pop(key, None)
         if old is not None:
@@ -151,7 +153,7 @@ class Keyspace:
             self._drop(account, place.scope)
 
     def places_of(self, scope: str) -> list[Place]:
-        """Say in which namespaces a scope has values."""
+        """Return the places of all namespaces that have values in a scope."""
         return [Place(namespace, scope) for (namespace, _), scopes in self._accounts.items() if scope in scopes]
 
     def end_scope(self, place: Place) -> None:
@@ -166,7 +168,7 @@ class Keyspace:
                 self._drop(account, scope)
 
     def live(self, now: float) -> Iterator[tuple[Place, str, Entry]]:
-        """Yield all that has not ended; others may take steps between two of these."""
+        """Yield everything that has not expired; steps may be applied between two items."""
         for (namespace, _), scopes in list(self._accounts.items()):
             for name, scope in list(scopes.items()):
                 place = Place(namespace, name)
@@ -175,20 +177,20 @@ class Keyspace:
                         yield place, key, entry
 
     def usage(self) -> dict[Namespace, Usage]:
-        """Return what each namespace holds."""
-        found: dict[Namespace, Usage] = {}
+        """Return the usage of each namespace."""
+        usages: dict[Namespace, Usage] = {}
         for (namespace, _), usage in self._usage.items():
-            one = found.setdefault(namespace, Usage())
+            one = usages.setdefault(namespace, Usage())
             one.keys += usage.keys
             one.bytes += usage.bytes
-        return dict(sorted(found.items()))
+        return dict(sorted(usages.items()))
 
     def clear(self) -> None:
         self._accounts.clear()
         self._usage.clear()
         self.total = Usage()
 
-    def _scope(self, place: Place, now: float) -> Scope | None:
+    def _scope(self, place: Place, now: float) -> ScopeValues | None:
         account = account_of(place)
         scope = self._accounts.get(account, {}).get(place.scope)
         if scope is not None and scope.ends_at <= now:
@@ -214,7 +216,7 @@ class Keyspace:
         usage = self._usage.get(account, Usage())
         old = self._accounts.get(account, {}).get(place.scope, EMPTY).entries.get(key)
         keys, size = int(old is None), size_of(key, entry) - (size_of(key, old) if old is not None else 0)
-        # What shrinks always fits, lest a source that is full could not even be emptied.
+        # A step that shrinks always fits; otherwise a full source could not even be emptied.
         is_growing = keys > 0 or size > 0
         fits = (
             usage.keys + keys <= MAX_KEYS and usage.bytes + size <= MAX_BYTES and self.total.bytes + size <= MAX_TOTAL
@@ -222,12 +224,12 @@ class Keyspace:
         return fits or not is_growing
 
     def _drop_ended(self, account: Account, now: float) -> None:
-        """Drop what has ended: of this account, or of all where those together are full."""
+        """Drop expired values of this account, or of all accounts if the total is nearly full."""
         is_full = self.total.bytes > MAX_TOTAL - MAX_BYTES
         for one in list(self._accounts) if is_full else [account]:
             usage = self._usage.get(one)
             if usage is None or usage.may_end_at > now:
-                continue  # a source that is full of what lasts is not searched with each step
+                continue  # nothing can have expired: do not search a full source on every step
             usage.may_end_at = math.inf
             for name, scope in list(self._accounts[one].items()):
                 if scope.ends_at <= now:
@@ -260,7 +262,7 @@ class Keyspace:
         usage.may_end_at = min(usage.may_end_at, at)
 
 
-EMPTY = Scope()
+EMPTY = ScopeValues()
 
 
 def account_of(place: Place) -> Account:
@@ -276,53 +278,57 @@ def size_of(key: str, entry: Entry) -> int:
 
 
 def check(asked: Asked) -> None:
-    """Hold a step to what the worker's own code lets through."""
+    """Check a step against the limits that the worker's own code enforces.
+
+    Raises:
+        GarbageStepError: it is outside these limits.
+    """
     sizes = (len(asked.key.encode()) <= MAX_KEY, len(asked.value) <= MAX_VALUE, len(asked.expected) <= MAX_VALUE)
     if not asked.key or not all(sizes) or not 0 <= asked.ttl <= MAX_TTL:
-        raise GarbageStepError(f"a {asked.operation} whose key, value or ttl is out of its bounds")
+        raise GarbageStepError(f"a {asked.operation} whose key, value or ttl is out of bounds")
     try:
         for data in (asked.value, asked.expected):
             if data and msgspec.json.decode(data) is None:
                 raise GarbageStepError("a null, which stands for no value")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError) as error:
-        raise GarbageStepError(f"a value that is no JSON: {error}") from None
+        raise GarbageStepError(f"a value that is not JSON: {error}") from None
 
 
-def get(asked: Asked, before: Entry | None, ends_at: float) -> Planned:
-    return Planned(before.value if before is not None else b"")
+def get(asked: Asked, before: Entry | None, ends_at: float) -> PlannedStep:
+    return PlannedStep(before.value if before is not None else b"")
 
 
-def put(asked: Asked, before: Entry | None, ends_at: float) -> Planned:
+def put(asked: Asked, before: Entry | None, ends_at: float) -> PlannedStep:
     if not asked.value:
         raise GarbageStepError("a set without a value")
-    return Planned(b"", Entry(asked.value, ends_at), is_change=True)
+    return PlannedStep(b"", Entry(asked.value, ends_at), is_change=True)
 
 
-def delete(asked: Asked, before: Entry | None, ends_at: float) -> Planned:
-    return Planned(b"true" if before is not None else b"", None, is_change=before is not None)
+def delete(asked: Asked, before: Entry | None, ends_at: float) -> PlannedStep:
+    return PlannedStep(b"true" if before is not None else b"", None, is_change=before is not None)
 
 
-def compare_and_set(asked: Asked, before: Entry | None, ends_at: float) -> Planned:
+def compare_and_set(asked: Asked, before: Entry | None, ends_at: float) -> PlannedStep:
     if (before.value if before is not None else b"") != asked.expected:
-        return Planned(b"")
+        return PlannedStep(b"")
     entry = Entry(asked.value, ends_at) if asked.value else None
-    return Planned(b"true", entry, is_change=entry is not None or before is not None)
+    return PlannedStep(b"true", entry, is_change=entry is not None or before is not None)
 
 
-def increment(asked: Asked, before: Entry | None, ends_at: float) -> Planned:
+def increment(asked: Asked, before: Entry | None, ends_at: float) -> PlannedStep:
     try:
         by = NUMBER.decode(asked.value)
     except msgspec.MsgspecError as error:
-        raise GarbageStepError(f"an increment by what is no number: {error}") from None
+        raise GarbageStepError(f"an increment by something that is not a number: {error}") from None
     try:
         number = NUMBER.decode(before.value) if before is not None else 0
     except msgspec.MsgspecError:
-        raise RefusedStepError(f"what {asked.key!r} holds is no number, so it cannot be incremented") from None
+        raise RefusedStepError(f"{asked.key!r} does not hold a number, so it cannot be incremented") from None
     is_small = all(isinstance(one, float) or one in COUNTERS for one in (number, by))
     total = number + by if is_small else math.inf
     if not math.isfinite(total) or (isinstance(total, int) and total not in COUNTERS):
-        raise RefusedStepError(f"{asked.key!r} would be over what a counter can hold")
-    return Planned(
+        raise RefusedStepError(f"{asked.key!r} would exceed the range of a counter")
+    return PlannedStep(
         value := msgspec.json.encode(total),
         Entry(value, before.ends_at if before is not None else ends_at),
         is_change=True,

@@ -1,13 +1,13 @@
-"""What a client may cost.  The limits on what clients choose stand here, and in docs/protocol.md.  Pure numbers.
+"""Limits on what clients choose, as listed in docs/protocol.md.  Numbers only.
 
-Text.  What is kept beyond one request, or written into logs and metrics, has a length of its own, checked while the
-params are read: an error names the field and the limit, and a fire that is refused so is a deny.
+Text.  Whatever outlives one request, or reaches logs and metrics, has its own maximum length.  It is checked while the
+params are decoded: the error names the field and the limit, and a fire refused this way is a deny.
 
-Memory.  A session costs at most what its definitions, its requests under way and its unread answers may take; the
-sum of all sessions is bounded by their number, which descriptors bound.
+Memory.  The cost of one session is bounded by the limits on its definitions, its requests in flight and its unread
+responses; the sum over all sessions is bounded by their number, which file descriptors bound.
 
-Descriptors.  A connection is one descriptor.  A part of those that the system allows is kept for what serves all:
-workers (four each), the record, files, the watches.
+Descriptors.  Each connection takes one file descriptor.  Part of the process's limit is reserved for shared needs:
+workers (four each), the record, files and watches.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=200)]
 Path: TypeAlias = Annotated[str, msgspec.Meta(max_length=4096)]  # PATH_MAX of limits.h
 Names: TypeAlias = Annotated[list[Name], msgspec.Meta(max_length=256)]
 CallId: TypeAlias = Name | int
-MAX_HOOKS = 1000  # that one session may register
+MAX_HOOKS = 1000  # per session
 Tables: TypeAlias = Annotated[list[dict[str, Any]], msgspec.Meta(max_length=MAX_HOOKS)]
-MAX_HOOK_BYTES = 2**16  # of one definition, as JSON
-MAX_SESSION_HOOK_BYTES = 2**22  # of all definitions of one session
+MAX_HOOK_BYTES = 2**16  # per definition, as JSON
+MAX_SESSION_HOOK_BYTES = 2**22  # for all definitions of one session
 MAX_BYTES_IN_FLIGHT = 32 * 2**20  # of one connection's unanswered requests: three payloads of the largest size
-MAX_BACKGROUND_BYTES = 64 * 2**20  # of payloads that nobody waits for
+MAX_BACKGROUND_BYTES = 64 * 2**20  # of payloads in background fires
 
 MAX_CONNECTIONS = 8192
-KEPT = 1024  # descriptors for everything but connections, or a half of all where there are fewer than twice as many
-ADMIN_PLACES = 16  # connections of administrators, which no flood of agents can take
+RESERVED = 1024  # descriptors for everything but connections; half of the limit if it is below twice this number
+ADMIN_PLACES = 16  # connections reserved for administrators, which a flood of agents cannot take
 
 
 class Places(msgspec.Struct, frozen=True):
-    """How many connections there may be on each socket."""
+    """The maximum number of connections on each socket."""
 
     agents: int
     administrators: int
 
 
 def places(descriptors: int) -> Places:
-    """Share out the descriptors that the process may have."""
-    free = min(MAX_CONNECTIONS, descriptors - min(KEPT, descriptors // 2))
+    """Divide the process's file descriptors between the two sockets."""
+    free = min(MAX_CONNECTIONS, descriptors - min(RESERVED, descriptors // 2))
     administrators = min(ADMIN_PLACES, max(free // 4, 1))
     return Places(max(free - administrators, 1), administrators)

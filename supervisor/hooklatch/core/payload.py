@@ -1,4 +1,4 @@
-"""The JSON object that guards judge.  Knows bytes and keys; keeps what nobody changed exactly as it came."""
+"""The JSON object that guards judge.  Knows bytes and keys; keeps unchanged content byte for byte."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SORTED = msgspec.json.Encoder(order="sorted")
 
 
 class PayloadError(ValueError):
-    """These bytes are no JSON object that every side would read alike."""
+    """The bytes are not a JSON object that all parsers read alike."""
 
     def __init__(self, message: str) -> None:
         super().__init__(clipped(message))
 
 
 class Payload:
-    """One version of a payload.  `version` tells versions of one fire apart; equal content keeps its version."""
+    """One version of a payload.  `version` numbers the versions within one fire; equal content keeps its version."""
 
     __slots__ = ("_fields", "data", "version")
 
@@ -35,7 +35,7 @@ class Payload:
 
     @property
     def is_read(self) -> bool:
-        """Return whether the fields are known already, so that they cost nothing."""
+        """Return whether the fields are already decoded, so that reading them is free."""
         return self._fields is not None
 
     @property
@@ -43,17 +43,17 @@ class Payload:
         """The top-level keys with their undecoded values.
 
         Raises:
-            PayloadError: the bytes are no JSON object.
+            PayloadError: the bytes are not a JSON object.
         """
         if self._fields is None:
             try:
                 self._fields = FIELDS.decode(self.data)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-                raise PayloadError(f"the payload is no JSON object: {error}") from None
+                raise PayloadError(f"the payload is not a JSON object: {error}") from None
         return self._fields
 
     def text(self, key: str) -> str | None:
-        """Return a top-level field's value where it is a string, else None."""
+        """Return a top-level field's value if it is a string, otherwise None."""
         raw = self.fields.get(key)
         if raw is None:
             return None
@@ -64,7 +64,7 @@ class Payload:
         return value if isinstance(value, str) else None
 
     def patched(self, patch: Mapping[str, msgspec.Raw]) -> Payload:
-        """Replace whole values; give this very version where nothing differs in meaning."""
+        """Return a version with whole values replaced, or this version if nothing differs in meaning."""
         changed = {key: raw for key, raw in patch.items() if not means_same(self.fields.get(key), raw)}
         if not changed:
             return self
@@ -85,8 +85,8 @@ def means_same(old: msgspec.Raw | None, new: msgspec.Raw) -> bool:
 
 
 def canonical(raw: msgspec.Raw | bytes) -> bytes:
-    """Return one spelling for all JSON of the same meaning; 1, 1.0 and true stay different."""
+    """Return one spelling for all JSON of equal meaning; 1, 1.0 and true stay different."""
     try:
         return SORTED.encode(msgspec.json.decode(raw))
     except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
-        raise PayloadError(f"a value is no plain JSON: {error}") from None
+        raise PayloadError(f"a value is not plain JSON: {error}") from None

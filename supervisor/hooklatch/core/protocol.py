@@ -1,4 +1,6 @@
-"""JSON-RPC 2.0 over lines, as both ends of a socket see it.  Knows bytes, requests and errors; knows no socket.
+"""JSON-RPC 2.0 over newline-delimited JSON, for both ends of a socket.
+
+Knows bytes, requests and errors; does not know sockets.
 
 LineBuffer.feed(bytes) ─▶ take() ─▶ one line ─▶ read_message() ─▶ Request | Response     bad line ─▶ RpcError
 encode_request / encode_result / encode_error / encode_notification ─▶ one line
@@ -35,12 +37,12 @@ __all__ = [
 
 T = TypeVar("T")
 PROTOCOL = 1
-MAX_FRAME = 9 * 2**20  # bytes of one line: a payload of 8 MiB and an envelope beside it
-MAX_IN_FLIGHT = 64  # requests of one connection that may be unanswered
+MAX_FRAME = 9 * 2**20  # bytes in one line: a payload of 8 MiB plus its envelope
+MAX_IN_FLIGHT = 64  # unanswered requests per connection
 
 
 class ErrorCode(IntEnum):
-    """The codes of the `error` member; those up to -32600 are JSON-RPC's own, the others ours."""
+    """Codes of the `error` member; those up to -32600 are defined by JSON-RPC, the others by this protocol."""
 
     PARSE_ERROR = -32700
     INVALID_REQUEST = -32600
@@ -64,7 +66,7 @@ class ErrorCode(IntEnum):
 
 
 class RpcError(Exception):
-    """An answer that is an error: what is wrong and what to do about it; `request_id` if a bad line has one."""
+    """An error response: what went wrong and how to fix it; `request_id` if it could be read from the bad line."""
 
     def __init__(self, code: ErrorCode, message: str, *, request_id: int | str | None = None) -> None:
         super().__init__(message)
@@ -74,11 +76,11 @@ class RpcError(Exception):
 
 
 class LineTooLongError(RpcError):
-    """A line without end in sight; the stream cannot be brought back in step."""
+    """A line over the limit; framing is lost, so the connection cannot go on."""
 
 
 class Request(msgspec.Struct, frozen=True):
-    """A request, or a notification where `id` is unset."""
+    """A request, or a notification if `id` is unset."""
 
     method: str
     params: msgspec.Raw = msgspec.Raw(b"{}")
@@ -90,15 +92,15 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Response(msgspec.Struct, frozen=True):
-    """An answer: `result` or `error`."""
+    """A response: either `result` or `error`."""
 
     id: int | str | None
     result: msgspec.Raw | None = None
     error: dict[str, Any] | None = None
 
 
-class Message(msgspec.Struct, frozen=True):
-    """Any line; which of the two it is shows by `method`."""
+class MessageLine(msgspec.Struct, frozen=True):
+    """The union of a request and a response; `method` tells which one it is."""
 
     jsonrpc: str = ""
     method: str | msgspec.UnsetType = msgspec.UNSET
@@ -108,14 +110,14 @@ class Message(msgspec.Struct, frozen=True):
     error: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-MESSAGES = msgspec.json.Decoder(Message)
+MESSAGES = msgspec.json.Decoder(MessageLine)
 ENCODER = msgspec.json.Encoder()
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError)
 
 
 class LineBuffer:
-    """Cuts a stream of bytes into lines, none longer than `limit`."""
+    """Splits a byte stream into lines of at most `limit` bytes."""
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._buffer = bytearray()
@@ -128,17 +130,17 @@ class LineBuffer:
 
     @property
     def has_line(self) -> bool:
-        """Return whether there is something to take: a line, or one that is too long."""
+        """Return whether `take` would return a line or raise."""
         return len(self._buffer) > self._limit or self._buffer.find(b"\n", self._searched) >= 0
 
     def feed(self, data: bytes) -> None:
         self._buffer += data
 
     def take(self) -> bytes | None:
-        """Return the next whole line without its end, or None.
+        """Return the next complete line without its newline, or None.
 
         Raises:
-            LineTooLongError: a line is over the limit, ended or not.
+            LineTooLongError: the line exceeds the limit, whether or not it is complete.
         """
         buffer = self._buffer
         end = buffer.find(b"\n", self._searched)
@@ -155,32 +157,26 @@ class LineBuffer:
         del buffer[: end + 1]
         return line
 
-    def take_rest(self) -> bytes:
-        """Return what follows the last line's end: at end of input it is a last line."""
-        rest = bytes(self._buffer)
-        self._buffer.clear()
-        self._searched = 0
-        return rest
-
 
 def read_message(line: bytes) -> Request | Response:
-    """Read one line.
+    """Parse one line.
 
     Raises:
-        RpcError: it is no JSON, or no message of JSON-RPC 2.0; the text names the problem.
+        RpcError: the line is not JSON, or not a JSON-RPC 2.0 message; the text names the problem.
     """
     try:
         if not line.isascii():
-            line.decode()  # msgspec passes over strings that it does not keep
+            line.decode()  # msgspec does not check the encoding of strings that it skips
         message = MESSAGES.decode(line)
     except msgspec.ValidationError as error:
         if line.lstrip().startswith(b"["):
             raise RpcError(ErrorCode.INVALID_REQUEST, "batches are not supported; send one object a line") from None
-        raise RpcError(ErrorCode.INVALID_REQUEST, f"no request: {error}", request_id=find_id(line)) from None
+        raise RpcError(ErrorCode.INVALID_REQUEST, f"not a request: {error}", request_id=find_id(line)) from None
     except RecursionError:
         raise RpcError(ErrorCode.PARSE_ERROR, "the JSON is nested too deep") from None
     except DECODE_ERRORS as error:
-        raise RpcError(ErrorCode.PARSE_ERROR, f"no JSON: {problem_of(error, line)}", request_id=find_id(line)) from None
+        problem = f"not JSON: {problem_of(error, line)}"
+        raise RpcError(ErrorCode.PARSE_ERROR, problem, request_id=find_id(line)) from None
     if message.jsonrpc != "2.0":
         number = None if message.id is msgspec.UNSET else message.id
         raise RpcError(ErrorCode.INVALID_REQUEST, 'a message needs "jsonrpc": "2.0"', request_id=number)
@@ -188,39 +184,39 @@ def read_message(line: bytes) -> Request | Response:
         return Request(message.method, message.params, message.id)
     if message.id is msgspec.UNSET:
         raise RpcError(ErrorCode.INVALID_REQUEST, "a message needs a method, or an id with a result or an error")
-    if isinstance(message.error, dict):  # some libraries write a null beside the result
+    if isinstance(message.error, dict):  # some libraries also send `"error": null` with a result
         return Response(message.id, error=message.error)
     if message.result is not msgspec.UNSET:
         return Response(message.id, result=message.result)
-    raise RpcError(ErrorCode.INVALID_REQUEST, "an answer needs a result or an error")
+    raise RpcError(ErrorCode.INVALID_REQUEST, "a response needs a result or an error")
 
 
 def problem_of(error: BaseException, data: bytes | msgspec.Raw) -> str:
-    """Return what is wrong with JSON in words that name it."""
+    """Return what is wrong with some JSON, naming lone surrogates."""
     text = str(error)
-    # msgspec calls "\\ud800" before the end of a string truncated input.
+    # msgspec reports "\\ud800" just before the end of a string as truncated input.
     if ("surrogate" in text or "truncated" in text) and SURROGATE.search(data):
         return f"a string holds a lone surrogate ({text})"
     return text
 
 
 def find_id(line: bytes) -> int | str | None:
-    """Find the id of a request that is nearly JSON (NaN, half a surrogate pair), so that its sender hears the error."""
+    """Return the id of a request that is almost JSON (NaN, a lone surrogate), so that its sender gets the error."""
     try:
         document = json.loads(line)
         number = cast("dict[str, object]", document).get("id") if isinstance(document, dict) else None
         if isinstance(number, str):
-            number.encode()  # it must be possible to send it back
+            number.encode()  # the error response must be encodable
     except (ValueError, RecursionError, MemoryError):
         return None
     return number if isinstance(number, int | str) and not isinstance(number, bool) else None
 
 
 def convert(params: msgspec.Raw, shape: type[T]) -> T:
-    """Read params into a struct.
+    """Decode params into a struct.
 
     Raises:
-        RpcError: they have another shape; the text names the field.
+        RpcError: the params do not fit; the text names the field.
     """
     try:
         return msgspec.json.decode(params, type=shape)

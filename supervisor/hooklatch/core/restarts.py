@@ -1,27 +1,27 @@
-"""When to restart, and when to stop restarting.  Knows failures and moments; knows no process and has no clock.
+"""When to restart a part, and when to give up.  Knows failures and times; has no clock and does not know processes.
 
-The words are OTP's: a *child spec* says how a part is restarted (permanent: always; transient: unless it ended well;
-temporary: never), and an *intensity* of failures within a *period* is too much.  Where OTP would then end the
-supervisor, and with it everything, we go on without the one part:
+Terms are OTP's: a *child spec* says how a part is restarted (permanent: always; transient: unless it ended normally;
+temporary: never), and more than an *intensity* of failures within a *period* is too much.  Where OTP would then end
+the supervisor, and with it everything, the daemon goes on without that part:
 
-    a part of the daemon | happening                               | next
+    a part of the daemon | event                                   | next
     ---------------------+-----------------------------------------+---------------------------------------------
-    running              | failed, <= intensity within the period  | waiting, for the next of its waits
-    running              | failed, > intensity within the period   | down, for the last of its waits
-    waiting, down        | its moment comes                        | running
-    running, was down    | ran for a period                        | running, the past forgotten
-    running              | returned, and it is permanent           | as failed
+    running              | failed, <= intensity within the period  | waiting, for its next backoff
+    running              | failed, > intensity within the period   | down, for its longest backoff
+    waiting, down        | the backoff is over                     | running
+    running, was down    | ran for a period                        | running, failures forgotten
+    running              | returned, and it is permanent           | as if it failed
     running              | returned, and it is not; or failed, and | ended
                          | it is temporary                         |
     running              | would be restarted, and is significant  | the supervisor ends: without it nothing is safe
 
-    a hook's breaker     | happening                               | next
+    a hook's breaker     | event                                   | next
     ---------------------+-----------------------------------------+---------------------------------------------
     closed               | died, <= intensity within the period    | closed
     closed               | died, > intensity within the period     | open, until now + 1 s
-    open                 | asked before `until`                    | refused
-    open                 | asked after `until`                     | probing (this call goes through, others not)
-    probing              | answered                                | closed, the past forgotten
+    open                 | call before `until`                     | refused
+    open                 | call after `until`                      | probing (this call passes, others are refused)
+    probing              | answered                                | closed, deaths forgotten
     probing              | died                                    | open, for twice as long, at most 60 s
     any                  | reset                                   | closed
 """
@@ -40,23 +40,23 @@ __all__ = [
     "Breaker",
     "BreakerState",
     "Lifecycle",
-    "Next",
+    "LifecycleState",
+    "NextStep",
     "Restart",
     "RestartPolicy",
     "Restarts",
-    "State",
     "TokenBucket",
 ]
 
-INTENSITY = 5  # failures; one more within the period is too much
+INTENSITY = 5  # failures allowed within the period
 PERIOD = 30.0  # seconds
-FIRST_PROBE = 1.0  # seconds until a quarantined hook is probed
-LAST_PROBE = 60.0  # seconds; the longest wait between two probes
-NEARLY = 1e-6  # of a token; rounding may leave so little to wait for that the clock could not show it
+FIRST_PROBE = 1.0  # seconds until the first probe of a quarantined hook
+LAST_PROBE = 60.0  # seconds; the longest interval between two probes
+NEARLY = 1e-6  # tokens; after rounding, the remaining wait may be too short for the clock to show
 
 
 class Restart(Enum):
-    """Which ends of a part call for another start."""
+    """When a part that ended is started again."""
 
     PERMANENT = "permanent"
     TRANSIENT = "transient"
@@ -64,15 +64,15 @@ class Restart(Enum):
 
 
 class RestartPolicy(msgspec.Struct, frozen=True):
-    """How often a part may fail, and how long each failure within the period has its restart wait."""
+    """How many failures a part may have, and the backoff after each."""
 
     intensity: int = INTENSITY
     period: float = PERIOD
-    waits: tuple[float, ...] = (0.0, 0.1, 0.5, 1.0, 2.0, 60.0)  # by failures; the last one repeats
+    waits: tuple[float, ...] = (0.0, 0.1, 0.5, 1.0, 2.0, 60.0)  # seconds, by number of failures; the last one repeats
 
 
 class Restarts:
-    """The failures of one part, and the moment before which it must not be started again."""
+    """The recent failures of one part, and the earliest time of its next start."""
 
     def __init__(self, policy: RestartPolicy) -> None:
         self._policy = policy
@@ -81,7 +81,7 @@ class Restarts:
         self.is_down = False
 
     def failed(self, now: float) -> None:
-        """Take note of a failure."""
+        """Record a failure."""
         policy = self._policy
         self._failures.append(now)
         prune(self._failures, now - policy.period)
@@ -90,22 +90,22 @@ class Restarts:
         self.not_before = now + policy.waits[min(nth, len(policy.waits)) - 1]
 
     def wait(self, now: float) -> float:
-        """Return the seconds that a start at this moment has to wait."""
+        """Return the remaining backoff in seconds."""
         return max(self.not_before - now, 0.0)
 
     def reset(self) -> None:
-        """Forget the past: it works again."""
+        """Forget all failures, since the part works again."""
         self._failures.clear()
         self.is_down = False
         self.not_before = 0.0
 
 
-State: TypeAlias = Literal["running", "waiting", "down", "ended"]
-Next: TypeAlias = Literal["restart", "end", "escalate"]
+LifecycleState: TypeAlias = Literal["running", "waiting", "down", "ended"]
+NextStep: TypeAlias = Literal["restart", "end", "escalate"]
 
 
 class Lifecycle:
-    """What one supervised part is at the moment, and what comes next."""
+    """The state machine of one supervised part."""
 
     def __init__(self, restart: Restart, policy: RestartPolicy, *, is_significant: bool) -> None:
         self._restart = restart
@@ -113,18 +113,18 @@ class Lifecycle:
         self._is_significant = is_significant
         self._restarts = Restarts(policy)
         self._since = 0.0
-        self.state: State = "running"
+        self.state: LifecycleState = "running"
         self.starts = 0
-        self.fault: str | None = None  # of its last failure
+        self.fault: str | None = None  # text of the last failure
 
     def started(self, now: float) -> None:
-        """Take note that it runs from now on."""
+        """Record a start."""
         self._since = now
         self.state = "running"
         self.starts += 1
 
-    def ended(self, now: float, fault: str | None) -> Next:
-        """Take note of its end, with a fault or (None) by returning; say what to do."""
+    def ended(self, now: float, fault: str | None) -> NextStep:
+        """Record the end, with a fault or (None) by returning; return what to do next."""
         if fault is None and self._restart is Restart.PERMANENT:
             fault = "it returned, and should not have"
         if fault is not None:
@@ -146,11 +146,11 @@ class Lifecycle:
 
     @property
     def not_before(self) -> float:
-        """The moment of its next start."""
+        """The earliest time of its next start."""
         return self._restarts.not_before
 
     def explain(self, now: float) -> str | None:
-        """Return what is wrong with it, or was within the period; None where all is well."""
+        """Return the last failure within the period and what happens next; None if there is none."""
         if self.fault is None:
             return None
         match self.state:
@@ -171,7 +171,7 @@ class BreakerState(Enum):
 
 
 class Breaker:
-    """Decides whether one hook may be called, by how often its workers died of it."""
+    """Decides whether a hook may be called, from how often it killed its worker."""
 
     def __init__(self, *, intensity: int = INTENSITY, period: float = PERIOD) -> None:
         self._intensity = intensity
@@ -187,7 +187,7 @@ class Breaker:
         return self.state is not BreakerState.CLOSED
 
     def permits(self, now: float) -> bool:
-        """Return whether a call may start now; the one that ends a wait is the probe."""
+        """Return whether a call may start now; the first call after the quarantine is the probe."""
         if self.state is BreakerState.CLOSED:
             return True
         if self.state is BreakerState.OPEN and now >= self.until:
@@ -196,12 +196,12 @@ class Breaker:
         return False
 
     def answered(self) -> None:
-        """Take note of a call that ended without a death."""
+        """Record a call that ended without killing its worker."""
         if self.state is BreakerState.PROBING:
             self.reset()
 
     def died(self, now: float, how: str = "") -> bool:
-        """Take note of a death, and how it came; say whether it quarantined the hook just now."""
+        """Record a death and its cause; return whether it quarantined the hook just now."""
         self.last_death = how
         if self.state is BreakerState.PROBING:
             self._wait = min(self._wait * 2, LAST_PROBE)
@@ -214,13 +214,13 @@ class Breaker:
         return False
 
     def unresolved(self, now: float) -> None:
-        """Take note of a probe that ended neither way (its client left, or no worker was free): probe again soon."""
+        """Record a probe without a result (its client left, or no worker was free), so that the next call probes."""
         if self.state is BreakerState.PROBING:
             self.state = BreakerState.OPEN
             self.until = now
 
     def explain(self, now: float) -> str:
-        """Return why the hook is quarantined, and when it is probed."""
+        """Return why the hook is quarantined, and when it is probed next."""
         again = max(self.until - now, 0.0)
         probe = f"it is probed in {again:.0f} s" if self.state is BreakerState.OPEN else "it is being probed"
         how = f", the last time: {self.last_death}" if self.last_death else ""
@@ -238,7 +238,7 @@ class Breaker:
 
 
 class TokenBucket:
-    """Spreads forks: `burst` at once, then `rate` a second."""
+    """Rate limiter for forks: `burst` at once, then `rate` per second."""
 
     def __init__(self, *, rate: float, burst: int) -> None:
         self._rate = rate
@@ -247,7 +247,7 @@ class TokenBucket:
         self._last: float | None = None
 
     def take(self, now: float) -> float:
-        """Take a token and give 0, or give the seconds until there is one."""
+        """Take a token and return 0, or return the seconds until there is one."""
         if self._last is not None:
             self._tokens = min(self._burst, self._tokens + (now - self._last) * self._rate)
         self._last = now
@@ -258,6 +258,6 @@ class TokenBucket:
 
 
 def prune(moments: deque[float], until: float) -> None:
-    """Forget what was no later than a moment."""
+    """Drop the moments up to and including `until`."""
     while moments and moments[0] <= until:
         moments.popleft()

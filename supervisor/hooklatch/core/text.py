@@ -1,4 +1,4 @@
-"""Small pieces of sentences that every part says alike: how many of what, and what may have been meant."""
+"""Phrases shared by messages: a count with its noun, and the nearest known name."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def counted(number: int, noun: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
-    """Return the known name that is nearest, as the end of a message; nothing where none is as alike as `cutoff`."""
+    """Return the nearest known name as the end of a message, or an empty string if none is similar enough."""
     near = get_close_matches(name, list(known), 1, cutoff)
     return f"; did you mean {near[0]!r}?" if near else ""

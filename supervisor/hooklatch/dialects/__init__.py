@@ -1,4 +1,4 @@
-"""Other systems' words as data, and what reads and writes them.
+"""Other systems' event names, keys and words as data, and the code that reads and writes them.
 
 Pure, above the core; the core has no branch on a dialect.
 """

@@ -1,4 +1,4 @@
-"""Puts a dialect's axes in force.  Knows specs and order; can tighten or reorder an event, never open it."""
+"""Applies a dialect's axes.  Knows specs and firing order; can tighten or reorder an event, never loosen it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def spec_for(feed: Feed, spec: EventSpec) -> EventSpec:
     """Return the spec with the feed's axes in place of its own; model, verdicts, outputs and patch keys stay.
 
     Raises:
-        ValueError: the feed is of another event, or would run the hooks of a gate side by side.
+        ValueError: the feed is for another event, or would run the hooks of a gate concurrently.
     """
     if feed.event != spec.name:
         raise ValueError(f"a feed of {feed.event} sets no axes of {spec.name}")
@@ -31,12 +31,12 @@ def spec_for(feed: Feed, spec: EventSpec) -> EventSpec:
 
 
 def is_due(feed: Feed, verdicts: Sequence[str]) -> bool:
-    """Return whether a feed is fired, given the verdicts of the feeds before it."""
+    """Return whether to fire a feed, given the verdicts of the feeds before it."""
     return feed.when == "always" or all(verdict in ("pass", "allow", "claim") for verdict in verdicts)
 
 
 def in_order(dialect: Dialect, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
-    """Put hooks into the order of that system; none is added and none is left out."""
+    """Return all hooks, sorted into the firing order of that system."""
     if dialect.by_priority:
         return tuple(sorted(hooks, key=lambda hook: -hook.priority))
     if not dialect.layers:

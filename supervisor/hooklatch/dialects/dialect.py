@@ -1,10 +1,10 @@
-"""What a dialect is: another system's names, keys, axes and words, as data.
+"""The data model of a dialect: another system's event names, keys, axes and words.
 
     native event ──feeds──▶ canonical events        (a Feed: when, which keys, which axes)
     native answer ◀─words, patch, outputs── decision (Answers, written in the dialect's style)
 
-The dispatch core knows none of this.  A dialect can make an event stricter or order it otherwise; it cannot change an
-event's model, take a refusal away, or map a gate to something that cannot refuse: `checked` sees to that.
+Independent of dispatch.  A dialect can make an event stricter or order it differently; it cannot change an event's
+model, remove a refusal, or map a gate to something that cannot refuse: `checked` enforces that.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ __all__ = [
 
 Matching: TypeAlias = Literal["none", "search", "full", "exact_or_search"]
 Style: TypeAlias = Literal["merged", "tagged", "exit", "results", "threaded"]
-REFUSALS = ("deny", "halt")  # what stops the action; an ask only may
+REFUSALS = ("deny", "halt")  # verdicts that stop the action; an ask only may
 OUTPUT_WORDS = ("inject", "append", "resume")
 VERDICTS = ("allow", "deny", "ask", "halt", "claim")
 
 
 class InvalidDialectError(ValueError):
-    """A dialect that cannot be used; the reason says what to write instead."""
+    """A dialect is invalid; the reason says what to write instead."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
@@ -52,7 +52,7 @@ class InvalidDialectError(ValueError):
 
 
 class UnknownNativeEventError(LookupError):
-    """A dialect has no event of that name."""
+    """A dialect has no event with this name."""
 
     def __init__(self, dialect: str, name: str, hint: str | None) -> None:
         super().__init__(dialect, name)
@@ -66,22 +66,22 @@ class UnknownNativeEventError(LookupError):
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True):
-    """One canonical event that a native one stands for.  Axes that are None stay as the catalogue has them.
+    """One canonical event that a native event maps to.  Axes that are None keep the catalogue's value.
 
-    Paths are keys joined by dots.  A native path of several keys is copied, its whole stays where it is.
+    Paths are keys joined by dots.  A native path of several keys is copied; the object that contains it stays in place.
     """
 
     event: str
-    when: Literal["always", "passed"] = "always"  # "passed": only after the feeds before it refused nothing
+    when: Literal["always", "passed"] = "always"  # "passed": only if no feed before it was refused
     keys: dict[str, str] = {}  # native path -> canonical path
     gathers: str | None = None  # the canonical field that takes every native key not named in `keys`
-    fills: dict[str, str] = {}  # canonical field -> canonical path that it is copied from where the host has none
-    defaults: dict[str, Any] = {}  # canonical field -> its value where the host has none
+    fills: dict[str, str] = {}  # canonical field -> canonical path to copy it from if the host did not send it
+    defaults: dict[str, Any] = {}  # canonical field -> its value if the host did not send it
     flow: Flow | None = None
     view: View | None = None
     combine: Combine | None = None
     ends_at: frozenset[str] | None = None
-    verdicts: frozenset[str] = frozenset()  # of the canonical event, see `feed`
+    verdicts: frozenset[str] = frozenset()  # of the canonical event, set by `feed`
     match: str | None = None  # of the canonical event
 
     @property
@@ -90,7 +90,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answers(msgspec.Struct, frozen=True, kw_only=True):
-    """What a native event's answer can say, and under which key."""
+    """What the answer to a native event can express, and under which key."""
 
     words: dict[str, str] = {}  # verdict -> native word
     patch: dict[str, str] = {}  # canonical path -> native key
@@ -102,36 +102,36 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NativeEvent(msgspec.Struct, frozen=True, kw_only=True):
-    """One event of the other system.  The first feed's decision is the answer."""
+    """One event of the other system.  It is answered with the decision on its first feed."""
 
     feeds: tuple[Feed, ...]
     answers: Answers = Answers()
-    model: str | None = None  # what the other system calls its execution model, if it has several
-    aliases: tuple[str, ...] = ()  # other spellings of the name, as in its configuration files
+    model: str | None = None  # the other system's name for its execution model, if it has several
+    aliases: tuple[str, ...] = ()  # other spellings of the name, for example in its configuration files
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is particular to one system."""
+    """Everything specific to one system."""
 
     name: str
     style: Style
     events: dict[str, NativeEvent]
     matcher: Matching = "none"
-    matcher_elsewhere: Literal["refused", "ignored"] = "refused"  # on events that are about no tool
-    matcher_field: str | None = None  # a matcher is a map, and this key of it holds the pattern
+    matcher_elsewhere: Literal["refused", "ignored"] = "refused"  # on events without a tool
+    matcher_field: str | None = None  # set if a matcher is a map: the key that holds the pattern
     event_key: str | None = None  # the payload key that repeats the event's name
-    registration: dict[str, str] = {}  # key of a native hook definition -> key of ours
-    unkept: dict[str, str] = {}  # keys of a native hook definition that are refused, and why
-    shell_payload: str | None = None  # the form in which its commands want their standard input
+    registration: dict[str, str] = {}  # key of a native hook definition -> canonical key
+    unkept: dict[str, str] = {}  # keys of a native hook definition that are rejected, with the reason
+    shell_payload: str | None = None  # the payload form that its commands expect on standard input
     timeout_unit: Literal["s", "ms"] = "s"
-    structured: dict[str, str] = {}  # halt, inject, patch, append -> key of a second form of the answer
-    on_halt: dict[str, Any] = {}  # stands beside an answer that halts the run
-    layers: tuple[str, ...] = ()  # the order in which layers fire; empty: as they do anyway
-    by_priority: bool = False  # priority orders over all layers
-    plugins_without_list: Literal["all", "none"] = "all"  # which plugins fire where a session names none
+    structured: dict[str, str] = {}  # halt, inject, patch, append -> key in a second form of the answer
+    on_halt: dict[str, Any] = {}  # additional keys of an answer that halts the run
+    layers: tuple[str, ...] = ()  # the firing order of layers; empty: the standard order
+    by_priority: bool = False  # sort by priority across all layers
+    plugins_without_list: Literal["all", "none"] = "all"  # which plugins apply if a session names none
 
     def resolve(self, name: str) -> str:
-        """Return the event's own name for a name or an alias.
+        """Return the name of an event, given its name or an alias.
 
         Raises:
             UnknownNativeEventError: there is no such event.
@@ -144,7 +144,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
         raise UnknownNativeEventError(self.name, name, nearest(name, self.events))
 
     def event(self, name: str) -> NativeEvent:
-        """Return the event of that name or alias.
+        """Return the event with this name or alias.
 
         Raises:
             UnknownNativeEventError: there is no such event.
@@ -157,21 +157,21 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def feed(event: str, keys: dict[str, str] | None = None, **axes: Any) -> Feed:
-    """Make a feed of a standard event; the event's verdicts and match field come from the catalogue."""
+    """Return a feed of a standard event; its verdicts and match field come from the catalogue."""
     spec = Catalogue.standard()[event]
     return Feed(event=event, keys=keys or {}, verdicts=spec.verdicts, match=spec.match, **axes)
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word that a misspelt one most likely meant."""
+    """Return the known word closest to a misspelt one, or None."""
     return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 def checked(dialect: Dialect, catalogue: Catalogue | None = None) -> Dialect:
-    """Return the dialect back if it is whole and loosens nothing.
+    """Return the dialect unchanged if it is complete and does not loosen any event.
 
     Raises:
-        InvalidDialectError: what is wrong, and in which event.
+        InvalidDialectError: it is invalid; the text says what is wrong, and in which event.
     """
     catalogue = catalogue or Catalogue.standard()
     if not dialect.name:
@@ -206,10 +206,10 @@ def _problem_of_event(dialect: Dialect, event: NativeEvent, catalogue: Catalogue
         if spec.fails_closed and not any(word in event.answers.words for word in REFUSALS):
             return f"it feeds the gate {spec.name}, so its answers need a word for deny or halt"
     for fed in event.feeds[1:]:
-        if catalogue[fed.event].fails_closed:  # as one of several, its refusal would not be what the host is told
-            return f"it feeds the gate {fed.event} beside other events; a gate stands first, and alone among them"
+        if catalogue[fed.event].fails_closed:  # among several feeds, its refusal would not be the host's answer
+            return f"it feeds the gate {fed.event} beside other events; a gate must come first, and be the only gate"
     if event.feeds[0].when != "always":
-        return "its first feed has nothing before it that could pass"
+        return 'its first feed cannot depend on feeds before it; write when = "always"'
     return _problem_of_answers(dialect, event.answers, [catalogue[fed.event] for fed in event.feeds])
 
 
@@ -230,7 +230,7 @@ def _problem_of_keys(fed: Feed) -> str | None:
     for table, what in ((list(fed.keys), "native"), (list(fed.keys.values()), "canonical")):
         for path in table:
             if table.count(path) > 1 or any(other.startswith(path + ".") for other in table if what == "canonical"):
-                return f"the {what} path {path!r} stands twice in its key map, or holds another one"
+                return f"the {what} path {path!r} occurs twice in its key map, or contains another path"
     if fed.gathers is not None and fed.gathers in fed.keys.values():
         return f"{fed.gathers!r} gathers the other keys, so no key can be mapped to it"
     return None
@@ -241,7 +241,7 @@ def _problem_of_words(words: dict[str, str]) -> str | None:
         if word not in VERDICTS:
             return f"unknown verdict {word!r}{did_you_mean(word, VERDICTS)}"
         if native in ("", "ok"):
-            return f"{word} cannot be said as {native!r}, which means that all is well"
+            return f"{word} cannot be written as {native!r}, which means that all is well"
     return None
 
 
@@ -255,7 +255,7 @@ def _problem_of_answers(dialect: Dialect, answers: Answers, specs: list[EventSpe
         if output not in OUTPUT_WORDS:
             return f"unknown output {output!r}; there are {', '.join(OUTPUT_WORDS)}"
         if output not in legal:
-            return f"hooks of {specs[0].name} have no {output} to say"
+            return f"hooks of {specs[0].name} cannot answer with {output}"
     written = [*answers.patch.values(), *answers.outputs.values()]
     written += list(answers.words.values()) if dialect.style in ("merged", "tagged") else []
     twice = next((key for key in written if written.count(key) > 1 and dialect.style != "exit"), None)

@@ -1,4 +1,4 @@
-"""Reads the exit of a command as an answer: 0 passes, 2 refuses, and on a gate nothing else passes."""
+"""Reads the exit of a command as an answer: 0 passes, 2 refuses; on a gate everything else is garbage."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ KEYS = frozenset(
 
 
 def read_exit(event: NativeEvent, name: str, answer: object) -> dict[str, Any]:
-    """Read an exit code, or an object with exitCode or decision, and the streams.
+    """Convert an exit code, or an object with exitCode or decision, and the output streams.
 
     Raises:
-        GarbageError: it is neither, or it failed on a gate.
+        GarbageError: it is neither, or the command failed on a gate.
     """
     said = cast("dict[str, Any]", answer) if isinstance(answer, dict) else {"exitCode": answer}
     code = said.get("exitCode", said.get("exit_code"))
@@ -41,7 +41,7 @@ def read_exit(event: NativeEvent, name: str, answer: object) -> dict[str, Any]:
     if code == BLOCK or decision == "block":
         return {"verdict": "deny", "reason": text} if is_gate else {"warnings": [text or f"a hook on {name} exited 2"]}
     if has_failed or code not in (None, 0) or decision == "warn":
-        # A runner calls a killed or broken guard "warn" too, by its code: only the bare word is a warning.
+        # A runner also reports "warn" for a killed or broken guard, with its code: only the bare word is a warning.
         if is_gate and (has_failed or code not in (None, 0)):
             raise GarbageError(f"the hook on {name} failed: {text or f'exit {code}'}")
         return {"warnings": [text or f"a hook on {name} {'failed' if code is None else f'exited {code}'}"]}

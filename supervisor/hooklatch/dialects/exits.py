@@ -1,4 +1,4 @@
-"""Writes an answer as the exit of a command: code, streams, and an outcome for each hook with its text for people."""
+"""Renders an answer as the exit of a command: code, streams, and one outcome per hook with a line for people."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final, cast
 import msgspec
 
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.dialects.verdict_mapping import Said
+from hooklatch.dialects.verdict_mapping import MappedDecision
 
 __all__ = ["BLOCK", "outcome_text", "text_of_message", "write_exit"]
 
 BLOCK: Final = 2
 WARN: Final = 1
-MAX_COMMAND = 60  # characters of a command that people are shown; the rest is an ellipsis
+MAX_COMMAND = 60  # characters of a command to show to people
 CANNOT_START = frozenset({"load", "overload", "quarantined", "draining"})
 CODES: Final[dict[str, int | None]] = {"pass": 0, "block": BLOCK, "warn": WARN, "error": None}
 
@@ -22,44 +22,44 @@ CODES: Final[dict[str, int | None]] = {"pass": 0, "block": BLOCK, "warn": WARN, 
 def write_exit(
     dialect: Dialect,
     name: str,
-    said: Said,
+    mapped: MappedDecision,
     decisions: Sequence[Mapping[str, Any]],
     _payload: Mapping[str, Any],
 ) -> object:
-    """Write exit code, streams and outcomes; only exit 2 blocks, and it blocks whatever the event."""
+    """Return exit code, streams and outcomes; only exit code 2 blocks, on any event."""
     outcomes = [
-        outcome_of(name, outcome, said)
+        outcome_of(name, outcome, mapped)
         for decision in decisions
         for outcome in cast("list[dict[str, Any]]", decision.get("outcomes") or [])
     ]
     notes = [note for decision in decisions for note in cast("list[str]", decision.get("warnings") or [])]
     is_noted = bool(notes) or any(outcome["decision"] != "pass" for outcome in outcomes)
-    stdout = "" if said.is_refusal else written_out(dialect, name, said)
-    verdict = "block" if said.is_refusal else "warn" if is_noted else "pass"
-    # Standard output counts after exit 0 alone, so a warning must not take it away.
-    code = BLOCK if said.is_refusal else WARN if is_noted and not stdout else 0
+    stdout = "" if mapped.is_refusal else written_out(dialect, name, mapped)
+    verdict = "block" if mapped.is_refusal else "warn" if is_noted else "pass"
+    # Standard output is read after exit code 0 only, so a warning must not suppress it.
+    code = BLOCK if mapped.is_refusal else WARN if is_noted and not stdout else 0
     lines = [text for text in map(outcome_text, outcomes) if text]
-    if said.is_refusal and not any(outcome["decision"] == "block" for outcome in outcomes):
-        lines.append(f"hook [hooklatch/{name}]: block: {said.reason}")
+    if mapped.is_refusal and not any(outcome["decision"] == "block" for outcome in outcomes):
+        lines.append(f"hook [hooklatch/{name}]: block: {mapped.reason}")
     return {
         "event": name,
-        "blocked": said.is_refusal,
+        "blocked": mapped.is_refusal,
         "decision": verdict,
         "exitCode": code,
         "message": "\n".join([*lines, *(note for note in notes if not any(note in line for line in lines))]),
         "stdout": stdout,
-        "stderr": said.reason if said.is_refusal else "\n".join(notes),
+        "stderr": mapped.reason if mapped.is_refusal else "\n".join(notes),
         "outcomes": outcomes,
     }
 
 
-def written_out(dialect: Dialect, name: str, said: Said) -> str:
+def written_out(dialect: Dialect, name: str, mapped: MappedDecision) -> str:
     answers = dialect.events[name].answers
-    parts = [said.patch[key] for key in answers.patch.values() if key in said.patch]
+    parts = [mapped.patch[key] for key in answers.patch.values() if key in mapped.patch]
     if any(not text_of(part).strip() for part in parts):
-        said.warnings.append(f"a change to nothing was lost: {dialect.name} reads empty output on {name} as no change")
-    parts += [text_of_message(m) for m in said.outputs.get("inject", []) if "inject" in answers.outputs]
-    parts += [said.outputs[output] for output in ("append", "resume") if output in said.outputs]
+        mapped.warnings.append(f"a change to empty was lost: {dialect.name} reads empty output on {name} as no change")
+    parts += [text_of_message(m) for m in mapped.outputs.get("inject", []) if "inject" in answers.outputs]
+    parts += [mapped.outputs[output] for output in ("append", "resume") if output in mapped.outputs]
     return "\n".join(text for text in map(text_of, parts) if text)
 
 
@@ -68,7 +68,7 @@ def text_of(value: object) -> str:
 
 
 def text_of_message(message: Mapping[str, Any]) -> str:
-    """Return what a message says, without who says it."""
+    """Return the text of a message, without its role."""
     content = message.get("content")
     if not isinstance(content, list):
         return text_of(content)
@@ -77,8 +77,8 @@ def text_of_message(message: Mapping[str, Any]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str)) or text_of(blocks)
 
 
-def outcome_of(name: str, outcome: Mapping[str, Any], said: Said) -> dict[str, Any]:
-    verdict = verdict_of(outcome, said)
+def outcome_of(name: str, outcome: Mapping[str, Any], mapped: MappedDecision) -> dict[str, Any]:
+    verdict = verdict_of(outcome, mapped)
     is_block = verdict == "block"
     code = outcome.get("exit_code")
     stderr = outcome.get("stderr") or ""
@@ -92,17 +92,17 @@ def outcome_of(name: str, outcome: Mapping[str, Any], said: Said) -> dict[str, A
         "decision": verdict,
         "exitCode": BLOCK if is_block else CODES[verdict] if code is None else code,
         "stdout": outcome.get("stdout") or "",
-        "stderr": said.reason if is_block else stderr or (outcome.get("message") or "" if verdict != "pass" else ""),
+        "stderr": mapped.reason if is_block else stderr or (outcome.get("message") or "" if verdict != "pass" else ""),
         "durationMs": outcome.get("duration_ms", 0),
     }
     return {**shown, "truncated": True} if outcome.get("truncated") else shown
 
 
-def verdict_of(outcome: Mapping[str, Any], said: Said) -> str:
-    decider = said.decider
+def verdict_of(outcome: Mapping[str, Any], mapped: MappedDecision) -> str:
+    decider = mapped.decider
     hook = decider.get("hook")
     is_decider = hook is not None and outcome.get("hook") == hook and outcome.get("layer") == decider.get("layer")
-    if said.is_refusal and is_decider and not outcome.get("observed"):
+    if mapped.is_refusal and is_decider and not outcome.get("observed"):
         return "block"
     if outcome.get("outcome") == "answered":
         has_complained = outcome.get("verdict") in ("deny", "ask", "halt") or outcome.get("exit_code") not in (None, 0)
@@ -111,7 +111,7 @@ def verdict_of(outcome: Mapping[str, Any], said: Said) -> str:
 
 
 def outcome_text(outcome: Mapping[str, Any]) -> str:
-    """Return the line that people see of one hook; none where it passed."""
+    """Return the line about one hook for people; empty if it passed."""
     if outcome["decision"] == "pass":
         return ""
     hook = outcome["hook"]

@@ -1,6 +1,6 @@
-"""Finds a dialect by its name, and makes one of a table that a user wrote.
+"""Looks up dialects by name, and builds custom ones from tables.
 
-Custom dialects pass the same checks as ours: none can loosen an event.
+Custom dialects pass the same checks as the built-in ones: none can loosen an event.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ GROUP: Final = "hooklatch.dialects"
 BUILT_IN: Final[Mapping[str, Dialect]] = MappingProxyType(
     {dialect.name: checked(dialect) for dialect in (ETHOS, EXATHENA, REASONIX, RADIUM, BEAM)}
 )
-DERIVED = frozenset({"verdicts", "match"})  # of a feed: taken from the catalogue, never written
+DERIVED = frozenset({"verdicts", "match"})  # fields of a feed that come from the catalogue and are never written
 
 
 def find(name: str, more: Mapping[str, Dialect] | None = None) -> Dialect | None:
-    """Return the dialect of that name; ours come first, so nobody can replace one."""
+    """Return the dialect with this name; built-in ones take precedence, so they cannot be replaced."""
     return BUILT_IN.get(name) or (more or {}).get(name)
 
 
@@ -50,7 +50,7 @@ def names(more: Mapping[str, Dialect] | None = None) -> tuple[str, ...]:
 
 
 def canonical_of(event: str) -> tuple[str, str] | None:
-    """Return the dialect that has an event of this name, and what it is called here; None where none has."""
+    """Return the dialect with an event of this name, and the canonical event; None if there is none."""
     for dialect in BUILT_IN.values():
         try:
             native = dialect.events[dialect.resolve(event)]
@@ -61,11 +61,11 @@ def canonical_of(event: str) -> tuple[str, str] | None:
 
 
 def from_table(table: Mapping[str, Any], catalogue: Catalogue | None = None) -> Dialect:
-    """Make a dialect of its written form; an event may be just the name of the one that it feeds.
+    """Build a dialect from a table; an event may be written as just the name of the event that it feeds.
 
     Raises:
-        InvalidDialectError: an unknown key, axis, event or verdict (the nearest known one is named), or a gate that
-            could not refuse.
+        InvalidDialectError: an unknown key, axis, event or verdict (the text names the nearest known one), or a gate
+            that could not refuse.
     """
     catalogue = catalogue or Catalogue.standard()
     name = table.get("name")
@@ -83,23 +83,23 @@ def from_table(table: Mapping[str, Any], catalogue: Catalogue | None = None) -> 
 
 
 def load_entry_points() -> tuple[dict[str, Dialect], list[str]]:
-    """Load the dialects of installed packages, by name, and say which could not be used and why."""
-    found: dict[str, Dialect] = {}
+    """Load the dialects of installed packages; return them by name, and why others could not be loaded."""
+    dialects: dict[str, Dialect] = {}
     problems: list[str] = []
     try:
         points = tuple(entry_points(group=GROUP))
-    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # of garbage it says many things
-        return found, [f"the dialects of installed packages cannot be found: {error}"]
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # corrupt metadata raises many types
+        return dialects, [f"the dialects of installed packages cannot be found: {error}"]
     for point in points:
         try:
             dialect = dialect_of(point.load())
-            if dialect.name in found or dialect.name in BUILT_IN:
+            if dialect.name in dialects or dialect.name in BUILT_IN:
                 raise InvalidDialectError(dialect.name, "there is a dialect of that name; choose another")
-            found[dialect.name] = dialect
-        # Code of others runs here; whatever it does, the daemon starts and says what is missing.
+            dialects[dialect.name] = dialect
+        # This runs third-party code; whatever it raises, the daemon starts and reports what is missing.
         except Exception as error:
             problems.append(f"dialect entry point {point.name!r} ({point.value}): {error}")
-    return found, problems
+    return dialects, problems
 
 
 def dialect_of(value: object) -> Dialect:
@@ -132,7 +132,7 @@ def feed_of(dialect: str, what: str, value: object, catalogue: Catalogue) -> dic
     spec = catalogue.get(str(feed.get("event")))
     if spec is None:
         hint = did_you_mean(str(feed.get("event")), catalogue)
-        raise InvalidDialectError(dialect, f"{what} feeds {feed.get('event')!r}, which is no event{hint}")
+        raise InvalidDialectError(dialect, f"{what} feeds {feed.get('event')!r}, which is not an event{hint}")
     return {**feed, "verdicts": list(spec.verdicts), "match": spec.match}
 
 

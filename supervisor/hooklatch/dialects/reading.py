@@ -1,7 +1,7 @@
-"""Reads what a callback answered in its system's own words, as an answer of ours.
+"""Converts a callback's native answer to a canonical one.
 
-A word that its event cannot honour there is ignored with a warning, as that system ignores it, but only where nothing
-is guarded.  On a gate all that is not understood is garbage, so that it denies.  An answer in our own words is one too.
+A word that its event cannot honour is ignored with a warning, as in that system, but only if the event guards nothing.
+On a gate everything that is not understood is garbage, so that it denies.  Canonical answers are accepted too.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hooklatch.dialects.translation import is_same, known_keys, to_canonical
 from hooklatch.dialects.verdict_mapping import STRICTER
 from hooklatch_worker.author.verdicts import GarbageError
 
-__all__ = ["Seen", "read_answer"]
+__all__ = ["AnswerContext", "read_answer"]
 
 OUTPUT_KEYS = frozenset({"patch", "inject", "append", "resume", "warnings", "last", "context"})
 CANONICAL = OUTPUT_KEYS | {"verdict", "reason", "value"}
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """What a reader may look at: the event, and the native payload that the callback was shown, where it is known."""
+class AnswerContext(msgspec.Struct, frozen=True):
+    """What an answer is read against: the event, and the native payload that the callback received, if known."""
 
     dialect: Dialect
     name: str
@@ -39,45 +39,45 @@ class Seen(msgspec.Struct, frozen=True):
         return self.event.feeds[0]
 
 
-Reader = Callable[[Seen, object], dict[str, Any]]
+AnswerReader = Callable[[AnswerContext, object], dict[str, Any]]
 
 
 def read_answer(
     dialect: Dialect, native_event: str, answer: object, *, shown: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the answer as a verdict object of ours, for the first event that the native one feeds.
+    """Return the answer as a canonical verdict object, for the first event that the native one feeds.
 
-    `shown` is the native payload that the callback was called with; a dialect that hands its whole context back is
-    read by what differs from it.
+    `shown` is the native payload that the callback received; the answer of a dialect that returns its whole context is
+    read by comparing with it.
 
     Raises:
         UnknownNativeEventError: the dialect has no such event.
-        GarbageError: nobody can say what was meant; on a gate that is a deny.
+        GarbageError: the answer cannot be understood; on a gate that is a deny.
     """
-    seen = Seen(dialect, dialect.resolve(native_event), shown)
+    asked = AnswerContext(dialect, dialect.resolve(native_event), shown)
     if answer is None or answer == {}:
         return {}
-    if is_ours(seen, answer):
+    if is_ours(asked, answer):
         return dict(cast("dict[str, Any]", answer))
-    return READERS[dialect.style](seen, answer)
+    return READERS[dialect.style](asked, answer)
 
 
-def is_ours(seen: Seen, answer: object) -> bool:
-    """Return whether an answer is in our words: it has a verdict, or only outputs that are no word of theirs."""
+def is_ours(asked: AnswerContext, answer: object) -> bool:
+    """Return whether an answer is canonical: it has a verdict, or only outputs that are not native words."""
     if not isinstance(answer, dict):
         return False
-    said, answers = cast("dict[str, Any]", answer), seen.event.answers
+    said, answers = cast("dict[str, Any]", answer), asked.event.answers
     if "verdict" in said:
         return True
     theirs = {*answers.words.values(), *answers.patch.values(), *answers.outputs.values()}
     return said.keys() <= CANONICAL and bool(said.keys() & OUTPUT_KEYS) and not said.keys() & theirs
 
 
-def refusing(seen: Seen, verdict: str, reason: object) -> dict[str, Any]:
-    """Say a refusal, or the nearest stricter one that our event knows; where it knows none, nothing is guarded."""
-    word = next((word for word in STRICTER[verdict] if word in seen.feed.verdicts), None)
-    if word is None or (word == "halt" and verdict != "halt" and not seen.feed.fails_closed):
-        return {"warnings": [f"{verdict} means nothing on {seen.name} and was ignored: {text_of(reason)}"]}
+def refusing(asked: AnswerContext, verdict: str, reason: object) -> dict[str, Any]:
+    """Return a refusal, or the nearest stricter one that the event has; a warning if the event guards nothing."""
+    word = next((word for word in STRICTER[verdict] if word in asked.feed.verdicts), None)
+    if word is None or (word == "halt" and verdict != "halt" and not asked.feed.fails_closed):
+        return {"warnings": [f"{verdict} means nothing on {asked.name} and was ignored: {text_of(reason)}"]}
     return {"verdict": word, "reason": text_of(reason)}
 
 
@@ -88,61 +88,61 @@ def text_of(reason: object) -> str:
 
 
 def untupled(answer: object) -> object:
-    """Read a pair, as a tuple comes through JSON, as one word with what it carries."""
+    """Convert a pair, which is how a tuple arrives through JSON, to a word with its value."""
     if not isinstance(answer, list):
         return answer
     pair = cast("list[object]", answer)
     return {pair[0]: pair[1]} if len(pair) == 2 and isinstance(pair[0], str) else pair
 
 
-def object_of(seen: Seen, answer: object) -> dict[str, Any]:
+def object_of(asked: AnswerContext, answer: object) -> dict[str, Any]:
     if isinstance(answer, dict):
         return cast("dict[str, Any]", answer)
-    raise GarbageError(f"a hook on {seen.name} answers with an object, not {answer!r}")
+    raise GarbageError(f"a hook on {asked.name} answers with an object, not {answer!r}")
 
 
-def patch_of(seen: Seen, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Read native keys of an answer as a patch; null is "not set"."""
-    paths = {native: path for path, native in seen.event.answers.patch.items()}
+def patch_of(asked: AnswerContext, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert the native keys of an answer to a patch; null means "not set"."""
+    paths = {native: path for path, native in asked.event.answers.patch.items()}
     patch: dict[str, Any] = {}
     for native, value in changes.items():
         if native not in paths:
-            raise GarbageError(f"a hook on {seen.name} cannot say {native!r}")
+            raise GarbageError(f"a hook on {asked.name} cannot say {native!r}")
         if value is not None:
             key, _, part = paths[native].partition(".")
             if part:
-                patch.setdefault(key, whole_of(seen, key))[part] = value
+                patch.setdefault(key, whole_of(asked, key))[part] = value
             else:
                 patch[key] = value
     return {"patch": patch} if patch else {}
 
 
-def whole_of(seen: Seen, key: str) -> dict[str, Any]:
-    """Return the field of which a part is changed, as it was shown: a patch replaces whole values."""
-    if seen.shown is None:
+def whole_of(asked: AnswerContext, key: str) -> dict[str, Any]:
+    """Return the whole field as the callback received it, since a patch replaces whole values."""
+    if asked.shown is None:
         return {}
-    whole = to_canonical(seen.dialect, seen.name, dict(seen.shown))[0].payload.get(key)
+    whole = to_canonical(asked.dialect, asked.name, dict(asked.shown))[0].payload.get(key)
     return dict(cast("dict[str, Any]", whole)) if isinstance(whole, dict) else {}
 
 
-def read_merged(seen: Seen, answer: object) -> dict[str, Any]:
-    answers = seen.event.answers
+def read_merged(asked: AnswerContext, answer: object) -> dict[str, Any]:
+    answers = asked.event.answers
     if answers.is_empty:
-        return {"warnings": [f"nobody looks at an answer on {seen.name}; it was ignored"]}
-    said = object_of(seen, answer)
+        return {"warnings": [f"an answer on {asked.name} has no effect; it was ignored"]}
+    said = object_of(asked, answer)
     if "claim" in answers.words:
-        return read_claim(seen, said, answers.words["claim"])
+        return read_claim(asked, said, answers.words["claim"])
     for verdict in ("halt", "deny", "ask"):
         word = answers.words.get(verdict)
         if word is not None and said.get(word) is not None:
-            # An empty text refuses too: what looks like a refusal is one.
-            return refusing(seen, verdict, said[word])
+            # An empty text refuses as well: anything that looks like a refusal is one.
+            return refusing(asked, verdict, said[word])
     outputs = {output: said[key] for output, key in answers.outputs.items() if said.get(key) is not None}
     taken = {*answers.outputs.values(), *answers.words.values()}
-    return {**outputs, **patch_of(seen, {key: value for key, value in said.items() if key not in taken})}
+    return {**outputs, **patch_of(asked, {key: value for key, value in said.items() if key not in taken})}
 
 
-def read_claim(seen: Seen, said: dict[str, Any], flag: str) -> dict[str, Any]:
+def read_claim(asked: AnswerContext, said: dict[str, Any], flag: str) -> dict[str, Any]:
     is_handled = said.get(flag, False)
     if not isinstance(is_handled, bool):
         raise GarbageError(f"{flag} is true or false, not {is_handled!r}")
@@ -152,69 +152,69 @@ def read_claim(seen: Seen, said: dict[str, Any], flag: str) -> dict[str, Any]:
     return {"verdict": "claim", "value": rest["value"] if rest.keys() == {"value"} else rest or None}
 
 
-def read_tagged(seen: Seen, answer: object) -> dict[str, Any]:
+def read_tagged(asked: AnswerContext, answer: object) -> dict[str, Any]:
     if answer == "ok":
         return {}
-    said = object_of(seen, untupled(answer))
-    plural = seen.dialect.structured
-    if plural and said.keys() <= set(plural.values()) and (len(said) > 1 or not is_one_word(seen, said)):
-        return read_structured(seen, {part: said.get(key) for part, key in plural.items()})
+    said = object_of(asked, untupled(answer))
+    plural = asked.dialect.structured
+    if plural and said.keys() <= set(plural.values()) and (len(said) > 1 or not is_one_word(asked, said)):
+        return read_structured(asked, {part: said.get(key) for part, key in plural.items()})
     if len(said) != 1:
-        raise GarbageError(f"an answer on {seen.name} is one word with what it carries, not {answer!r}")
-    return read_word(seen, *next(iter(said.items())))
+        raise GarbageError(f"an answer on {asked.name} is one word with its value, not {answer!r}")
+    return read_word(asked, *next(iter(said.items())))
 
 
-def is_one_word(seen: Seen, said: dict[str, Any]) -> bool:
-    answers = seen.event.answers
+def is_one_word(asked: AnswerContext, said: dict[str, Any]) -> bool:
+    answers = asked.event.answers
     return next(iter(said)) in {"deny", "halt", *answers.patch.values(), *answers.outputs.values()}
 
 
-def read_word(seen: Seen, word: str, carried: object) -> dict[str, Any]:
-    answers = seen.event.answers
+def read_word(asked: AnswerContext, word: str, carried: object) -> dict[str, Any]:
+    answers = asked.event.answers
     for verdict in {*answers.words, "deny", "halt"}:
         if word == answers.words.get(verdict, verdict):
-            return {"verdict": "claim", "value": carried} if verdict == "claim" else refusing(seen, verdict, carried)
+            return {"verdict": "claim", "value": carried} if verdict == "claim" else refusing(asked, verdict, carried)
     for output, key in answers.outputs.items():
         if word == key:
             return {output: carried}
-    return patch_of(seen, {word: carried})
+    return patch_of(asked, {word: carried})
 
 
-def read_structured(seen: Seen, said: dict[str, Any]) -> dict[str, Any]:
-    answers = seen.event.answers
+def read_structured(asked: AnswerContext, said: dict[str, Any]) -> dict[str, Any]:
+    answers = asked.event.answers
     if said.get("halt") is not None:
-        return refusing(seen, "halt", said["halt"])
+        return refusing(asked, "halt", said["halt"])
     verdict: dict[str, Any] = {}
     for output in ("inject", "append"):
         if said.get(output):
             if output not in answers.outputs:
-                raise GarbageError(f"a hook on {seen.name} has nothing to {output}")
+                raise GarbageError(f"a hook on {asked.name} cannot {output} anything")
             verdict[output] = said[output]
     if said.get("patch") is not None:
         key = next(iter(answers.patch.values()), "transform")
-        verdict |= patch_of(seen, {key: said["patch"]})
+        verdict |= patch_of(asked, {key: said["patch"]})
     return verdict
 
 
-def read_results(seen: Seen, answer: object) -> dict[str, Any]:
-    said = object_of(seen, answer)
+def read_results(asked: AnswerContext, answer: object) -> dict[str, Any]:
+    said = object_of(asked, answer)
     unknown = said.keys() - {"success", "message", "modified_data", "should_continue"}
     is_well, goes_on = said.get("success"), said.get("should_continue", True)
     if unknown or not isinstance(is_well, bool) or not isinstance(goes_on, bool):
         raise GarbageError(f"a result has success, message, modified_data and should_continue, not {answer!r}")
     message, data = said.get("message"), said.get("modified_data")
-    if "claim" in seen.event.answers.words:
-        return read_claiming_result(seen, message, data, goes_on=goes_on)
-    if seen.feed.fails_closed:
+    if "claim" in asked.event.answers.words:
+        return read_claiming_result(asked, message, data, goes_on=goes_on)
+    if asked.feed.fails_closed:
         if not goes_on:
-            return refusing(seen, "deny", message)
+            return refusing(asked, "deny", message)
         if not is_well:
-            # Such a result looks like a refusal and carries none; it may be a guard that could not decide.
-            raise GarbageError(f"the hook on {seen.name} reports an error: {text_of(message)}")
-    elif not seen.event.answers.patch and data is not None:
-        warning = f"nobody looks at modified data on {seen.name}; it was ignored"
+            # Success is false, but the result does not refuse; perhaps a guard could not decide.
+            raise GarbageError(f"the hook on {asked.name} reports an error: {text_of(message)}")
+    elif not asked.event.answers.patch and data is not None:
+        warning = f"modified data on {asked.name} has no effect; it was ignored"
         return {"warnings": [warning], **ending(goes_on, message)}
-    patch = patch_of(seen, object_of(seen, data)) if data is not None else {}
+    patch = patch_of(asked, object_of(asked, data)) if data is not None else {}
     warnings = {"warnings": [text_of(message)]} if not is_well and message else {}
     return {**patch, **warnings, **ending(goes_on, message)}
 
@@ -223,34 +223,34 @@ def ending(goes_on: bool, message: object) -> dict[str, Any]:
     return {} if goes_on else {"last": True, "reason": text_of(message)}
 
 
-def read_claiming_result(seen: Seen, message: object, data: object, *, goes_on: bool) -> dict[str, Any]:
-    word = seen.event.answers.words["claim"]
+def read_claiming_result(asked: AnswerContext, message: object, data: object, *, goes_on: bool) -> dict[str, Any]:
+    word = asked.event.answers.words["claim"]
     if word == "stop":
         return {} if goes_on else {"verdict": "claim", "value": message if data is None else data}
     if isinstance(data, dict) and word in data:
         return {"verdict": "claim", "value": cast("dict[str, Any]", data)[word]}
     if data is not None:
-        raise GarbageError(f"the data of {seen.name} has no {word!r}")
+        raise GarbageError(f"the data of {asked.name} has no {word!r}")
     return ending(goes_on, message)
 
 
-def read_threaded(seen: Seen, answer: object) -> dict[str, Any]:
+def read_threaded(asked: AnswerContext, answer: object) -> dict[str, Any]:
     if answer == "ok":
         return {}
-    said = object_of(seen, untupled(answer))
+    said = object_of(asked, untupled(answer))
     if len(said) != 1:
-        raise GarbageError(f"an answer on {seen.name} is ok, deny or ask with what it carries, not {answer!r}")
+        raise GarbageError(f"an answer on {asked.name} is ok, or deny or ask with its value, not {answer!r}")
     word, carried = next(iter(said.items()))
     if word in ("deny", "ask"):
-        return refusing(seen, word, carried)
+        return refusing(asked, word, carried)
     if word != "ok" or not isinstance(carried, dict):
-        raise GarbageError(f"an answer on {seen.name} is ok with a context, deny or ask with a reason, not {answer!r}")
-    return read_context(seen, cast("dict[str, Any]", carried))
+        raise GarbageError(f"an answer on {asked.name} is ok with a context, deny or ask with a reason, not {answer!r}")
+    return read_context(asked, cast("dict[str, Any]", carried))
 
 
-def read_context(seen: Seen, context: dict[str, Any]) -> dict[str, Any]:
-    """Tell a changed field from a changed context by what the callback was shown."""
-    known, shown = known_keys(seen.dialect, seen.name), seen.shown
+def read_context(asked: AnswerContext, context: dict[str, Any]) -> dict[str, Any]:
+    """Separate changed fields from changed context by comparing with what the callback received."""
+    known, shown = known_keys(asked.dialect, asked.name), asked.shown
     fields: dict[str, Any] = {}
     free: dict[str, Any] = {}
     for key, value in context.items():
@@ -258,17 +258,17 @@ def read_context(seen: Seen, context: dict[str, Any]) -> dict[str, Any]:
             continue
         (fields if key in known else free)[key] = value
     free.update({key: None for key in shown or {} if key not in context and key not in known})
-    fixed = sorted(fields.keys() - set(seen.event.answers.patch.values()))
-    if fixed and shown is not None and seen.feed.fails_closed:
-        raise GarbageError(f"a hook on {seen.name} cannot change {', '.join(fixed)}")
-    patch = patch_of(seen, {key: value for key, value in fields.items() if key not in fixed})
+    fixed = sorted(fields.keys() - set(asked.event.answers.patch.values()))
+    if fixed and shown is not None and asked.feed.fails_closed:
+        raise GarbageError(f"a hook on {asked.name} cannot change {', '.join(fixed)}")
+    patch = patch_of(asked, {key: value for key, value in fields.items() if key not in fixed})
     return {**patch, **({"context": free} if free else {})}
 
 
-READERS: Final[dict[Style, Reader]] = {
+READERS: Final[dict[Style, AnswerReader]] = {
     "merged": read_merged,
     "tagged": read_tagged,
-    "exit": lambda seen, answer: read_exit(seen.event, seen.name, answer),
+    "exit": lambda asked, answer: read_exit(asked.event, asked.name, answer),
     "results": read_results,
     "threaded": read_threaded,
 }

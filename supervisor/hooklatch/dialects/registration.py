@@ -1,6 +1,6 @@
-"""Reads hook definitions as a dialect writes them: its event names, its matchers, its groups, its models.
+"""Converts hook definitions written in a dialect: its event names, matchers, groups and models.
 
-Gives definitions of ours, which are then checked as any other.  Knows shapes; knows no registry.
+Returns canonical definitions, which are then checked like any other.  Knows shapes; does not know the registry.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ METACHARACTERS: Final = frozenset("\\^$.|?*+()[]{}")
 TARGETS = ("run", "served", "command", "argv")
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One function on one native event, with the matcher of its group."""
+class NativeDefinition(msgspec.Struct, frozen=True):
+    """One hook on one native event, with the matcher of its group."""
 
     event: str
     table: dict[str, Any]
@@ -29,10 +29,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def read_matcher(dialect: Dialect, source: object) -> object:
-    """Return the canonical JSON of a matcher: a bare string is read the dialect's way, any other form is ours already.
+    """Return the canonical JSON of a matcher: a string is read as in the dialect, other forms are canonical already.
 
     Raises:
-        MatcherError: the dialect has no matchers, or the pattern is not one that can run.
+        MatcherError: the dialect has no matchers, or RE2 cannot run the pattern.
     """
     if source is None:
         return None
@@ -52,12 +52,12 @@ def read_pattern(dialect: Dialect, pattern: str) -> object:
 
 
 def read_registration(dialect: Dialect, native: object) -> list[dict[str, Any]]:
-    """Return definitions of ours for one native definition, or for a map of native events to lists of them.
+    """Return canonical definitions for one native definition, or for a map of native events to lists of them.
 
-    A hook is registered for the first event that its native one feeds: that is the one whose answer is given there.
+    A hook is registered for the first event that its native event feeds, whose decision is the answer.
 
     Raises:
-        InvalidHookError: it is no definition in that dialect, names no event of it, or claims another model.
+        InvalidHookError: it is not a definition in that dialect, names an unknown event, or claims another model.
     """
     definitions = [definition_of(dialect, entry) for entry in entries_of(dialect, native)]
     ids = [definition.get("id") or id_of(definition.get("run")) for definition in definitions]
@@ -70,18 +70,18 @@ def read_registration(dialect: Dialect, native: object) -> list[dict[str, Any]]:
 
 
 def id_of(run: object) -> str | None:
-    """Return the id that a hook without one has by its target: a function on two events needs two."""
+    """Return the default id of a hook by its target: one function on two events needs two ids."""
     return default_id(run) if isinstance(run, str) else None
 
 
-def entries_of(dialect: Dialect, native: object) -> Iterator[Entry]:
+def entries_of(dialect: Dialect, native: object) -> Iterator[NativeDefinition]:
     if not isinstance(native, Mapping):
         raise InvalidHookError("", f"a hook of {dialect.name} is a table, not {native!r}")
     table = dict(cast("Mapping[str, Any]", native))
     if is_single(dialect, table):
         events = table.get(renamed_key(dialect, "event", table))
         for event in cast("list[object]", events) if isinstance(events, list) else [events]:
-            yield Entry(text_of(event, "event"), table, None)
+            yield NativeDefinition(text_of(event, "event"), table, None)
         return
     inner = table["hooks"] if table.keys() == {"hooks"} else table
     if not isinstance(inner, Mapping):
@@ -98,12 +98,12 @@ def is_single(dialect: Dialect, table: dict[str, Any]) -> bool:
 
 
 def renamed_key(dialect: Dialect, ours: str, table: Mapping[str, Any]) -> str:
-    """Return the key under which a native definition has what we call `ours`."""
+    """Return the native key for the canonical key `ours`."""
     theirs = (native for native, own in dialect.registration.items() if own == ours and native in table)
     return next(theirs, ours)
 
 
-def entries_of_group(dialect: Dialect, event: str, group: object) -> Iterator[Entry]:
+def entries_of_group(dialect: Dialect, event: str, group: object) -> Iterator[NativeDefinition]:
     table = table_of(event, group)
     if "hooks" in table:
         hooks, key = table.pop("hooks"), renamed_key(dialect, "match", table)
@@ -111,13 +111,13 @@ def entries_of_group(dialect: Dialect, event: str, group: object) -> Iterator[En
         if table or not isinstance(hooks, list):
             raise InvalidHookError("", f"a group of {event} has a matcher and a list of hooks, and nothing else")
         for hook in cast("list[object]", hooks):
-            yield Entry(event, table_of(event, hook), matcher)
+            yield NativeDefinition(event, table_of(event, hook), matcher)
     else:
-        yield Entry(event, table, None)
+        yield NativeDefinition(event, table, None)
 
 
 def table_of(event: str, hook: object) -> dict[str, Any]:
-    """Read a hook that is only named: "file.py:function" is run by a worker, any other name is served."""
+    """Expand a hook given by name only: "file.py:function" is run by a worker, any other name is served."""
     if isinstance(hook, str) and hook:
         return {"run": hook} if ":" in hook.strip(":") else {"id": hook, "served": True}
     if isinstance(hook, Mapping):
@@ -125,19 +125,19 @@ def table_of(event: str, hook: object) -> dict[str, Any]:
     raise InvalidHookError("", f"a hook of {event} is a name or a table, not {hook!r}")
 
 
-def definition_of(dialect: Dialect, entry: Entry) -> dict[str, Any]:
-    table, name = dict(entry.table), str(entry.table.get(renamed_key(dialect, "id", entry.table)) or "")
+def definition_of(dialect: Dialect, native: NativeDefinition) -> dict[str, Any]:
+    table, name = dict(native.table), str(native.table.get(renamed_key(dialect, "id", native.table)) or "")
     for key, reason in dialect.unkept.items():
         if key in table:
             raise InvalidHookError(name, f"{dialect.name}'s {key}: {reason}")
     try:
-        event = dialect.resolve(entry.event)
+        event = dialect.resolve(native.event)
     except UnknownNativeEventError as error:
         raise InvalidHookError(name, str(error)) from None
     check_model(dialect, event, table, name)
     definition = {dialect.registration.get(key, key): value for key, value in table.items()}
     definition["event"] = dialect.events[event].feeds[0].event
-    matcher = matcher_of(dialect, event, definition.pop("match", None), entry.matcher, name)
+    matcher = matcher_of(dialect, event, definition.pop("match", None), native.matcher, name)
     if matcher is not None:
         definition["match"] = matcher
     if not any(key in definition for key in TARGETS):
@@ -157,7 +157,7 @@ def check_model(dialect: Dialect, event: str, table: dict[str, Any], name: str) 
         return
     stated = table.pop("model")
     if stated != model:
-        raise InvalidHookError(name, f"{event} is a {model} point; a {stated} hook cannot stand there")
+        raise InvalidHookError(name, f"{event} is a {model} point; it takes no {stated} hooks")
 
 
 def matcher_of(dialect: Dialect, event: str, own: object, of_group: object, name: str) -> object:
@@ -169,8 +169,8 @@ def matcher_of(dialect: Dialect, event: str, own: object, of_group: object, name
         return None
     if dialect.matcher != "none" and dialect.events[event].feeds[0].match != "tool_name":
         if dialect.matcher_elsewhere == "ignored":
-            return None  # it then fires always, which is what that system does
-        raise InvalidHookError(name, f"{event} is about no tool, so a matcher has nothing to look at; remove it")
+            return None  # the hook then always fires, as in that system
+        raise InvalidHookError(name, f"{event} is not about a tool, so a matcher has nothing to match; remove it")
     try:
         return read_matcher(dialect, source)
     except MatcherError as error:
@@ -178,7 +178,7 @@ def matcher_of(dialect: Dialect, event: str, own: object, of_group: object, name
 
 
 def pattern_in(dialect: Dialect, source: object, name: str) -> object:
-    """Take the pattern out of a matcher that is a map; ours stay as they are."""
+    """Return the pattern of a matcher that is a map; canonical matchers stay as they are."""
     field = dialect.matcher_field
     if field is None or not isinstance(source, Mapping):
         return source
@@ -192,11 +192,11 @@ def pattern_in(dialect: Dialect, source: object, name: str) -> object:
 
 def seconds(dialect: Dialect, timeout: object) -> object:
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or dialect.timeout_unit == "s":
-        return timeout  # what is no number is refused with the rest of the definition
+        return timeout  # anything but a number is rejected with the rest of the definition
     try:
         return timeout / 1000
     except OverflowError:
-        return timeout  # a whole number beyond all floats, which is refused too
+        return timeout  # an integer beyond the range of floats is rejected too
 
 
 def text_of(value: object, what: str) -> str:

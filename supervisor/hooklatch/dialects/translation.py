@@ -1,7 +1,7 @@
-"""Carries payloads between a dialect's keys and the canonical ones.  Knows paths and maps; knows no verdict.
+"""Maps payloads between a dialect's keys and the canonical ones.  Knows paths and maps; does not know verdicts.
 
-Mapped keys move, unknown keys stay as they are, and where two spellings of one field disagree the payload is refused:
-nobody could say which of the two is going to run.
+Mapped keys move, unknown keys stay as they are.  If two spellings of one field disagree, the payload is refused, since
+there is no telling which of the two will run.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ class Fed(msgspec.Struct, frozen=True):
 
 
 def to_canonical(dialect: Dialect, native_event: str, payload: dict[str, Any]) -> list[Fed]:
-    """Return the canonical events that a native one stands for, in the order to fire them.
+    """Return the canonical events that a native event feeds, in firing order.
 
     Raises:
         UnknownNativeEventError: the dialect has no such event.
-        PayloadError: the payload names another event, or says one field in two ways.
+        PayloadError: the payload names another event, or holds two different values for one field.
     """
     name = dialect.resolve(native_event)
     own = dict(payload)
@@ -51,10 +51,10 @@ def to_native(
     feed: Feed | None = None,
     context: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return a payload in the dialect's keys, as its own hooks expect it; `feed` is the first one unless given.
+    """Return a payload in the dialect's keys, as its hooks expect it; `feed` defaults to the first one.
 
-    In a dialect that threads one context (style "threaded"), `context` is laid over it, but never over a field of the
-    event.  Where a field gathers all other keys, canonical keys beside it have no place and are left out.
+    In a dialect with style "threaded", `context` overrides other keys, but never a field of the event.  If a field
+    gathers all other keys, canonical keys besides it are left out.
     """
     name = dialect.resolve(native_event)
     native = _outward(feed or dialect.events[name].feeds[0], canonical_payload)
@@ -66,14 +66,14 @@ def to_native(
 
 
 def carry(fed: Fed, patch: Mapping[str, Any] | None) -> Fed:
-    """Return a later feed of the same native event with an earlier one's patch in its payload."""
+    """Return a later feed of the same native event with the patch of an earlier one applied to its payload."""
     known = {path.partition(".")[0] for path in fed.feed.keys.values()} | fed.payload.keys()
     changed = {key: value for key, value in (patch or {}).items() if key in known}
     return msgspec.structs.replace(fed, payload={**fed.payload, **changed}) if changed else fed
 
 
 def known_keys(dialect: Dialect, native_event: str) -> frozenset[str]:
-    """Return every top-level key, native or canonical, that is a field of the event: no context may stand in for it."""
+    """Return every top-level key, native or canonical, that is a field of the event and thus closed to context."""
     known = {dialect.event_key} if dialect.event_key is not None else set[str]()
     for feed in dialect.event(native_event).feeds:
         for path in (*feed.keys, *feed.keys.values(), *feed.fills, *feed.defaults):
@@ -82,14 +82,14 @@ def known_keys(dialect: Dialect, native_event: str) -> frozenset[str]:
 
 
 def overlaid(native: dict[str, Any], context: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
-    """Lay a context over a payload's unknown keys; null takes a key away."""
+    """Return the payload with the context's other keys added or replaced; null removes a key."""
     free = {key: value for key, value in context.items() if key not in known}
     merged = {**native, **free}
     return {key: value for key, value in merged.items() if value is not None or key not in free}
 
 
 def dig(value: object, path: str) -> object:
-    """Follow a path into nested objects; MISSING where it leads nowhere."""
+    """Return the value at a path in nested objects, or MISSING."""
     for key in path.split("."):
         if not isinstance(value, dict) or key not in value:
             return MISSING
@@ -98,7 +98,7 @@ def dig(value: object, path: str) -> object:
 
 
 def is_same(one: object, other: object) -> bool:
-    """Compare as JSON does: 1, 1.0 and true are three values."""
+    """Compare as JSON: 1, 1.0 and true are three different values."""
     return canonical(msgspec.json.encode(one)) == canonical(msgspec.json.encode(other))
 
 
@@ -165,7 +165,7 @@ def _put(found: dict[str, Any], path: str, value: object) -> None:
 
 
 def _take(rest: dict[str, Any], path: str) -> object:
-    """Remove the value at a path; an object that it leaves empty goes too."""
+    """Remove and return the value at a path; also remove objects that become empty."""
     key, _, below = path.partition(".")
     if not below:
         return rest.pop(key, MISSING)
@@ -198,7 +198,7 @@ def _set_nested(native: dict[str, Any], path: str, value: object) -> bool:
 def _merged(one: Any, other: Any, key: str) -> Any:
     if not _are_objects(one, other):
         if not is_same(one, other):
-            raise PayloadError(f"the payload says {key!r} in two ways, and they differ")
+            raise PayloadError(f"the payload holds two different values for {key!r}")
         return one
     merged: dict[str, Any] = dict(one)
     for name, value in other.items():
@@ -210,8 +210,8 @@ def _are_objects(*values: object) -> bool:
     return all(isinstance(value, dict) for value in values)
 
 
-# An argument that has the name of one of the event's own keys stands in quotation marks, as a string key beside an
-# atom does in Elixir.  What is mapped by its plain name is never an argument, so no argument can pass for it.
+# An argument with the name of one of the event's own keys is put in quotation marks, just as Elixir has a string key
+# besides an atom.  A plain mapped name is never an argument, so no argument can be mistaken for a field.
 def _quoted(key: str, feed: Feed) -> str:
     return f'"{key}"' if key.strip('"') in feed.keys else key
 

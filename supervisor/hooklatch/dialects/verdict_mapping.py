@@ -1,6 +1,6 @@
-"""Decides what of a decision a dialect can say, and never says less than was decided.
+"""Maps a decision to what a dialect can express, never less strict than the decision.
 
-    cannot be said          becomes
+    cannot be expressed     becomes
     ask                     deny, else halt
     deny                    halt
     halt                    deny
@@ -9,7 +9,7 @@
     a patch, elsewhere      lost, with a warning
     inject, append, resume  lost, with a warning
 
-Knows decisions and answer tables; knows no style in which an answer is written.
+Knows decisions and answer tables; does not know styles of answers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hooklatch.core.decisions.decision import failure_text
 from hooklatch.core.messages import Cause
 from hooklatch.dialects.dialect import OUTPUT_WORDS, REFUSALS, Dialect, NativeEvent
 
-__all__ = ["STRICTER", "Said", "express", "reason_of", "settle"]
+__all__ = ["STRICTER", "MappedDecision", "express", "reason_of", "settle"]
 
 STRICTER: Final[dict[str, tuple[str, ...]]] = {
     "ask": ("ask", "deny", "halt"),
@@ -32,19 +32,19 @@ STRICTER: Final[dict[str, tuple[str, ...]]] = {
     "allow": ("allow",),
     "claim": ("claim",),
 }
-# In these styles an ask or a refusal leaves room for what else was decided; in the others it is the whole answer.
+# In these styles an answer can hold more besides an ask or a refusal; in the others that is the whole answer.
 CARRIES_PATCH_WITH_ASK = frozenset({"merged"})
 CARRIES_OUTPUTS_WITH_REFUSAL = frozenset({"merged", "tagged"})
 
 
-class Said(msgspec.Struct, kw_only=True):
-    """What will be said; `word` is "pass" where no word is needed, and then no refusal was decided."""
+class MappedDecision(msgspec.Struct, kw_only=True):
+    """The decision as the dialect expresses it; `word` is "pass" if no word is needed, which excludes a refusal."""
 
     word: str
     reason: str
     decider: Mapping[str, Any]
     patch: dict[str, Any] = {}  # by native key
-    outputs: dict[str, Any] = {}  # inject, append, resume: only those that the answer has a key for
+    outputs: dict[str, Any] = {}  # inject, append, resume, if the answer has a key for them
     value: object = None
     warnings: list[str] = []
 
@@ -53,21 +53,23 @@ class Said(msgspec.Struct, kw_only=True):
         return self.word in REFUSALS
 
 
-def settle(dialect: Dialect, name: str, decisions: Sequence[Mapping[str, Any]]) -> Said:
-    """Settle the answer to one native event from the decisions on all that it feeds, in their order."""
+def settle(dialect: Dialect, name: str, decisions: Sequence[Mapping[str, Any]]) -> MappedDecision:
+    """Return the answer to one native event, from the decisions on all its feeds in order."""
     event = dialect.events[name]
     decider = max(decisions, key=severity)
     verdict = verdict_of(decider)
     word = next((word for word in STRICTER.get(verdict, ()) if word in event.answers.words), "pass")
-    said = Said(word=word, reason=reason_of(decider), decider=decider, value=decider.get("value"), warnings=[])
+    mapped = MappedDecision(
+        word=word, reason=reason_of(decider), decider=decider, value=decider.get("value"), warnings=[]
+    )
     if word == "pass" and verdict not in ("pass", "allow"):
-        said.warnings.append(f"{verdict} was lost: {dialect.name} has no word for it on {name}")
+        mapped.warnings.append(f"{verdict} was lost: {dialect.name} has no word for it on {name}")
     elif word != verdict and verdict != "allow":
-        said.warnings.append(f"{verdict} became {word}: {dialect.name} has no word for {verdict} on {name}")
-    if not said.is_refusal:
-        patch(dialect, name, decisions, said)
-    outputs(dialect, name, decisions, said)
-    return said
+        mapped.warnings.append(f"{verdict} became {word}: {dialect.name} has no word for {verdict} on {name}")
+    if not mapped.is_refusal:
+        patch(dialect, name, decisions, mapped)
+    outputs(dialect, name, decisions, mapped)
+    return mapped
 
 
 def severity(decision: Mapping[str, Any]) -> int:
@@ -76,31 +78,31 @@ def severity(decision: Mapping[str, Any]) -> int:
 
 def verdict_of(decision: Mapping[str, Any]) -> str:
     verdict = decision.get("verdict")
-    # What nobody understands is no permission.
+    # An unknown verdict must not be taken for permission.
     return verdict if verdict in ("pass", "allow", "ask", "halt", "claim") else "deny"
 
 
-def patch(dialect: Dialect, name: str, decisions: Sequence[Mapping[str, Any]], said: Said) -> None:
+def patch(dialect: Dialect, name: str, decisions: Sequence[Mapping[str, Any]], mapped: MappedDecision) -> None:
     event = dialect.events[name]
     for index, decision in enumerate(decisions):
         changes = cast("dict[str, Any]", decision.get("patch") or {})
         written, unsaid = express(event, changes)
-        is_crowded_out = bool(changes) and said.word == "ask" and dialect.style not in CARRIES_PATCH_WITH_ASK
+        is_crowded_out = bool(changes) and mapped.word == "ask" and dialect.style not in CARRIES_PATCH_WITH_ASK
         if is_gate(event, decision, index) and (unsaid or is_crowded_out):
             keys = ", ".join(unsaid or changes)
             beside = " beside an ask" if is_crowded_out and not unsaid else ""
-            said.warnings.append(
-                f"{said.word} became deny: {dialect.name} cannot say a change of {keys}{beside} on {name}"
+            mapped.warnings.append(
+                f"{mapped.word} became deny: {dialect.name} cannot say a change of {keys}{beside} on {name}"
             )
-            said.word = next(word for word in REFUSALS if word in event.answers.words)
-            said.reason = (
-                f"{patcher(decision, keys)} changed {keys}, which {dialect.name} cannot be told (fail-safe deny)"
+            mapped.word = next(word for word in REFUSALS if word in event.answers.words)
+            mapped.reason = (
+                f"{patcher(decision, keys)} changed {keys}, which {dialect.name} cannot express (fail-safe deny)"
             )
-            said.decider, said.patch = decision, {}
+            mapped.decider, mapped.patch = decision, {}
             return
         for key in unsaid:
-            said.warnings.append(f"a change of {key} was lost: {dialect.name} cannot say it on {name}")
-        said.patch.update(written)
+            mapped.warnings.append(f"a change of {key} was lost: {dialect.name} cannot say it on {name}")
+        mapped.patch.update(written)
 
 
 def is_gate(event: NativeEvent, decision: Mapping[str, Any], index: int) -> bool:
@@ -109,14 +111,14 @@ def is_gate(event: NativeEvent, decision: Mapping[str, Any], index: int) -> bool
 
 
 def express(event: NativeEvent, changes: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return a patch by native key, and the canonical keys for which there is none."""
+    """Return a patch by native key, and the canonical keys that have none."""
     table, written, unsaid = event.answers.patch, dict[str, Any](), list[str]()
     for key, value in changes.items():
         inner = {path.partition(".")[2]: native for path, native in table.items() if path.startswith(f"{key}.")}
         if key in table:
             written[table[key]] = value
         elif inner and isinstance(value, dict) and cast("dict[str, Any]", value).keys() <= inner.keys():
-            # The whole value is replaced, so a part that is not in it any more is unset.
+            # The whole value is replaced, so parts that it no longer contains are unset.
             written.update({native: cast("dict[str, Any]", value).get(part) for part, native in inner.items()})
         else:
             unsaid.append(key)
@@ -130,21 +132,21 @@ def patcher(decision: Mapping[str, Any], key: str) -> str:
     return "a hook"
 
 
-def outputs(dialect: Dialect, name: str, decisions: Sequence[Mapping[str, Any]], said: Said) -> None:
+def outputs(dialect: Dialect, name: str, decisions: Sequence[Mapping[str, Any]], mapped: MappedDecision) -> None:
     answers = dialect.events[name].answers
-    has_room = not said.is_refusal or dialect.style in CARRIES_OUTPUTS_WITH_REFUSAL
+    has_room = not mapped.is_refusal or dialect.style in CARRIES_OUTPUTS_WITH_REFUSAL
     for output in OUTPUT_WORDS:
         given = [decision[output] for decision in decisions if decision.get(output) not in (None, [], "")]
         if output == "resume":
             given += [decision[output] for decision in decisions if decision.get(output) == ""]
         if given and output in answers.outputs and has_room:
-            said.outputs[output] = [m for part in given for m in part] if output == "inject" else "\n".join(given)
+            mapped.outputs[output] = [m for part in given for m in part] if output == "inject" else "\n".join(given)
         elif given:
-            said.warnings.append(f"{output} was lost: {dialect.name} has no room for it on {name}")
+            mapped.warnings.append(f"{output} was lost: {dialect.name} has no room for it on {name}")
 
 
 def reason_of(decision: Mapping[str, Any]) -> str:
-    """Return a reason that is never empty, names its hook, and shows the failure that it was made for."""
+    """Return a reason that is never empty, and names the hook and the failure behind it."""
     reason, cause = str(decision.get("reason") or ""), decision.get("cause")
     who = "/".join(str(part) for part in (decision.get("layer"), decision.get("hook")) if part)
     if cause in (None, "policy"):

@@ -1,1 +1,1 @@
-"""One module for each agent program that calls hooklatch by its own hook commands."""
+"""One module for each agent program that calls hooklatch through its own hook commands."""

@@ -1,7 +1,7 @@
-"""Claude Code's side of a fire: its document in, a request out; a decision in, its answer out.
+"""Claude Code's side of a fire: its event document in, a request out; a decision in, its answer out.
 
-Pure: knows no socket and no file. Says only what Claude Code honours (2.1.330 was measured); what it cannot
-be told becomes the nearest stricter answer, with a warning. Silence is the answer to a plain pass alone.
+Pure: no sockets, no files.  Uses only what Claude Code honours (measured with 2.1.330); anything else becomes the
+nearest stricter answer, with a warning.  Only a plain pass is answered with silence.
 """
 
 from hooklatch.hosts.light_json import RepeatedKeyError, dumps, is_list, is_object, loads
@@ -13,8 +13,8 @@ __all__ = [
     "GATES",
     "HOST",
     "PAYLOAD_LIMIT",
-    "Native",
-    "Rendered",
+    "ClaudeEvent",
+    "HookOutput",
     "UnreadableError",
     "failure",
     "fire_request",
@@ -25,7 +25,7 @@ __all__ = [
 
 HOST = "claude-code"
 PAYLOAD_LIMIT = 8 * 2**20  # bytes; the protocol's limit for a payload
-CONTEXT_LIMIT = 10_000  # characters that Claude Code shows the model; it puts the rest into a file
+CONTEXT_LIMIT = 10_000  # characters that Claude Code shows the model; it puts more into a file
 
 EVENTS = {
     "SessionStart": "session_start",
@@ -38,7 +38,7 @@ EVENTS = {
     "PostToolUseFailure": "post_tool_use_failure",
     "Stop": "stop",
     "StopFailure": "stop_failure",
-    # Not subagent_start: Claude Code tells it when the subagent runs already, and nothing can refuse it.
+    # Not subagent_start: Claude Code sends this when the subagent is already running and cannot be refused.
     "SubagentStart": "subagent_started",
     "SubagentStop": "subagent_stop",
     "PreCompact": "pre_compact",
@@ -51,8 +51,8 @@ EVENTS = {
 
 GATES = frozenset({"UserPromptSubmit", "PreToolUse", "PermissionRequest", "PreCompact", "ConfigChange"})
 
-# What Claude Code really does when told to, by event; `context` is text for the model. The rest is said as
-# the nearest stricter thing, or, where nothing can be refused, as a warning to the user.
+# What Claude Code actually enforces, by event; `context` is text for the model.  Anything else becomes the nearest
+# stricter answer or, if the event cannot be refused, a warning to the user.
 ENFORCEABLE: "dict[str, frozenset[str]]" = {
     "SessionStart": frozenset({"context"}),
     "SessionEnd": frozenset(),
@@ -71,10 +71,10 @@ ENFORCEABLE: "dict[str, frozenset[str]]" = {
     "Notification": frozenset(),
     "TaskCompleted": frozenset({"resume"}),
     "TeammateIdle": frozenset({"resume"}),
-    "ConfigChange": frozenset({"deny"}),  # not where the source is policy_settings
+    "ConfigChange": frozenset({"deny"}),  # not if the source is policy_settings
 }
 
-# Canonical field: Claude Code's name for it. Names that agree are not listed.
+# Claude Code's names of canonical fields, where they differ.
 _RENAMED = {
     "PermissionRequest": {"suggestions": "permission_suggestions"},
     "SubagentStart": {"subagent_id": "agent_id"},
@@ -89,17 +89,17 @@ _RESUMED_BY_EXIT_CODE = frozenset({"TaskCompleted", "TeammateIdle"})
 
 
 class UnreadableError(ValueError):
-    """What came in is no event document of Claude Code; `name` is the gate that it may be, if it says one."""
+    """The input is not an event document of Claude Code; `name` is the gate that it names, if any."""
 
     def __init__(self, message: str, name: "str | None" = None) -> None:
         super().__init__(message)
         self.name = name
 
 
-class Native:
-    """One event as Claude Code sent it; `event` is its canonical name, "" where it has none.
+class ClaudeEvent:
+    """One event as Claude Code sent it; `event` is its canonical name, "" if it has none.
 
-    `project` is the folder in which Claude Code was started, as its environment says; "" where it does not.
+    `project` is the directory in which Claude Code was started, according to its environment; "" if unknown.
     """
 
     __slots__ = ("document", "event", "name", "project", "text")
@@ -112,8 +112,8 @@ class Native:
         self.project = ""
 
 
-class Rendered:
-    """What the hook command leaves behind: nothing or one JSON document on `stdout`, and an exit code."""
+class HookOutput:
+    """The output of the hook command: nothing or one JSON document on `stdout`, and an exit code."""
 
     __slots__ = ("exit_code", "stderr", "stdout")
 
@@ -124,40 +124,39 @@ class Rendered:
 
 
 def timeout_of(name: str) -> int:
-    """Seconds that the hook command waits; Claude Code waits a little longer, so that our deny is first."""
-    # A fire may take 600 s. Claude Code gives all SessionEnd hooks together 60 s at most, and waits for them.
+    """Return the seconds that the hook command waits; Claude Code waits longer, so that our deny comes first."""
+    # A fire may take 600 s.  Claude Code limits all SessionEnd hooks together to 60 s, and waits for them.
     return 55 if name == "SessionEnd" else 605
 
 
-def read(raw: bytes) -> Native:
-    """The event in `raw`, with or without a byte order mark.
+def read(raw: bytes) -> ClaudeEvent:
+    """Parse an event, with or without a byte order mark.
 
     Raises:
-        UnreadableError: it is no JSON object, or does not name its event.
+        UnreadableError: it is not a JSON object, or does not name its event.
     """
     text = raw.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n")
     try:
         document = loads(text.decode())
     except RepeatedKeyError as error:
-        found = error.value.get("hook_event_name") if is_object(error.value) else None
-        # Only to refuse in the form of a gate: what this reader finds, another need not.
-        gate = found if isinstance(found, str) and found in GATES else None
+        named = error.value.get("hook_event_name") if is_object(error.value) else None
+        # Only used to refuse in the form of a gate: another parser may read another name.
+        gate = named if isinstance(named, str) and named in GATES else None
         raise UnreadableError(f"the event could be read in two ways: {error}", gate) from None
     except (ValueError, RecursionError) as error:
         raise UnreadableError(f"the event is not JSON: {error}") from None
     if not is_object(document):
-        raise UnreadableError("the event is no JSON object")
+        raise UnreadableError("the event is not a JSON object")
     name = document.get("hook_event_name")
     if not isinstance(name, str):
         raise UnreadableError("the event has no hook_event_name")
-    return Native(name, document, text)
+    return ClaudeEvent(name, document, text)
 
 
-def fire_request(native: Native) -> bytes | None:
-    """The line to send for `native`, or None if its payload exceeds the protocol's limit.
+def fire_request(native: ClaudeEvent) -> bytes | None:
+    """Return the request line for an event, or None if its payload exceeds the protocol's limit.
 
-    The document goes in as it came, byte for byte, and behind it the canonical keys that Claude Code names
-    otherwise.
+    The document is sent byte for byte as it came; canonical keys that Claude Code names differently are appended.
     """
     document = native.document
     names = _RENAMED.get(native.name, {})
@@ -166,14 +165,14 @@ def fire_request(native: Native) -> bytes | None:
         for ours, theirs in names.items()
         if theirs in document and ours not in document
     ]
-    # A line break can only be between tokens: inside a string, JSON has it escaped.
+    # Line breaks can only occur between tokens: within a string, JSON escapes them.
     one_line = native.text.replace(b"\n", b" ").replace(b"\r", b" ")
     payload = one_line[:-1] + "".join(added).encode() + b"}"
     if len(payload) > PAYLOAD_LIMIT:
         return None
     envelope: dict[str, object] = {key: document[key] for key in _ENVELOPE if isinstance(document.get(key), str)}
     if "cwd" in document and "cwd" not in envelope:
-        envelope["cwd"] = ""  # no folder that anybody could look up, which is not the same as none
+        envelope["cwd"] = ""  # a cwd that is not a string is not the same as no cwd: it matches no directory
     if native.project:
         envelope["began_in"] = native.project
     if began_as := _name_of_start(document.get("transcript_path")):
@@ -187,16 +186,16 @@ def fire_request(native: Native) -> bytes | None:
 
 
 def _name_of_start(transcript_path: object) -> str:
-    """What is left of the start folder's path in .../projects/-home-me-project/SESSION.jsonl, "" if nothing is."""
+    """Return the encoded start directory in .../projects/-home-me-project/SESSION.jsonl, or ""."""
     if not isinstance(transcript_path, str):
         return ""
-    _, found, below = f"/{transcript_path}".rpartition("/projects/")
+    _, separator, below = f"/{transcript_path}".rpartition("/projects/")
     name, is_folder, _ = below.partition("/")
-    return name if found and is_folder else ""
+    return name if separator and is_folder else ""
 
 
 def failure(name: str, cause: str, reason: str) -> dict[str, object]:
-    """The decision that is made here when the daemon's is missing: deny on a gate, else pass."""
+    """Return the decision to use when that of the daemon is missing: deny on a gate, otherwise pass."""
     is_gate = name in GATES
     return {
         "event": EVENTS.get(name, ""),
@@ -206,10 +205,10 @@ def failure(name: str, cause: str, reason: str) -> dict[str, object]:
     }
 
 
-def render(name: str, decision: object, *, document: dict[str, object] | None = None) -> Rendered:
-    """What to leave behind for the native event `name`; `document`, if known, is the event itself."""
+def render(name: str, decision: object, *, document: dict[str, object] | None = None) -> HookOutput:
+    """Return the output for the native event `name`; `document`, if known, is the event itself."""
     if name not in EVENTS:
-        return Rendered()
+        return HookOutput()
     problem = problem_of(decision)
     if problem or not is_object(decision):
         decision = failure(name, "protocol", problem)
@@ -226,7 +225,7 @@ def render(name: str, decision: object, *, document: dict[str, object] | None = 
 
 
 class _Answer:
-    """A decision being put into words: what was said so far, and what could not be."""
+    """A decision being rendered: the answer so far, and warnings about what cannot be expressed."""
 
     def __init__(self, name: str, decision: dict[str, object]) -> None:
         self.name = name
@@ -247,7 +246,7 @@ class _Answer:
         self.exit_code = 0
 
     def refuse(self, why: str) -> None:
-        """Turn what cannot be said into a deny."""
+        """Turn what cannot be expressed into a deny."""
         self.verdict = "deny"
         self.text = f"hooklatch: {why}" + (f": {self.text}" if self.text else "")
         self.warnings.append(f"{self.name}: {why}")
@@ -271,21 +270,21 @@ class _Answer:
             size = f"{len(self.context)} characters for the model"
             self.warnings.append(f"{size}: Claude Code shows {CONTEXT_LIMIT} and puts the rest into a file")
 
-    def rendered(self) -> Rendered:
-        if self.exit_code:  # Claude Code does not read standard output then
-            return Rendered(stderr=self.stderr, exit_code=self.exit_code)
+    def rendered(self) -> HookOutput:
+        if self.exit_code:  # Claude Code then ignores standard output
+            return HookOutput(stderr=self.stderr, exit_code=self.exit_code)
         if self.specific:
             self.said["hookSpecificOutput"] = {"hookEventName": self.name, **self.specific}
         if self.warnings:
             self.said["systemMessage"] = "\n".join([f"hooklatch: {warning}" for warning in self.warnings])
-        return Rendered(stdout=dumps(self.said) + "\n" if self.said else "")
+        return HookOutput(stdout=dumps(self.said) + "\n" if self.said else "")
 
 
 def _render_tool_use(answer: _Answer) -> None:
     if answer.verdict not in ("deny", "halt") and answer.patch.keys() - {"tool_input"}:
         answer.refuse(f"Claude Code cannot change {_listed(answer.patch, 'tool_input')} here")
     if answer.verdict == "halt":
-        answer.stop_turn()  # alone it lets the tool run first: hence the deny as well
+        answer.stop_turn()  # on its own this would still let the tool run: hence the deny as well
     if answer.verdict in ("deny", "halt"):
         answer.specific["permissionDecision"] = "deny"
     elif answer.verdict in ("allow", "ask"):
@@ -298,7 +297,7 @@ def _render_tool_use(answer: _Answer) -> None:
 
 
 def _render_permission(answer: _Answer) -> None:
-    # To ask is to stay silent: the dialog that this event is about asks.
+    # To ask means to stay silent: this event precedes a dialog that asks the user.
     known = {"tool_input", "permissions"}
     if answer.verdict in ("pass", "ask") and answer.patch:
         answer.refuse("Claude Code cannot change the call and still ask the user")
@@ -340,7 +339,7 @@ def _render_observed(answer: _Answer) -> None:
     if answer.verdict == "halt":
         answer.stop_turn()
     if refused and answer.verdict not in answer.can:
-        answer.warnings.append(f"Claude Code enforces no {answer.verdict} at {answer.name}: {answer.text}")
+        answer.warnings.append(f"Claude Code does not enforce {answer.verdict} at {answer.name}: {answer.text}")
     if answer.patch:
         answer.warnings.append(f"Claude Code cannot change {_listed(answer.patch)} at {answer.name}")
     if answer.wants_resume and not refused:

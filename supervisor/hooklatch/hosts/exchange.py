@@ -1,7 +1,7 @@
-"""One line to the daemon, one line back.
+"""Sends one line to the daemon and receives one line.
 
-Knows sockets and patience; knows no event and no verdict. Whatever leaves us without a whole line is one
-error, NoDaemonError, whose text says at which path and why.
+Knows sockets and timeouts; does not know events or verdicts.  Every failure to get a complete line is a NoDaemonError
+whose text names the socket path and the reason.
 """
 
 import time
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = ["MAX_FRAME", "NoDaemonError", "OversizedAnswerError", "exchange"]
 
 MAX_FRAME = 9 * 2**20  # bytes; the protocol's limit for a line
-SILENCE = 5.0  # seconds without progress before the daemon is pinged, and that the ping may take
+SILENCE = 5.0  # seconds without progress before the daemon is pinged, and the timeout of the ping
 CHUNK = 2**18
 _PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
 
 
 class NoDaemonError(Exception):
-    """No daemon took the line and answered it."""
+    """No daemon accepted and answered the line."""
 
 
 class OversizedAnswerError(Exception):
@@ -40,11 +40,11 @@ class OversizedAnswerError(Exception):
 def exchange(line: bytes, directories: "Sequence[str]", *, timeout: float, silence: float = SILENCE) -> bytes:
     """Send `line` to the first daemon that listens in `directories`; return the line that it answers.
 
-    A daemon silent for longer than `silence` is asked for a sign of life on a connection of its own, so that
-    a stopped one costs seconds and a slow hook costs nothing.
+    A daemon that is silent for longer than `silence` is pinged over a second connection, so that a stopped daemon costs
+    seconds while a slow hook costs nothing.
 
     Raises:
-        NoDaemonError: nobody listens, or hung up early, or gave no sign of life, or `timeout` has passed.
+        NoDaemonError: nothing listens, the daemon hung up or did not answer the ping, or `timeout` has passed.
         OversizedAnswerError: the answer exceeds the frame limit.
     """
     deadline = time.monotonic() + timeout
@@ -86,7 +86,7 @@ class _Connection:
             try:
                 rest = rest[self._patiently(self._socket.send, rest) :]
             except OSError:
-                return  # hung up on us, perhaps after it said why: the answer tells
+                return  # the daemon hung up, perhaps after sending an error: reading the answer will tell
 
     def receive_line(self) -> bytes:
         received = bytearray()
@@ -107,7 +107,7 @@ class _Connection:
     def _patiently(self, step: "Callable[[A], T]", argument: "A") -> "T":
         while True:
             remaining = self._deadline - time.monotonic()
-            self._socket.settimeout(max(0.001, min(self._silence, remaining)))  # 0 would mean not to wait at all
+            self._socket.settimeout(max(0.001, min(self._silence, remaining)))  # 0 would mean non-blocking
             try:
                 return step(argument)
             except TimeoutError:
@@ -118,7 +118,7 @@ class _Connection:
 
 
 def _is_alive(path: str, timeout: float) -> bool:
-    """Whether the daemon does anything at all with a new connection: an answer, an error, a hang-up."""
+    """Return whether the daemon reacts to a new connection at all: by an answer, an error or a hang-up."""
     probe = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
     probe.settimeout(timeout)
     try:

@@ -1,7 +1,7 @@
 """`hooklatch hook HOST`: one event from standard input to the daemon, its decision to standard output.
 
-Its promise: standard output gets nothing or one whole JSON document, and a gate that got no decision is
-denied in the form that the host honours. Exit codes: 0, or 2, the one that blocks; any other means "go on".
+Guarantees that standard output gets nothing or one complete JSON document, and that a gate without a decision is denied
+in the form that the host honours.  Exit codes: 0, or 2, the only one that blocks; the host goes on after any other.
 """
 
 import posix
@@ -16,10 +16,10 @@ from hooklatch.paths import runtime_dirs
 __all__ = ["MisuseError", "decide", "run"]
 
 BLOCK = 2
-# Bytes of input that are kept, to learn from them which event is too big. A host that finds its pipe closed
-# may take that for a broken hook and go on, so the rest is still read.
+# Bytes of input to keep, in order to learn which event is too big.  The rest is still read: a host whose pipe is closed
+# early may take that for a broken hook and go on.
 INPUT_LIMIT = 64 * 2**20
-CHUNK = 2**16  # what a pipe holds
+CHUNK = 2**16  # the capacity of a pipe
 HOSTS = (claude_code.HOST,)
 _PROJECT = "CLAUDE_PROJECT_DIR"
 _VARIABLES = (b"HOME", b"XDG_RUNTIME_DIR", b"HOOKLATCH_RUNTIME_DIR", _PROJECT.encode())
@@ -34,21 +34,21 @@ HOST is one of: {", ".join(HOSTS)}.
   --settings         print the hooks block for the host's settings, and exit
   --runtime-dir DIR  where agent.sock is (else HOOKLATCH_RUNTIME_DIR, $XDG_RUNTIME_DIR/hooklatch,
                      ~/.local/state/hooklatch/run)
-  --event NAME       the host's name of the event, for the answer when the input cannot be read
-  --config FILE, --json   accepted and without effect: the daemon has the configuration, the answer is JSON
+  --event NAME       the host's name of the event, for the answer if the input cannot be read
+  --config FILE, --json   accepted and ignored: the daemon has the configuration, the answer is JSON
 
-Exit codes: 0 answered; 2 refused, and so is every misuse, since a host goes on after any other.
+Exit codes: 0 answered; 2 refused, also on every usage error, since a host goes on after any other code.
 
 example: hooklatch hook claude-code --settings > .claude/settings.local.json
 """
 
 
 class MisuseError(ValueError):
-    """The command line is wrong."""
+    """The command line is invalid."""
 
 
-class Options:
-    """The command line, read."""
+class CommandLine:
+    """The parsed command line."""
 
     __slots__ = ("event", "runtime_dir", "wants_help", "wants_settings")
 
@@ -83,23 +83,22 @@ class Options:
 
 
 def run(argv: list[str]) -> int:
-    """Do what the command line says; return the exit code."""
+    """Execute the command line; return the exit code."""
     try:
-        options = Options(argv)
+        options = CommandLine(argv)
     except MisuseError as error:
-        return _leave(claude_code.Rendered(stderr=f"hooklatch hook: {error}\n\n{USAGE}", exit_code=BLOCK))
+        return _leave(claude_code.HookOutput(stderr=f"hooklatch hook: {error}\n\n{USAGE}", exit_code=BLOCK))
     if options.wants_help:
-        return _leave(claude_code.Rendered(stdout=USAGE))
+        return _leave(claude_code.HookOutput(stdout=USAGE))
     if options.wants_settings:
-        from hooklatch.hosts.settings import (
-            claude_code_settings,
-        )  # imports json, and runs once per installation
+        # Imported here since it imports json, and is needed once per installation.
+        from hooklatch.hosts.settings import claude_code_settings
 
-        return _leave(claude_code.Rendered(stdout=claude_code_settings(options.runtime_dir)))
+        return _leave(claude_code.HookOutput(stdout=claude_code_settings(options.runtime_dir)))
     return _answer_event(options)
 
 
-def _answer_event(options: Options) -> int:
+def _answer_event(options: CommandLine) -> int:
     try:
         native = claude_code.read(_read_input())
     except claude_code.UnreadableError as error:
@@ -107,7 +106,7 @@ def _answer_event(options: Options) -> int:
     except (OSError, ValueError) as error:
         return _leave_unread(options.event, str(error))
     if options.event is not None and options.event != native.name and native.name not in claude_code.GATES:
-        # What it says it is cannot be refused; what it is installed for may be.
+        # The event that it names cannot be refused; the event that it is installed for may be a gate.
         return _leave_unread(options.event, _mismatch(options.event, native.name))
     if not native.event:
         return 0
@@ -115,13 +114,13 @@ def _answer_event(options: Options) -> int:
     try:
         rendered = claude_code.render(native.name, _decision(native, options), document=native.document)
     except Exception as error:
-        # The last place that knows which form this gate's deny takes; the caller only has exit code 2.
+        # Only here is the form of this gate's deny known; the caller can only use exit code 2.
         reason = f"the hook command failed with {type(error).__name__}: {error}"
         rendered = claude_code.render(native.name, claude_code.failure(native.name, "protocol", reason))
     return _leave(rendered, on_broken_output=BLOCK if is_gate else 0)
 
 
-def _decision(native: claude_code.Native, options: Options) -> dict[str, object]:
+def _decision(native: claude_code.ClaudeEvent, options: CommandLine) -> dict[str, object]:
     if options.event is not None and options.event != native.name:
         return claude_code.failure(native.name, "protocol", _mismatch(options.event, native.name))
     environment = _environment()
@@ -130,11 +129,11 @@ def _decision(native: claude_code.Native, options: Options) -> dict[str, object]
 
 
 def _mismatch(installed: str, name: str) -> str:
-    return f"the hook for {installed} was called for {name[:100]!a}; install the settings anew"
+    return f"the hook for {installed} was called for {name[:100]!a}; install the settings again"
 
 
-def decide(native: claude_code.Native, directories: list[str]) -> dict[str, object]:
-    """The daemon's decision about `native`, or the one that is made here when there is none."""
+def decide(native: claude_code.ClaudeEvent, directories: list[str]) -> dict[str, object]:
+    """Return the daemon's decision, or the local one if there is none."""
     request = claude_code.fire_request(native)
     if request is None:
         reason = f"the event is larger than {claude_code.PAYLOAD_LIMIT} bytes"
@@ -155,7 +154,7 @@ def _read_answer(line: bytes, event: str) -> dict[str, object]:
     except ValueError as error:
         raise ValueError(f"the daemon's answer is not JSON: {error}") from None
     if not is_object(answer) or answer.get("jsonrpc") != "2.0":
-        raise ValueError("the daemon's answer is no JSON-RPC message")
+        raise ValueError("the daemon's answer is not a JSON-RPC message")
     refusal = answer.get("error")
     if refusal is not None:
         message = refusal.get("message") if is_object(refusal) else refusal
@@ -165,14 +164,14 @@ def _read_answer(line: bytes, event: str) -> dict[str, object]:
     if problem or not is_object(decision):
         raise ValueError(problem)
     if answer.get("id") != 1 or decision.get("event") != event:
-        raise ValueError("the daemon answered another request than ours")
+        raise ValueError("the daemon answered a different request")
     return decision
 
 
 def _environment() -> dict[str, str]:
     encoding = sys.getfilesystemencoding()
-    found = [(name, posix.environ.get(name)) for name in _VARIABLES]
-    return {name.decode(): value.decode(encoding, "surrogateescape") for name, value in found if value is not None}
+    values = [(name, posix.environ.get(name)) for name in _VARIABLES]
+    return {name.decode(): value.decode(encoding, "surrogateescape") for name, value in values if value is not None}
 
 
 def _read_input() -> bytes:
@@ -197,16 +196,16 @@ def _read_input() -> bytes:
 
 
 def _leave_unread(event: str | None, problem: str) -> int:
-    if event == "PermissionRequest":  # exit code 2 is ignored there
+    if event == "PermissionRequest":  # which ignores exit code 2
         return _leave(
             claude_code.render(event, claude_code.failure(event, "protocol", problem)), on_broken_output=BLOCK
         )
     if event is not None and event not in claude_code.GATES:
         return 0
-    return _leave(claude_code.Rendered(stderr=f"hooklatch hook: refused: {problem}\n", exit_code=BLOCK))
+    return _leave(claude_code.HookOutput(stderr=f"hooklatch hook: refused: {problem}\n", exit_code=BLOCK))
 
 
-def _leave(rendered: claude_code.Rendered, *, on_broken_output: int = BLOCK) -> int:
+def _leave(rendered: claude_code.HookOutput, *, on_broken_output: int = BLOCK) -> int:
     try:
         _write(1, rendered.stdout)
     except OSError as error:
@@ -220,7 +219,7 @@ def _complain(text: str) -> None:
     try:
         _write(2, text)
     except OSError:
-        return  # nobody is left to tell
+        return  # there is no other way to report it
 
 
 def _write(descriptor: int, text: str) -> None:

@@ -1,7 +1,7 @@
-"""JSON without the `json` package, whose regular expressions double the start time of a hook command.
+"""JSON without the `json` package, whose regular expressions double the start-up time of a hook command.
 
-Uses the C accelerators that `json` itself is made of, and `json` where an interpreter lacks them. Strict:
-what this accepts is one finite JSON document and nothing around it, which everybody reads alike.
+Uses the C accelerators of `json`, and `json` itself on interpreters without them.  Strict: it accepts exactly one
+finite JSON document that all parsers read alike.
 """
 
 TYPE_CHECKING = False
@@ -19,14 +19,14 @@ except ImportError:  # not CPython
 
 __all__ = ["RepeatedKeyError", "dumps", "is_list", "is_object", "loads", "quote"]
 
-_WHITESPACE = " \t\n\r"  # RFC 8259, section 2; str.strip() alone would take more
+_WHITESPACE = " \t\n\r"  # RFC 8259, section 2; str.strip() without arguments would strip more
 
 
 class RepeatedKeyError(ValueError):
-    """A key stands twice in one object; `value` is the document as who takes the last one reads it."""
+    """A key occurs twice in one object; `value` is the document as read by parsers that keep the last one."""
 
     def __init__(self, key: str, value: object) -> None:
-        super().__init__(f"the key {key[:100]!a} stands twice in one object")
+        super().__init__(f"the key {key[:100]!a} occurs twice in one object")
         self.value = value
 
 
@@ -39,11 +39,11 @@ def is_list(value: object) -> "TypeGuard[list[object]]":
 
 
 def loads(text: str) -> object:
-    """The value that `text` is the JSON of.
+    """Parse a JSON document.
 
     Raises:
-        ValueError: it is no JSON, or something follows it, or a number is NaN or infinite.
-        RepeatedKeyError: a key stands twice in one object, so that readers differ on what it says.
+        ValueError: it is not JSON, is followed by something else, or holds NaN or an infinite number.
+        RepeatedKeyError: a key occurs twice in one object, so parsers disagree on its value.
         RecursionError: it is nested too deep.
     """
     text = text.strip(_WHITESPACE)
@@ -53,7 +53,7 @@ def loads(text: str) -> object:
     except StopIteration:
         raise ValueError("a value is missing") from None
     except SystemError:
-        # Python 3.11's scanner raises json.JSONDecodeError only if somebody imported that, and else nothing.
+        # Python 3.11's scanner raises json.JSONDecodeError only if `json` is imported, and otherwise nothing.
         raise ValueError("malformed") from None
     if end != len(text):
         raise ValueError(f"something follows the JSON value at character {end}")
@@ -63,10 +63,10 @@ def loads(text: str) -> object:
 
 
 def dumps(value: object) -> str:
-    """ASCII JSON of plain values, so that no encoding of the output can spoil it.
+    """Serialize plain values to ASCII JSON, which no output encoding can damage.
 
     Raises:
-        ValueError: a value is no plain finite JSON.
+        ValueError: a value is not plain finite JSON.
     """
     if isinstance(value, str):
         return quote(value)
@@ -82,7 +82,7 @@ def dumps(value: object) -> str:
         return "{" + ",".join([f"{quote(key)}:{dumps(item)}" for key, item in value.items()]) + "}"
     if is_list(value):
         return "[" + ",".join([dumps(item) for item in value]) + "]"
-    raise ValueError(f"a {type(value).__name__} is no JSON value")
+    raise ValueError(f"a {type(value).__name__} is not a JSON value")
 
 
 def _finite(number: float) -> float:
@@ -96,25 +96,25 @@ def _parse_float(digits: str) -> float:
 
 
 def _refuse_constant(name: str) -> "NoReturn":
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
-_repeated: "list[str]" = []  # keys, in the document that is read just now
+_repeated: "list[str]" = []  # keys, in the document that is being read
 
 
 def _read_object(pairs: "list[tuple[str, object]]") -> "dict[str, object]":
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    members = dict(pairs)
+    if len(members) != len(pairs):
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
                 _repeated.append(key)
             seen.add(key)
-    return found
+    return members
 
 
 class _Scanning:
-    """What the C scanner reads its settings from: the attributes of a json.JSONDecoder."""
+    """The settings of the C scanner: the attributes that it reads from a json.JSONDecoder."""
 
     strict = True
     object_hook = None

@@ -1,4 +1,4 @@
-"""The hooks block of a host's settings. Runs once per installation, so it may import what it likes."""
+"""The hooks block of a host's settings.  Runs once per installation, so imports may be slow."""
 
 import json
 import shlex
@@ -9,14 +9,14 @@ from hooklatch.hosts import claude_code
 
 __all__ = ["claude_code_settings"]
 
-# Where `onFailure` was seen to block when a hook cannot start, is killed or is too late. Elsewhere it has no
-# effect or was not measured, and a handler that Claude Code refuses would cost the whole settings file.
+# Events on which `onFailure` was seen to block if a hook cannot start, is killed or times out.  On others it has no
+# effect or was not measured, and a handler that Claude Code rejects would invalidate the whole settings file.
 _BLOCKS_ON_FAILURE = frozenset({"PreToolUse", "UserPromptSubmit"})
-_MARGIN = 5  # seconds by which our own deny comes before the host's time limit
+_MARGIN = 5  # seconds between our own deny and the host's time limit
 
 
 def claude_code_settings(runtime_dir: str | None = None) -> str:
-    """JSON for Claude Code's settings.json: one command for each event that has a canonical name."""
+    """Return JSON for Claude Code's settings.json: one command for each event with a canonical name."""
     hooks = {name: [{"hooks": [_handler(name, runtime_dir)]}] for name in claude_code.EVENTS}
     return json.dumps({"hooks": hooks}, indent=2) + "\n"
 

@@ -1,7 +1,7 @@
 """The program that an agent starts for each hook event: `hooklatch hook HOST`, or this file by its path.
 
-A door and no more. Run by path it is compiled anew each time, so all that can be cached is elsewhere; and it
-catches whatever goes wrong in there, imports included, because an agent takes exit 1 for "go on".
+Only an entry point.  A script run by path is compiled every time, so everything that can be cached is elsewhere.  It
+catches every error, including those of imports, since an agent takes exit code 1 for "go on".
 """
 
 import posix
@@ -9,7 +9,7 @@ import sys
 
 __all__ = ["main"]
 
-BLOCK = 2  # the one exit code that stops the agent
+BLOCK = 2  # the only exit code that stops the agent
 
 
 def main(argv: list[str]) -> int:
@@ -31,8 +31,8 @@ def _complain(text: str) -> None:
 
 
 def _make_importable(package_folder: str) -> None:
-    # A bare package in place of the real one: under `python -I -S FILE` nothing is importable by name, and
-    # whatever `hooklatch/__init__.py` grows to import must not slow down or break a guard.
+    # Register an empty package instead of the real one: under `python -I -S FILE` nothing can be imported by name, and
+    # whatever `hooklatch/__init__.py` may import must not slow down or break a guard.
     package = type(sys)("hooklatch")
     package.__path__ = [package_folder]
     sys.modules["hooklatch"] = package
@@ -40,5 +40,5 @@ def _make_importable(package_folder: str) -> None:
 
 if __name__ == "__main__":
     _make_importable(__file__.rsplit("/", 2)[0])
-    # Nothing here is buffered, and tearing the interpreter down costs a fifth of the whole run.
+    # Nothing here is buffered, and interpreter shutdown would take a fifth of the total time.
     posix._exit(main(sys.argv[1:]))  # pyright: ignore[reportPrivateUsage] - documented as os._exit

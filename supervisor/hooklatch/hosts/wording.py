@@ -1,4 +1,4 @@
-"""A decision as it came from the daemon, and its words. Knows no host's vocabulary; it serves each."""
+"""Validates the daemon's decision and words its reasons.  Independent of the host."""
 
 from hooklatch.hosts.light_json import dumps, is_list, is_object
 
@@ -8,29 +8,29 @@ _VERDICTS = frozenset({"pass", "allow", "deny", "ask", "halt"})
 
 
 def problem_of(decision: object) -> str:
-    """Why `decision` cannot be rendered, or "" if it can."""
+    """Return why a decision cannot be rendered, or "" if it can."""
     if not is_object(decision):
-        return "the decision is no object"
+        return "the decision is not an object"
     verdict = decision.get("verdict")
     if not isinstance(verdict, str) or verdict not in _VERDICTS:
         return f"the decision has the verdict {verdict!r}"
     for key in ("cause", "reason", "layer", "hook", "append", "resume"):
         if not isinstance(decision.get(key), str | None):
-            return f"the decision's {key} is no text"
+            return f"the decision's {key} is not text"
     patch = decision.get("patch")
     if patch is not None and not is_object(patch):
-        return "the decision's patch is no object"
+        return "the decision's patch is not an object"
     if patch and "tool_input" in patch and not is_object(patch["tool_input"]):
-        return "the decision's patch of tool_input is no object"
+        return "the decision's patch of tool_input is not an object"
     for key in ("inject", "warnings"):
         value = decision.get(key)
         if value is not None and not is_list(value):
-            return f"the decision's {key} is no list"
+            return f"the decision's {key} is not a list"
     return ""
 
 
 def explanation(decision: dict[str, object]) -> str:
-    """Who said it and why, in one line for the model and the user."""
+    """Return which hook decided and why, in one line for the model and the user."""
     reason, cause, hook = (text_at(decision, key) for key in ("reason", "cause", "hook"))
     who = "/".join([part for part in (text_at(decision, "layer"), hook) if part])
     if decision.get("verdict") in ("pass", "allow"):
@@ -45,7 +45,7 @@ def explanation(decision: dict[str, object]) -> str:
 
 
 def model_text(decision: dict[str, object]) -> str:
-    """What the hooks want the model to read: injected messages, then appended text."""
+    """Return the text for the model: injected messages, then appended text."""
     injected = decision.get("inject")
     parts = [_message_text(message) for message in injected] if is_list(injected) else []
     parts.append(text_at(decision, "append"))

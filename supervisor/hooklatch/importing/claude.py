@@ -1,4 +1,4 @@
-"""Claude Code's groups of handlers, as its settings hold them.  Knows its keys, units and matchers."""
+"""Reads Claude Code's groups of handlers from its settings.  Knows its keys, units and matchers."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ HANDLER_KEYS = frozenset(
         "statusMessage", "description", "amends",
     }
 )  # fmt: skip
-UNMATCHED = frozenset({"UserPromptSubmit", "Stop", "TeammateIdle", "TaskCompleted"})  # a matcher is ignored there
+UNMATCHED = frozenset({"UserPromptSubmit", "Stop", "TeammateIdle", "TaskCompleted"})  # ignores matchers on these
 DEFAULT_TIMEOUT = 600.0  # seconds
-DEFAULT_TIMEOUTS = {"UserPromptSubmit": 30.0, "SessionEnd": None}  # it gives all SessionEnd hooks 1.5 s together
-NAMES = re.compile(r"[A-Za-z0-9_ ,|-]*")  # a matcher of these characters alone is a name, or a list of names
+DEFAULT_TIMEOUTS = {"UserPromptSubmit": 30.0, "SessionEnd": None}  # all SessionEnd hooks share 1.5 s there
+NAMES = re.compile(r"[A-Za-z0-9_ ,|-]*")  # a matcher of only these characters is a name or a list of names
 PROVIDED = frozenset({"CLAUDE_PROJECT_DIR"})
 DIFFERENCES = (
-    "a command that cannot start, is killed or is late refuses on a gate here; Claude Code goes on",
-    "what a command prints must be nothing or one JSON answer: other text refuses on a gate; for a command that prints"
-    ' text to be read by nobody, write output = "exit"',
-    "commands run in a clean environment; what else they need goes into env = { NAME = ... }",
-    f"a time limit of {DEFAULT_TIMEOUT:g} s is Claude Code's default; a hung guard refuses sooner with a smaller one",
+    "a command that cannot start, is killed or times out refuses on a gate here; Claude Code goes on",
+    "the output of a command must be empty or one JSON answer: other text refuses on a gate; for a command that prints"
+    ' other text, write output = "exit"',
+    "commands run in a clean environment; set other variables with env = { NAME = ... }",
+    f"a time limit of {DEFAULT_TIMEOUT:g} s is Claude Code's default; with a smaller one a hung guard refuses sooner",
 )
 
 
@@ -76,7 +76,7 @@ def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], pl
     if match is not None:
         settings["match"] = match
     settings |= {"payload": "claude", "output": "json"}
-    # What this key asks for is what happens here anyway, but for exit codes that the advisory table lets pass.
+    # With this key Claude Code does what happens here anyway, except for exit codes that the advisory table passes.
     if handler.get("onFailure") != "block":
         settings["exit_codes"] = "advisory"
     timeout = DEFAULT_TIMEOUTS.get(event, DEFAULT_TIMEOUT)
@@ -92,7 +92,7 @@ def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], pl
     if handler.get("once") is True:
         collector.note(place, "'once' has no counterpart: it runs every time")
     if "statusMessage" in handler:
-        collector.note(place, "'statusMessage' is shown by nobody here")
+        collector.note(place, "'statusMessage' is not shown here")
     if "if" in handler:
         problem = (
             f"it runs only if {handler['if']!r} there, and there is no such condition here: narrow match, or have the"
@@ -103,11 +103,11 @@ def read_handler(event: str, matcher: str | None, handler: Mapping[str, Any], pl
 
 
 def match_of(event: str, matcher: str | None, place: str, collector: Collector) -> tuple[object, str | None]:
-    """Read a matcher: nothing or "*" for all, a name, a list of names, else a regular expression that is searched."""
+    """Read a matcher: nothing or "*" matches all, then names and lists of names, else a regex that is searched."""
     if matcher in (None, "", "*"):
         return None, None
     if event in UNMATCHED:
-        collector.note(place, f"the matcher {matcher!r} means nothing on {event}, there as here")
+        collector.note(place, f"the matcher {matcher!r} has no effect on {event}, there or here")
         return None, None
     if Catalogue.standard()[EVENTS[event]].match is None:
         return None, f"{EVENTS[event]} has nothing to match {matcher!r} on: here it would run every time"
@@ -120,7 +120,7 @@ def match_of(event: str, matcher: str | None, place: str, collector: Collector) 
 
 
 def tame(settings: dict[str, Any], place: str, collector: Collector) -> None:
-    """Keep a command that nobody waits for from deciding."""
+    """Keep a command that is not waited for there from deciding."""
     text = "it is async there; here it is waited for"
     if Catalogue.standard()[settings["event"]].fails_closed:
         settings["observe"] = True

@@ -1,10 +1,10 @@
-"""Collects what a file gives: hooks that load, hooks that need a hand, and a line for all that is lost or different.
+"""Collects the hooks of an imported file, with a note for everything that is lost or different.
 
-Knows what our own definitions accept; knows no other system.
+Knows which definitions hooklatch accepts; does not know other systems.
 
-An entry on an event that we know is never dropped: what cannot run is kept with its `problem`, so that on a gate it
-denies.  A hook's id comes from what it is (event, matcher, command), never from its position: a switch must not move
-to another guard when an entry is added, deleted or moved.
+An entry on a known event is never dropped: if it cannot run, it is kept with its `problem`, so that on a gate it
+denies.  A hook's id is derived from its content (event, matcher, command), never from its position: a switch must not
+move to another guard when an entry is added, deleted or moved.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from hooklatch.importing.places import line_at
 
 __all__ = ["Collector", "Imported", "ImportedHook", "Note", "nearest_key", "strings_in"]
 
-MAX_TIMEOUT = 600.0  # seconds; what a definition may say
+MAX_TIMEOUT = 600.0  # seconds, the maximum in a definition
 MIN_TIMEOUT = 0.001
-HASTY = 0.1  # seconds; a command that has less can hardly start
-MAX_NAME = 100  # characters of another system's name that go into an id
-MAX_TEXT = 400  # characters of a note; it may quote what somebody wrote
+HASTY = 0.1  # seconds; hardly any command can start in less
+MAX_NAME = 100  # characters of another system's name to use in an id
+MAX_TEXT = 400  # characters of a note, which may quote the file
 SETTLED = 6  # decimal places of a timeout
-MAX_PROGRAM = 40  # characters of a program's name that go into an id
-DIGEST = 8  # hexadecimal digits of an id; two hooks of one file that share them are told apart by all their keys
+MAX_PROGRAM = 40  # characters of a program's name to use in an id
+DIGEST = 8  # hex digits in an id; on a collision within a file, the digest covers all keys of the hook
 UNFIT = re.compile(r"[^A-Za-z0-9_.+-]+")
 TARGETS = ("command", "argv")
 
 
 class Note(msgspec.Struct, frozen=True):
-    """Something to know: where it stands in the file ("" for all of it), and whether a hook or a part of it is lost.
+    """A note for the user: its place in the file ("" for all of it), and whether something is lost.
 
-    `is_dropped` tells an entry of which nothing is left; `is_slip`, a key that looks misspelt.
+    `is_dropped`: nothing is left of an entry.  `is_slip`: a key looks misspelt.
     """
 
     place: str
@@ -55,10 +55,10 @@ class Note(msgspec.Struct, frozen=True):
 
 
 class ImportedHook(msgspec.Struct, frozen=True):
-    """One hook of ours: `settings` are the keys of a [[hook]]; with a `problem` somebody has to mend it first.
+    """One imported hook: `settings` are the keys of a [[hook]]; if it has a `problem`, the user must fix that first.
 
-    Where the problem is that nothing can be run, the settings name no command.  `override` is what an [[override]] of
-    a plugin's hook would say in its place.
+    If the problem is that there is nothing to run, the settings name no command.  `override` is what to write in an
+    [[override]] if a plugin provides the hook.
     """
 
     place: str
@@ -68,7 +68,7 @@ class ImportedHook(msgspec.Struct, frozen=True):
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """What a file gave; `lines` say where its places are, in a JSON file."""
+    """The result for one file; for JSON, `lines` maps places to line numbers."""
 
     kind: str
     hooks: list[ImportedHook]
@@ -76,17 +76,17 @@ class Imported(msgspec.Struct, frozen=True):
     lines: dict[str, int] = {}
 
     def line_of(self, place: str) -> int:
-        """Return the line of a place, 0 where it is not known."""
+        """Return the line number of a place, 0 if unknown."""
         return line_at(self.lines, place)
 
     @property
     def has_losses(self) -> bool:
-        """Something that the file wants to have run does not run as it stands."""
+        """Whether something that the file asks to run does not run."""
         return any(note.is_loss for note in self.notes) or any(hook.problem for hook in self.hooks)
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """A hook that has no id yet: `name` begins it, and `identity` is what the rest of it is made of."""
+class PendingHook(msgspec.Struct, frozen=True):
+    """A hook without its final id, which starts with `name` and continues with a digest of `identity`."""
 
     place: str
     name: str
@@ -97,20 +97,20 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Collector:
-    """What was found so far.  `is_disabled` is for a file that has switched off all its hooks."""
+    """Hooks and notes collected so far.  `is_disabled` is set if the file has disabled all its hooks."""
 
     def __init__(self) -> None:
         self.notes: list[Note] = []
         self.kinds: list[str] = []
         self.is_disabled = False
-        self._kept: list[Kept] = []
+        self._pending: list[PendingHook] = []
 
     def note(self, place: str, text: str, *, is_loss: bool = False) -> None:
-        """Say what is different here."""
+        """Add a note about a difference."""
         self.notes.append(Note(place, clip(text), is_loss))
 
     def lose(self, place: str, text: str) -> None:
-        """Say what is dropped: an entry of which it is not known what it is for."""
+        """Add a note that an entry is dropped, since its purpose is unknown."""
         self.notes.append(Note(place, clip(f"dropped: {text}"), is_loss=True, is_dropped=True))
 
     def note_unused(self, place: str, table: Mapping[str, Any], known: frozenset[str]) -> None:
@@ -120,7 +120,7 @@ class Collector:
             self.notes.append(Note(place, clip(text), is_slip=bool(near)))
 
     def take_mark(self, place: str, table: Mapping[str, Any], settings: dict[str, Any]) -> None:
-        """Take `amends`, a key of ours that a file of another system may have too; without it a hook is a guard."""
+        """Read `amends`, our own key, which may be added to another system's file; without it a hook is a guard."""
         if table.get("amends") is True:
             settings["amends"] = True
         elif table.get("amends", False) is not False:
@@ -137,16 +137,19 @@ class Collector:
         is_named: bool = False,
         override: dict[str, Any] | None = None,
     ) -> None:
-        """Take a hook in: one that loads, or, with a `problem`, one that somebody must mend.
+        """Add a hook; with a `problem` it does not load until the user fixes it.
 
-        `entry` is what the file holds, for the id of a hook without a command; `is_named` says that `name` is the
-        hook's own, and not its event's.
+        `entry` is the file's content, from which a hook without a command gets its id; `is_named` says that `name`
+        belongs to the hook itself and not to its event.
         """
         identity: object = [settings.get(key) for key in ("event", "match", *TARGETS)]
         if problem is not None and not any(key in settings for key in TARGETS):
             identity = [settings["event"], entry]
         for is_bad, text in (
-            (any("\0" in text for text in strings_in(settings)), "it holds a null byte, which no command can be given"),
+            (
+                any("\0" in text for text in strings_in(settings)),
+                "it holds a null byte, which no command can contain",
+            ),
             (not all(is_text(text) for text in strings_in(settings)), "it holds characters that are not valid Unicode"),
         ):
             if is_bad:
@@ -155,44 +158,44 @@ class Collector:
             settings = {**settings, "enabled": False}
         problem = problem or fault_of(settings)
         identity = None if is_named else identity
-        self._kept.append(Kept(place, name, identity, settings, problem and clip(problem), override))
+        self._pending.append(PendingHook(place, name, identity, settings, problem and clip(problem), override))
 
     def hooks(self) -> list[ImportedHook]:
-        """Return all hooks under their ids; of entries that are the same in all, the first one."""
-        shares = Counter(id_of(kept, kept.identity) for kept in self._kept)
-        found: dict[str, ImportedHook] = {}
-        for kept in self._kept:
-            hook_id = id_of(kept, kept.identity)
-            if kept.identity is None:
-                hook_id = unused(hook_id, found)
-            elif shares[hook_id] > 1:
-                # Told apart by all that they are: the id of neither may depend on the other one's place.
-                hook_id = id_of(kept, [kept.identity, kept.settings, kept.problem])
-            if hook_id in found:
-                self.note(kept.place, f"it is the same as {found[hook_id].place}; it runs once")
+        """Return all hooks with their ids; of identical entries, only the first one."""
+        counts = Counter(id_of(hook, hook.identity) for hook in self._pending)
+        hooks: dict[str, ImportedHook] = {}
+        for hook in self._pending:
+            hook_id = id_of(hook, hook.identity)
+            if hook.identity is None:
+                hook_id = unused(hook_id, hooks)
+            elif counts[hook_id] > 1:
+                # Use all of their content: neither id may depend on the other's position.
+                hook_id = id_of(hook, [hook.identity, hook.settings, hook.problem])
+            if hook_id in hooks:
+                self.note(hook.place, f"it is the same as {hooks[hook_id].place}; it runs once")
                 continue
-            settings = {"id": hook_id, **kept.settings}
-            found[hook_id] = ImportedHook(kept.place, settings, kept.problem, kept.override)
-        return list(found.values())
+            settings = {"id": hook_id, **hook.settings}
+            hooks[hook_id] = ImportedHook(hook.place, settings, hook.problem, hook.override)
+        return list(hooks.values())
 
     def seconds(self, place: str, value: object, unit: float, default: float | None) -> float | None:
-        """Return a time limit in seconds; None for the event's own."""
+        """Return a time limit in seconds; None for the default of the event."""
         written = f"timeout {value!r:.40}"
         if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0 or value == math.inf:
-            held = "the event's own" if default is None else f"the default of {default:g} s"
-            self.note(place, f"{written} is no length of time; {held} holds")
+            fallback = "the event's default" if default is None else f"the default of {default:g} s"
+            self.note(place, f"{written} is not a duration; {fallback} applies")
             return default
         if value > MAX_TIMEOUT / unit:
-            self.note(place, f"{written} was cut to {MAX_TIMEOUT:g} s, the most there is")
+            self.note(place, f"{written} was cut to {MAX_TIMEOUT:g} s, the maximum")
             return MAX_TIMEOUT
         seconds = max(round(value * unit, SETTLED), MIN_TIMEOUT)
         if seconds < HASTY:
-            self.note(place, f"{written} is {seconds:g} s, in which hardly a command starts; was it meant as seconds?")
+            self.note(place, f"{written} is {seconds:g} s, too short for a command to start; was it meant in seconds?")
         return seconds
 
 
 def fault_of(settings: Mapping[str, Any]) -> str | None:
-    """Return why our own reader would refuse these settings, if it would."""
+    """Return why these settings are not a valid definition, or None."""
     try:
         read_definition({"id": "imported", **{key: value for key, value in settings.items() if key != "match"}})
         compile_matcher(settings.get("match"))
@@ -203,28 +206,28 @@ def fault_of(settings: Mapping[str, Any]) -> str | None:
     return None
 
 
-def id_of(kept: Kept, identity: object) -> str:
-    """Return `name:program:digest`, or the name alone where it is the hook's own."""
-    letters = [letter if letter.isprintable() and is_id(letter) else "_" for letter in kept.name[:MAX_NAME]]
+def id_of(hook: PendingHook, identity: object) -> str:
+    """Return `name:program:digest`, or just the name if it belongs to the hook itself."""
+    letters = [letter if letter.isprintable() and is_id(letter) else "_" for letter in hook.name[:MAX_NAME]]
     name = "".join(letters) or "hook"
     if identity is None:
         return name
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True, default=str).encode()).hexdigest()
-    return ":".join(part for part in (name, program_of(kept.settings), digest[:DIGEST]) if part)
+    return ":".join(part for part in (name, program_of(hook.settings), digest[:DIGEST]) if part)
 
 
 def program_of(settings: Mapping[str, Any]) -> str:
-    """Return the name of the program that a hook runs, as far as it helps to recognise it."""
+    """Return the name of the program that a hook runs, shortened to what helps to recognise it."""
     words = settings.get("argv") or str(settings.get("command", "")).split()
     return UNFIT.sub("", words[0].rstrip("\"'").rpartition("/")[2])[:MAX_PROGRAM] if words else ""
 
 
 def unused(base: str, taken: Mapping[str, object]) -> str:
-    number, found = 1, base
-    while found in taken:
+    number, candidate = 1, base
+    while candidate in taken:
         number += 1
-        found = f"{base}-{number}"
-    return found
+        candidate = f"{base}-{number}"
+    return candidate
 
 
 def nearest_key(key: str, known: frozenset[str]) -> str:
@@ -232,7 +235,7 @@ def nearest_key(key: str, known: frozenset[str]) -> str:
 
 
 def strings_in(value: object) -> Iterator[str]:
-    """Yield every text in a value, keys too."""
+    """Yield every string in a value, including keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""What Claude Code's and Reasonix's entries have in common: a command, and the variables it counts on."""
+"""What entries of Claude Code and Reasonix have in common: a command, and the variables that it needs."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["missing_variables", "recognise", "slips_in", "target_of"]
 
 SHELLS = {"bash": "bash", "sh": "sh", "zsh": "zsh"}
 VARIABLE = re.compile(r"\$\{?((?:CLAUDE|REASONIX)_[A-Z0-9_]+)")
-VITAL = ("CLAUDE_PLUGIN_", "REASONIX_")  # places of files: without one a command cannot find itself
-CLOSE = 0.82  # how alike two names of events are of which one is a slip of the pen
+VITAL = ("CLAUDE_PLUGIN_", "REASONIX_")  # paths; without one a command cannot find its own files
+CLOSE = 0.82  # similarity at which a name of an event counts as a misspelling of another
 
 
 def target_of(
     entry: Mapping[str, Any], known: frozenset[str], *, expanded: Collection[str] = ()
 ) -> tuple[dict[str, Any], str | None]:
-    """Read what to run: a shell line, a line for a named shell, or a program with its arguments; else the problem.
+    """Return what to run (a shell line, a line for a named shell, or a program with arguments), or the problem.
 
-    `known` are the keys that an entry may have; `expanded` are variables that the other system puts in where no shell
-    does.
+    `known` are the valid keys of an entry; `expanded` are variables that the other system itself expands when there is
+    no shell.
     """
     command, arguments, shell = entry.get("command"), entry.get("args"), entry.get("shell")
     if not isinstance(command, str) or not command.strip():
@@ -35,7 +35,7 @@ def target_of(
         if shell is None:
             return {"command": command}, None
         if not isinstance(shell, str) or shell not in SHELLS:
-            return {}, f"it is for the shell {shell!r}, which cannot be counted on here"
+            return {}, f"it is for the shell {shell!r}, which may be missing here"
         return {"argv": [SHELLS[shell], "-c", command]}, None
     words: object = arguments
     if not isinstance(words, list) or not all(isinstance(word, str) for word in cast("list[object]", words)):
@@ -48,13 +48,13 @@ def target_of(
 
 
 def slips_in(entry: Iterable[str], known: frozenset[str]) -> str:
-    """Name the keys of an entry that look misspelt."""
+    """Return a hint for each key that looks misspelt."""
     unknown = [key for key in entry if key not in known]
     return "".join(f"; {key!r} is not known here{near}" for key in unknown if (near := nearest_key(key, known)))
 
 
 def quoted(word: str, placeholders: Iterable[str]) -> str:
-    """Quote a word for a shell, but for the variables that it is to put in."""
+    """Quote a word for a shell, leaving placeholders to be expanded."""
     for placeholder in placeholders:
         if placeholder in word:
             return f'"{placeholder}"'.join(shlex.quote(part) if part else "" for part in word.split(placeholder))
@@ -64,26 +64,26 @@ def quoted(word: str, placeholders: Iterable[str]) -> str:
 def missing_variables(
     settings: Mapping[str, Any], provided: Collection[str], place: str, collector: Collector
 ) -> str | None:
-    """Find variables that the command counts on and nobody sets here; give the problem, if it cannot run without."""
+    """Note variables that the command uses and that are not set here; return a problem if it cannot run without one."""
     line = [settings.get(key, "") for key in ("command", "argv")]
     named = {name for text in strings_in(line) for name in VARIABLE.findall(text)}
     for name in sorted(named - set(provided) - set(settings.get("env", {}))):
         if name.startswith(VITAL):
-            return f'it counts on ${name}, which is not set here: add env = {{ {name} = "..." }}'
+            return f'it needs ${name}, which is not set here: add env = {{ {name} = "..." }}'
         collector.note(place, f"it uses ${name}, which is not set here")
     return None
 
 
 def recognise(event: str, known: Iterable[str]) -> tuple[str | None, str | None]:
-    """Return the event that is meant, if it can be told, and what is wrong with its name, if anything is."""
+    """Return the event that is most likely meant, or None; and what is wrong with the name, or None."""
     if event in (names := list(known)):
         return event, None
     by_letters = {letters_of(name): name for name in names}
     near = get_close_matches(letters_of(event), by_letters, 1, CLOSE)
-    found = by_letters[near[0]] if near else None
-    return found, f"there is no event here for {event!r}" + (f"; did you mean {found!r}?" if found else "")
+    meant = by_letters[near[0]] if near else None
+    return meant, f"there is no event here for {event!r}" + (f"; did you mean {meant!r}?" if meant else "")
 
 
 def letters_of(name: str) -> str:
-    """Return what is left of a name when case and punctuation do not count: `pre_tool_use` is PreToolUse."""
+    """Return a name without case and punctuation, so that `pre_tool_use` equals PreToolUse."""
     return "".join(letter for letter in name.casefold() if letter.isalnum())

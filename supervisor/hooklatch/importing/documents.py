@@ -1,4 +1,4 @@
-"""From bytes to entries: whose file it is shows by what it holds.  Knows encodings and shapes, no hook's keys."""
+"""From bytes to entries: detects the system by the content.  Knows encodings and shapes; does not know keys."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ SYSTEMS = (claude, reasonix, radium)
 
 
 class UnreadableFileError(ValueError):
-    """A file that holds no hooks of a kind we know: where, and what it should hold."""
+    """A file holds no known kind of hooks; the text says where, and what it should hold."""
 
     def __init__(self, message: str) -> None:
         super().__init__(clipped(message))
 
 
 def read_hooks(name: str, data: bytes) -> Imported:
-    """Read a file of another system; `name` is for messages, and its ending says JSON or TOML.
+    """Read a file of another system; `name` appears in messages, and its suffix tells JSON from TOML.
 
     Raises:
-        UnreadableFileError: it cannot be read, or is no file of hooks.
+        UnreadableFileError: it cannot be parsed, or holds no hooks.
     """
     collector = Collector()
     text = decode(name, data, collector)
@@ -54,7 +54,7 @@ def read_hooks(name: str, data: bytes) -> Imported:
 
 
 def places_of(text: str) -> dict[str, int]:
-    """Return the lines of a JSON document's entries, by the places that messages name: without the leading `hooks`."""
+    """Return the lines of a JSON document's entries, by place as in messages, without the leading `hooks`."""
     lines = lines_of(text)
     return (
         lines
@@ -77,7 +77,7 @@ def decode(name: str, data: bytes, collector: Collector) -> str:
 
 
 def parse(name: str, text: str) -> tuple[object, bool]:
-    """Return the document, and whether it is TOML; without an ending that says so, JSON is tried first."""
+    """Return the document, and whether it is TOML; without a suffix, JSON is tried first."""
     is_json = name.endswith((".json", ".jsonc")) or text.lstrip().startswith("{")
     if name.endswith(".toml"):
         return parse_toml(name, text), True
@@ -95,18 +95,18 @@ def parse_json(name: str, text: str) -> object:
     except json.JSONDecodeError as error:
         place = f"{name}:{error.lineno}"
         raise UnreadableFileError(f"{place}: not JSON: {error.msg} (column {error.colno})") from None
-    except (RecursionError, ValueError) as error:  # ValueError: a number of more digits than int() takes
+    except (RecursionError, ValueError) as error:  # ValueError: a number with more digits than int() accepts
         raise UnreadableFileError(f"{name}: not JSON: {error}") from None
 
 
 def each_once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object's entries; of a key that stands twice, one entry would be lost with the guards in it."""
-    found: dict[str, object] = {}
+    """Return an object's entries; a duplicate key is an error, since one entry and its guards would be lost."""
+    entries: dict[str, object] = {}
     for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the key {key[:100]!a} stands twice in one object; put both entries into one")
-        found[key] = value
-    return found
+        if key in entries:
+            raise ValueError(f"the key {key[:100]!a} occurs twice in one object; put both entries into one")
+        entries[key] = value
+    return entries
 
 
 def parse_toml(name: str, text: str) -> object:
@@ -114,7 +114,7 @@ def parse_toml(name: str, text: str) -> object:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         found = re.search(r"line (\d+)", str(error))
-        line = found[1] if found else len(text.splitlines())  # it says "at end of document"
+        line = found[1] if found else len(text.splitlines())  # without a line, the message says "at end of document"
         raise UnreadableFileError(f"{name}:{line}: not TOML: {error}") from None
     except (RecursionError, ValueError) as error:
         raise UnreadableFileError(f"{name}: not TOML: {error}") from None
@@ -132,12 +132,12 @@ def read_table(name: str, document: Mapping[str, Any], collector: Collector, *, 
     elif isinstance(hooks, Mapping):
         read_events(cast("Mapping[str, object]", hooks), collector)
         for event in document.keys() & EVENTS.keys():
-            problem = "it stands beside 'hooks', where nobody looks for it; move it into that object"
-            stand(event, event, problem, document[event], collector)
+            problem = "it is beside 'hooks' and not in it, so it never runs; move it into that object"
+            keep_unreadable(event, event, problem, document[event], collector)
     elif hooks is None and any(isinstance(document[key], list) for key in document.keys() & EVENTS.keys()):
         read_events(document, collector, is_whole_file=True)
     elif is_toml and isinstance(document.get("hook"), list):
-        raise UnreadableFileError(f"{name} has [[hook]]: it is hooklatch's own already; copy it into hooks.d")
+        raise UnreadableFileError(f"{name} has [[hook]]: it is in hooklatch's own format already; copy it into hooks.d")
     else:
         raise UnreadableFileError(f"{name} has no hooks; {SHAPES}")
 
@@ -149,7 +149,7 @@ def read_list(name: str, entries: list[object], collector: Collector) -> None:
     for number, entry in enumerate(entries, 1):
         place = f"[{number}]"
         if not isinstance(entry, Mapping):
-            collector.lose(place, "it is no object")
+            collector.lose(place, "it is not an object")
             continue
         table = cast("Mapping[str, Any]", entry)
         event = table.get("event")
@@ -160,22 +160,22 @@ def read_list(name: str, entries: list[object], collector: Collector) -> None:
 
 
 def read_events(events: Mapping[str, object], collector: Collector, *, is_whole_file: bool = False) -> None:
-    """Read entries that stand below the name of their event; in a whole file other keys may stand beside them."""
+    """Read entries listed under the name of their event; at the top level of a file other keys are allowed."""
     for event, entries in events.items():
         if not isinstance(entries, list):
             if not is_whole_file or recognise(event, EVENTS)[0] is not None:
-                stand(event, event, f"its entries are a list, not {entries!r:.80}", entries, collector)
+                keep_unreadable(event, event, f"its entries are a list, not {entries!r:.80}", entries, collector)
             continue
         for number, entry in enumerate(cast("list[object]", entries), 1):
             place = f"{event}[{number}]"
             if isinstance(entry, Mapping):
                 read_entry(event, cast("Mapping[str, Any]", entry), place, collector)
             else:
-                stand(place, event, f"it is {entry!r:.80}, no object", entry, collector)
+                keep_unreadable(place, event, f"it is {entry!r:.80}, not an object", entry, collector)
 
 
-def stand(place: str, event: str, problem: str, entry: object, collector: Collector) -> None:
-    """Keep the place of an entry that cannot be read, if it can be told which event it guards."""
+def keep_unreadable(place: str, event: str, problem: str, entry: object, collector: Collector) -> None:
+    """Keep an entry that cannot be read as a hook with a problem, if the event that it guards is known."""
     name, _ = recognise(event, EVENTS)
     if name is None:
         collector.lose(place, problem)
@@ -186,7 +186,7 @@ def stand(place: str, event: str, problem: str, entry: object, collector: Collec
 def read_entry(event: str, table: Mapping[str, Any], place: str, collector: Collector) -> None:
     """Read one entry: Claude Code's group of handlers, or a hook of Reasonix."""
     if "hooks" in table and "command" in table:
-        stand(place, event, "it has both a command and hooks, of which one would never run", table, collector)
+        keep_unreadable(place, event, "it has both a command and hooks, of which one would never run", table, collector)
     elif "hooks" in table or ("matcher" in table and "command" not in table):
         claude.read_group(event, table, place, collector)
     else:

@@ -1,6 +1,6 @@
-"""Finds the lines of a JSON document's parts.  Knows JSON's grammar as far as text that has been parsed already.
+"""Finds the line of each part of a JSON document.  Knows as much of JSON's grammar as valid JSON needs.
 
-The standard parser keeps no positions, and a message about a guard must name the line to look at.
+The standard parser does not report positions, and a message about a guard must name the line to look at.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STEP = re.compile(r"(?:\.[^.\[]*|\[\d+\])$")  # the last step of a place
 def lines_of(text: str) -> dict[str, int]:
     """Return the line of each member and element of valid JSON, by its place such as `hooks.Stop[1].command`.
 
-    Elements are counted from 1, as messages count them.
+    Elements are counted from 1, as in messages.
     """
     lines: dict[str, int] = {}
     line = 1
@@ -56,7 +56,7 @@ def lines_of(text: str) -> dict[str, int]:
 
 
 def line_at(lines: dict[str, int], place: str) -> int:
-    """Return the line of a place, or of the nearest one around it; 0 where nothing is known."""
+    """Return the line of a place, or of the nearest enclosing one; 0 if unknown."""
     while place and place not in lines:
         shorter = STEP.sub("", place)
         place = shorter if shorter != place else ""

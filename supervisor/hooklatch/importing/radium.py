@@ -1,4 +1,4 @@
-"""Radium's hooks.toml: hooks by name, type and priority.  Knows its keys; its types are those of its dialect."""
+"""Reads Radium's hooks.toml: hooks by name, type and priority.  Knows its keys; its types are those of its dialect."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ KIND = "radium"
 TYPES = {alias: event.feeds[0].event for event in RADIUM.events.values() for alias in event.aliases}
 KEYS = frozenset({"name", "type", "script", "priority", "enabled", "config", "amends"})
 MAX_PRIORITY = 1000
-UNFIT = re.compile(r"\W")  # in the name of a function
+UNFIT = re.compile(r"\W")  # not allowed in the name of a function
 DEFAULT_PRIORITY = 100
 DIFFERENCES = (
-    "Radium reads these scripts and never runs them; here they run, so try them out first (observe = true)",
+    "Radium reads these scripts but never runs them; here they run, so try them out first (observe = true)",
     "a script reads the event as JSON on its standard input and answers with an exit code, or with JSON such as"
-    ' {"verdict": "deny", "reason": "..."}; one that cannot start, fails or is late refuses on a gate',
-    "a relative script is looked for in the session's working directory",
+    ' {"verdict": "deny", "reason": "..."}; one that cannot start, fails or times out refuses on a gate',
+    "a relative script path is resolved in the session's working directory",
 )
 
 
-class Entry(NamedTuple):
-    """One [[hooks]] table and where it stands."""
+class RadiumEntry(NamedTuple):
+    """One [[hooks]] table and its place."""
 
     place: str
     table: Mapping[str, Any]
@@ -35,22 +35,22 @@ class Entry(NamedTuple):
 
 
 def read(entries: list[object], document: Mapping[str, Any], collector: Collector) -> None:
-    """Read all hooks of a file, in the order in which Radium would run them."""
+    """Read all hooks of a file, in Radium's firing order."""
     collector.kinds.append(KIND)
     collector.note_unused("", document, frozenset({"hooks", "enable_profiling"}))
     if document.get("enable_profiling") is True:
-        collector.note("enable_profiling", "times are always taken here: hooklatch hooks")
-    found: list[Entry] = []
+        collector.note("enable_profiling", "durations are always measured here: hooklatch hooks")
+    read_entries: list[RadiumEntry] = []
     for number, entry in enumerate(entries, 1):
         place = f"hooks[{number}]"
         table = cast("Mapping[str, Any]", entry if isinstance(entry, Mapping) else {})
-        found.append(Entry(place, table, priority_of(table, place, collector)))
-    # Of priorities that do not fit, the order stays: it is that of the file then.
-    for entry in sorted(found, key=lambda one: -one.priority):
+        read_entries.append(RadiumEntry(place, table, priority_of(table, place, collector)))
+    # Sort before priorities are cut to the valid range, so that the order is kept among those that are cut.
+    for entry in sorted(read_entries, key=lambda one: -one.priority):
         read_hook(entry, collector)
 
 
-def read_hook(entry: Entry, collector: Collector) -> None:
+def read_hook(entry: RadiumEntry, collector: Collector) -> None:
     place, table = entry.place, entry.table
     name, kind, script = table.get("name"), table.get("type"), table.get("script")
     if not isinstance(name, str) or not name:
@@ -66,16 +66,16 @@ def read_hook(entry: Entry, collector: Collector) -> None:
     if isinstance(script, str) and script.strip():
         settings |= {"command": script, "output": "json"}
     else:
-        # In Radium such an entry sets up a hook of that name in its code: here a function of one's own, or a plugin's.
+        # In Radium such an entry configures a hook from its code: here that is a function of the user or a plugin.
         settings["run"] = f"radium_hooks.py:{UNFIT.sub('_', name)}"
-        problem = problem or f"{name!r} has no script; the code that its name stands for is not in the file"
+        problem = problem or f"{name!r} has no script; the code that it names is not in the file"
         switches: dict[str, Any] = {key: settings[key] for key in ("enabled", "priority") if key in settings}
         override = {"id": name, **switches}
     collector.keep(place, name, settings, problem, is_named=True, override=override)
 
 
-def common(entry: Entry, collector: Collector) -> dict[str, Any]:
-    """Read the keys that do not depend on what runs."""
+def common(entry: RadiumEntry, collector: Collector) -> dict[str, Any]:
+    """Read the keys that are independent of what runs."""
     settings: dict[str, Any] = {}
     fitting = max(0, min(entry.priority, MAX_PRIORITY))
     if fitting != entry.priority:
@@ -96,5 +96,5 @@ def priority_of(table: Mapping[str, Any], place: str, collector: Collector) -> i
     value = table.get("priority", DEFAULT_PRIORITY)
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    collector.note(place, f"priority {value!r} is no whole number; it has {DEFAULT_PRIORITY}")
+    collector.note(place, f"priority {value!r} is not an integer; {DEFAULT_PRIORITY} is used")
     return DEFAULT_PRIORITY

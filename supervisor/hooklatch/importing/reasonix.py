@@ -1,4 +1,4 @@
-"""Reasonix's flat entries, one command each.  Knows its keys, units and matchers."""
+"""Reads Reasonix's flat entries, one command each.  Knows its keys, units and matchers."""
 
 from __future__ import annotations
 
@@ -31,20 +31,19 @@ KEYS = frozenset(
         "amends",
     }
 )
-MATCHED = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest"})  # ignored elsewhere
+MATCHED = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest"})  # matchers apply to these
 NAMES = re.compile(r"[A-Za-z0-9_-]+(\|[A-Za-z0-9_-]+)*")  # a pattern that is a list of names
 MILLISECONDS = 0.001
-HARMLESS = frozenset({"PermissionRequest", "PreCompact"})  # cannot be refused there, and can here
+HARMLESS = frozenset({"PermissionRequest", "PreCompact"})  # cannot be refused there, but can here
 READ_OUTPUT = {
-    "PostLLMCall": "Reasonix takes what it prints for the new reasoning; here nothing that it prints is read",
-    "PreCompact": "Reasonix takes what it prints for guidance; here nothing that it prints is read",
+    "PostLLMCall": "Reasonix takes its output as the new reasoning; here its output is ignored",
+    "PreCompact": "Reasonix takes its output as guidance; here its output is ignored",
 }
 DIFFERENCES = (
-    "a command that cannot start or is killed refuses on a gate here, as one that is late does there too; Reasonix only"
-    " warns",
-    "matchers and arguments are those of Reasonix's tools (edit_file, toolArgs.path): under another agent they name"
-    " nothing, so adapt them",
-    "commands run in a clean environment; what else they need goes into env = { NAME = ... }",
+    "a command that cannot start or is killed refuses on a gate here; Reasonix only warns (a late one refuses in both)",
+    "matchers and arguments are those of Reasonix's tools (edit_file, toolArgs.path): adapt them for another agent,"
+    " whose tools have other names",
+    "commands run in a clean environment; set other variables with env = { NAME = ... }",
 )
 
 
@@ -57,7 +56,7 @@ def read_entry(event: str, entry: Mapping[str, Any], place: str, collector: Coll
         return
     target, unusable = target_of(entry, KEYS | {"hooks"})
     if "contextFile" in entry:
-        unusable = 'a contextFile without a command cannot be had here; write command = "cat FILE"'
+        unusable = 'a contextFile without a command is not supported here; write command = "cat FILE"'
     settings: dict[str, Any] = {"event": EVENTS[name], **target}
     match = match_of(name, entry.get("match"), place, collector)
     if match is not None:
@@ -88,11 +87,11 @@ def read_entry(event: str, entry: Mapping[str, Any], place: str, collector: Coll
 
 
 def match_of(event: str, pattern: object, place: str, collector: Collector) -> object:
-    """Read a pattern that has to match the whole name."""
+    """Read a pattern, which must match the whole name."""
     if pattern in (None, "", "*"):
         return None
     if event not in MATCHED:
-        collector.note(place, f"the matcher {pattern!r} means nothing on {event}, there as here")
+        collector.note(place, f"the matcher {pattern!r} has no effect on {event}, there or here")
         return None
     if isinstance(pattern, str) and NAMES.fullmatch(pattern):
         names = pattern.split("|")

@@ -1,1 +1,1 @@
-"""The decision record: what was decided, in a chain that shows what was changed.  Knows files; decides nothing."""
+"""The decision record: a hash chain of decisions that reveals changes.  Knows files; does not decide anything."""

@@ -1,15 +1,15 @@
-"""Checks a record against itself, its anchor, its mark and witnesses.  Knows chains and files; changes nothing.
+"""Checks a record against itself, its anchor, its mark and witnesses.  Knows chains and files; does not change them.
 
-Each record is checked by its own hash, by the hash that the next one holds of it, and by its number.  What is told:
+Each record is checked by its own hash, by its successor's `prev`, and by its number.  Findings:
 
-altered      a record is not what its hash says, or not what the next one saw
-missing      numbers are left out: in the middle, where no segment says that they were skipped after a crash; at the
-             beginning, where no `retired` record says so; after the end, as the anchor or the mark say
-retired      two `retired` records do not say the same of the beginning
-fault        the record tells of a fault of its own, and nobody has acknowledged it
+altered      a record does not match its hash, or its successor's `prev`
+missing      numbers are missing: in the middle, where no segment declares them skipped after a crash; at the
+             beginning, where no `retired` record covers them; after the end, according to the anchor or the mark
+retired      two `retired` records disagree about the beginning
+fault        the record reports a fault of its own that is not acknowledged
 anchor, mark cannot be read, or are gone
-duplicated   a number comes again; reordered: a record comes after one that follows it
-torn         bytes that are no record
+duplicated   a number occurs twice; reordered: a record comes after one that should follow it
+torn         bytes that are not a record
 """
 
 from __future__ import annotations
@@ -22,56 +22,54 @@ from typing import Any, Literal, TypeVar, cast
 import msgspec
 
 from hooklatch.record.files.anchor import read_anchor
-from hooklatch.record.files.chain import GENESIS, Link, head_of, read_link
+from hooklatch.record.files.chain import GENESIS, ChainLink, head_of, read_link
 from hooklatch.record.files.mark import Mark, read_mark
 from hooklatch.record.files.reading import NoRecordError, segments_of
-from hooklatch.record.files.segments import Place
+from hooklatch.record.files.segments import SegmentFile
 from hooklatch.record.files.slots import SlotError
-from hooklatch.record.storage.retention import Kept, kept_by, skipped_by
+from hooklatch.record.storage.retention import RetiredEntry, read_retired, skipped_by
 
-__all__ = ["Finding", "Report", "Witness", "verify"]
+__all__ = ["Finding", "VerifyReport", "Witness", "verify"]
 
-What = Literal[
+FindingKind = Literal[
     "altered", "missing", "duplicated", "reordered", "torn", "retired", "fault", "anchor", "mark", "witness"
 ]  # fmt: skip
-TOLD = frozenset(
-    {"recovered", "mended", "fault", "unrecorded", "acknowledged"}
-)  # what the record itself says went wrong
-PATIENCE = 0.3  # seconds that a line which is being written has to come to its end
+REPORTED = frozenset({"recovered", "mended", "fault", "unrecorded", "acknowledged"})  # problems recorded by the daemon
+PATIENCE = 0.3  # seconds to wait for a line that is still being written
 MAX_FINDINGS = 1000
 Told = TypeVar("Told")
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 PROVES = (
-    "no record of this chain was changed, left out, moved or doubled after its hash was taken, unless all records after"
-    " it were made anew too"
+    "no record of this chain was changed, left out, moved or duplicated after its hash was taken, unless all records"
+    " after it were rewritten too"
 )
 NOT_PROVED = (
-    "prevent anything: it is tamper-evident, not tamper-proof.  Who can write to this folder, and to the mark"
-    " beside it, can make all of it anew.  A head that somebody else kept shows that (every reply carries one, as"
+    "prevent anything: it is tamper-evident, not tamper-proof.  Whoever can write to this folder, and to the mark"
+    " beside it, can rewrite all of it.  A head that was kept elsewhere reveals that (every reply carries one, as"
     " `record`): --witness SEQ:HASH",
-    "show that records newer than the anchor and the mark were cut off, or that others were put there",
+    "show that records newer than the anchor and the mark were cut off or replaced",
     "show that a record is true: it says what the daemon decided, no more",
 )
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """A record's number and the beginning of its hash, as somebody outside of the folder kept them."""
+    """A record's number and the start of its hash, as kept outside of the directory."""
 
     seq: int
     hash: str
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something that is not as it was written."""
+    """A deviation from what was written."""
 
-    what: What
+    what: FindingKind
     seq: int | None
     segment: str | None
     text: str
 
 
-class Report(msgspec.Struct):
-    """What was found.  `ranges` are the unbroken runs of records; `told` is what the record itself says went wrong."""
+class VerifyReport(msgspec.Struct):
+    """The result.  `ranges` are unbroken runs of records; `told` are the problems that the record itself reports."""
 
     ok: bool = True
     records: int = 0
@@ -93,11 +91,11 @@ def verify(
     witnesses: Sequence[Witness] = (),
     *,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-) -> Report:
-    """Check a whole record.  `on_progress` is told the bytes read, and all there are.
+) -> VerifyReport:
+    """Check a whole record.  `on_progress` receives the bytes read so far and in total.
 
     Raises:
-        NoRecordError: there is none, or it cannot be read.
+        NoRecordError: there is no record, or it cannot be read.
     """
     anchored, anchor_fault = held_by(read_anchor, folder, f"there is no anchor in {folder}")
     marked, mark_fault = held_by(read_mark, folder, f"there is no mark beside {folder}")
@@ -106,7 +104,7 @@ def verify(
         check.find("anchor", None, anchor_fault)
     if mark_fault is not None:
         check.find("mark", None, mark_fault)
-    segments = segments_of(folder)  # after these two, which must not be newer than what is read
+    segments = segments_of(folder)  # listed after reading these two, which must not be newer than the segments
     total, done = sum(size_of(place) for place in segments), 0
     try:
         for place in segments:
@@ -128,15 +126,15 @@ def held_by(reader: Callable[[str], Told | None], folder: str, otherwise: str) -
     return told, otherwise if told is None else None
 
 
-def size_of(place: Place) -> int:
+def size_of(place: SegmentFile) -> int:
     try:
         return os.stat(place.path).st_size
     except OSError:
         return 0
 
 
-def lines_of(place: Place, *, is_last: bool) -> Iterator[bytes]:
-    """Yield a segment's lines; the last of all gets a moment to come to its end."""
+def lines_of(place: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
+    """Yield a segment's lines; wait a moment for the last line of all to be completed."""
     try:
         file = open(place.path, "rb")  # noqa: SIM115  (closed below; a segment that was retired meanwhile has no lines)
     except FileNotFoundError:
@@ -154,10 +152,10 @@ def lines_of(place: Place, *, is_last: bool) -> Iterator[bytes]:
 
 
 class Check:
-    """What has been read so far, and what was wrong with it."""
+    """The state of a check: what was read so far, and the findings."""
 
     def __init__(self, anchored: tuple[int, str] | None, marked: Mark | None, witnesses: Sequence[Witness]) -> None:
-        self._report = Report()
+        self._report = VerifyReport()
         self._anchored = anchored
         self._marked = marked
         self._witnesses = list(witnesses)
@@ -166,18 +164,18 @@ class Check:
             self._wanted.add(anchored[0])
         if marked is not None:
             self._wanted.add(marked.seq)
-        self._hashes: dict[int, str] = {}  # of the records that are wanted
-        self._first: Link | None = None
-        self._last: Link | None = None
-        self._unreadable = 0  # lines since the last record
-        self._place: Place | None = None
-        self._torn: Finding | None = None  # at the end of a segment: the next one may explain it
-        self._skipped: tuple[int, int] | None = None  # by the segment that is read
-        self._first_skipped: tuple[int, int] | None = None  # by the first one
-        self._kept: Kept | None = None  # as the last `retired` record says
-        self._faults: dict[int, str] = {}  # by their records, those that nobody has acknowledged
+        self._hashes: dict[int, str] = {}  # of the wanted records
+        self._first: ChainLink | None = None
+        self._last: ChainLink | None = None
+        self._unreadable = 0  # lines since the last valid record
+        self._place: SegmentFile | None = None
+        self._torn: Finding | None = None  # a torn end, which the next segment may explain
+        self._skipped: tuple[int, int] | None = None  # as declared by the current segment
+        self._first_skipped: tuple[int, int] | None = None  # as declared by the first segment
+        self._kept: RetiredEntry | None = None  # the last `retired` record
+        self._faults: dict[int, str] = {}  # unacknowledged ones, by their record
 
-    def find(self, what: What, seq: int | None, text: str) -> None:
+    def find(self, what: FindingKind, seq: int | None, text: str) -> None:
         self._add(Finding(what, seq, self._place.name if self._place is not None else None, text))
 
     def _add(self, finding: Finding) -> None:
@@ -186,8 +184,8 @@ class Check:
         else:
             self._report.findings_omitted += 1
 
-    def take(self, place: Place, line: bytes) -> None:
-        """Take the next line."""
+    def take(self, place: SegmentFile, line: bytes) -> None:
+        """Check the next line."""
         is_first = place != self._place
         self._place = place
         link = read_link(line) if line.endswith(b"\n") else None
@@ -200,15 +198,15 @@ class Check:
         if link.seq in self._wanted:
             self._hashes.setdefault(link.seq, link.hash)
         self._compare(link)
-        if link.kind in TOLD or link.kind == "retired":
+        if link.kind in REPORTED or link.kind == "retired":
             self._keep(link, line)
 
-    def _begin(self, place: Place, link: Link | None, line: bytes) -> None:
+    def _begin(self, place: SegmentFile, link: ChainLink | None, line: bytes) -> None:
         torn, self._torn = self._torn, None
         if torn is not None:
             previous = DOCUMENTS.decode(line).get("previous") if link is not None else None
             if isinstance(previous, dict) and cast("dict[str, object]", previous).get("torn") is True:
-                self._report.notes.append(f"{torn.segment}: a part of a line at its end, which the next segment tells")
+                self._report.notes.append(f"{torn.segment} ends in a partial line, as the next segment records")
                 self._unreadable = 0
             else:
                 self._add(torn)
@@ -216,20 +214,20 @@ class Check:
         if link is not None and link.kind == "segment":
             self._skipped = skipped_by(DOCUMENTS.decode(line))
         if link is not None and (link.seq != place.first or link.kind != "segment"):
-            self.find("altered", link.seq, f"{place.name} begins with record {link.seq}, of the kind {link.kind!r}")
+            self.find("altered", link.seq, f"{place.name} begins with record {link.seq}, of kind {link.kind!r}")
 
     def _take_unreadable(self, line: bytes) -> None:
         after = f"after record {self._last.seq}" if self._last is not None else "before the first record"
         if not line.endswith(b"\n"):
-            text = f"{len(line)} bytes {after} have no end: a crash left them, or the end was cut off"
+            text = f"{len(line)} bytes {after} lack a newline: a crash left them, or the end was cut off"
             name = self._place.name if self._place is not None else None
             self._torn = Finding("torn", None, name, text)
             return
         self._unreadable += 1
         seq = self._last.seq + self._unreadable if self._last is not None else None
-        self.find("altered", seq, f"the line {after} is not what its hash says")
+        self.find("altered", seq, f"the line {after} does not match its hash")
 
-    def _compare(self, link: Link) -> None:
+    def _compare(self, link: ChainLink) -> None:
         last, unreadable = self._last, self._unreadable
         if last is None:
             self._first = link
@@ -237,7 +235,7 @@ class Check:
             self._report.ranges.append((link.seq, link.seq))
         elif link.seq <= last.seq:
             is_known = any(first <= link.seq <= end for first, end in self._report.ranges)
-            what: What = "duplicated" if is_known else "reordered"
+            what: FindingKind = "duplicated" if is_known else "reordered"
             self.find(what, link.seq, f"record {link.seq} comes {'again ' if is_known else ''}after record {last.seq}")
             return
         elif link.seq > last.seq + 1 + unreadable:
@@ -245,32 +243,32 @@ class Check:
             if end >= first:
                 self.find("missing", first, f"{spelled(first, end)} missing")
             elif end + 1 < first:
-                self.find("altered", link.seq, f"record {link.seq} says that {end + 1} was skipped, and it was not")
+                self.find("altered", link.seq, f"record {link.seq} says that {end + 1} was skipped, but it was not")
             elif not unreadable and link.prev != last.hash:
-                self.find("altered", last.seq, f"record {last.seq} is not the one that record {link.seq} saw before it")
+                self.find("altered", last.seq, f"record {last.seq} is not the one that record {link.seq} follows")
             self._report.ranges.append((link.seq, link.seq))
         elif unreadable or link.seq != last.seq + 1:
             self._report.ranges.append((link.seq, link.seq))
         elif link.prev != last.hash:
-            self.find("altered", last.seq, f"record {last.seq} is not the one that record {link.seq} saw before it")
+            self.find("altered", last.seq, f"record {last.seq} is not the one that record {link.seq} follows")
             self._report.ranges.append((link.seq, link.seq))
         else:
             self._report.ranges[-1] = (self._report.ranges[-1][0], link.seq)
         self._last, self._unreadable = link, 0
 
-    def _end_of_gap(self, link: Link) -> int:
-        """Return the last number before a record that somebody may miss."""
+    def _end_of_gap(self, link: ChainLink) -> int:
+        """Return the last number before a record that counts as missing."""
         if self._skipped is None or link.kind != "segment":
             return link.seq - 1
         first, last = self._skipped
         if first <= last:
-            self._report.notes.append(f"numbers {first} to {last} were never used: the daemon before had crashed")
+            self._report.notes.append(f"numbers {first} to {last} were never used: the previous daemon had crashed")
         return first - 1
 
-    def _keep(self, link: Link, line: bytes) -> None:
+    def _keep(self, link: ChainLink, line: bytes) -> None:
         record = DOCUMENTS.decode(line)
         if link.kind == "retired":
-            self._take_retired(link, kept_by(record))
+            self._take_retired(link, read_retired(record))
             return
         if link.kind == "fault":
             self._faults[link.seq] = str(record.get("text"))
@@ -279,10 +277,10 @@ class Check:
         told = {key: value for key, value in record.items() if key not in ("prev", "hash")}
         self._report.told = [*self._report.told, told][-MAX_FINDINGS:]
 
-    def _take_retired(self, link: Link, kept: Kept | None) -> None:
+    def _take_retired(self, link: ChainLink, kept: RetiredEntry | None) -> None:
         before = self._kept
         if kept is None:
-            self.find("retired", link.seq, f"record {link.seq} tells of a removal that was none")
+            self.find("retired", link.seq, f"record {link.seq} reports a removal with impossible numbers")
             return
         self._kept = kept
         if before is not None:
@@ -290,19 +288,19 @@ class Check:
         elif self._first is not None and self._begins_a_chain(self._first):
             expected = 1 if self._first_skipped is None else min(self._first.seq, kept.first_seq)
         else:
-            return  # the one before was removed itself
+            return  # the previous `retired` record was itself removed
         if kept.first_seq != expected:
             self.find(
                 "retired",
                 link.seq,
-                f"record {link.seq} tells of a removal from {kept.first_seq} on, but what was kept began at {expected}",
+                f"record {link.seq} reports a removal from {kept.first_seq} on, but the record began at {expected}",
             )
 
-    def _begins_a_chain(self, first: Link) -> bool:
+    def _begins_a_chain(self, first: ChainLink) -> bool:
         return first.prev == GENESIS
 
-    def end(self, segments: int, *, is_still: bool) -> Report:
-        """Return the report."""
+    def end(self, segments: int, *, is_still: bool) -> VerifyReport:
+        """Finish the check and return the report."""
         report, last = self._report, self._last
         report.segments = segments
         if self._torn is not None:
@@ -310,39 +308,37 @@ class Check:
         if self._first is not None:
             self._check_beginning(self._first)
         if last is None:
-            self.find("missing", None, "there is no sound record at all")
+            self.find("missing", None, "there is no valid record at all")
         else:
             report.head = Witness(last.seq, head_of(last.seq, last.hash).hash)
         self._check_end(last.seq if last is not None else 0)
         if self._marked is not None and is_still:
             self._check_mark(self._marked, last.seq if last is not None else 0)
         for seq, text in self._faults.items():
-            self._add(
-                Finding("fault", seq, None, f"record {seq} tells of a fault that nobody has acknowledged: {text}")
-            )
+            self._add(Finding("fault", seq, None, f"record {seq} reports a fault that is not acknowledged: {text}"))
         report.witnesses = [self._checked(witness) for witness in self._witnesses]
         report.ok = not report.findings
         return report
 
-    def _check_beginning(self, first: Link) -> None:
+    def _check_beginning(self, first: ChainLink) -> None:
         kept = self._kept
         begin, prev = (kept.kept_seq, kept.kept_prev) if kept is not None else (1, GENESIS)
         if kept is not None and kept.lost:
-            self.find("missing", None, f"{kept.lost} records were gone already when retention came to them")
+            self.find("missing", None, f"{kept.lost} records were already missing when retention reached them")
         end = self._first_skipped[0] - 1 if self._first_skipped is not None else first.seq - 1
         if first.seq < begin:
-            self._report.notes.append(f"record {kept.seq if kept else 0} says that what lies before {begin} is removed")
+            self._report.notes.append(f"record {kept.seq if kept else 0} says that all before {begin} is removed")
         elif end >= begin:
             self.find(
-                "missing", begin, f"{spelled(begin, end)} missing from the beginning, and no record tells of that"
+                "missing", begin, f"{spelled(begin, end)} missing from the beginning, and no record explains that"
             )
         elif first.prev != prev:
-            self.find("altered", first.seq, f"record {first.seq} is not the one that the record once began with")
+            self.find("altered", first.seq, f"record {first.seq} is not the one that the record began with")
         elif kept is not None:
-            self._report.notes.append(f"records 1 to {begin - 1} were removed by retention, as record {kept.seq} tells")
+            self._report.notes.append(f"records 1 to {begin - 1} were removed by retention, says record {kept.seq}")
 
     def _check_end(self, last: int) -> None:
-        """Compare with what the anchor and the mark say was on the disk."""
+        """Compare the end with what the anchor and the mark say was on disk."""
         told = [("anchor", *self._anchored)] if self._anchored is not None else []
         if self._marked is not None:
             told.append(("mark", self._marked.seq, self._marked.hash))
@@ -352,15 +348,15 @@ class Check:
             self.find(
                 "missing",
                 last + 1,
-                f"{spelled(last + 1, through)} missing from the end: they were on the disk, says the {names}",
+                f"{spelled(last + 1, through)} missing from the end: they were on disk, according to the {names}",
             )
         for name, seq, own in told:
             if seq in self._hashes and self._hashes[seq] != own:
-                self.find("altered", seq, f"record {seq} is not the one that the {name} says was on the disk")
+                self.find("altered", seq, f"record {seq} is not the one that the {name} says was on disk")
             elif seq in self._hashes and name == "anchor":
                 self._report.anchored_through = seq
             elif self._is_cut_out(seq) and not self._report.findings:
-                self.find("missing", seq, f"record {seq} is missing: it was on the disk, says the {name}")
+                self.find("missing", seq, f"record {seq} is missing: the {name} says that it was on disk")
 
     def _is_cut_out(self, seq: int) -> bool:
         first, last = self._first, self._last
@@ -370,12 +366,12 @@ class Check:
     def _check_mark(self, mark: Mark, last: int) -> None:
         if mark.is_shut and last > mark.seq:
             self.find(
-                "altered", last, f"{spelled(mark.seq + 1, last)} newer than the end of the last daemon, says the mark"
+                "altered", last, f"{spelled(mark.seq + 1, last)} newer than the last shutdown, according to the mark"
             )
         elif last > mark.through:
             self.find("altered", last, f"record {last} is beyond the numbers that the mark has reserved")
         if mark.fault_seq and not self._faults:
-            self.find("fault", mark.fault_seq, "the mark tells of a fault that nobody has acknowledged")
+            self.find("fault", mark.fault_seq, "the mark reports a fault that is not acknowledged")
 
     def _checked(self, witness: Witness) -> dict[str, Any]:
         first, last = self._first, self._last
@@ -388,7 +384,7 @@ class Check:
             result = "missing"
         if result in ("contradicted", "missing"):
             is_after = last is None or witness.seq > last.seq
-            text = "is missing" if is_after or result == "missing" else "is another one than the witness saw"
+            text = "is missing" if is_after or result == "missing" else "is not the one that the witness saw"
             self.find("witness", witness.seq, f"record {witness.seq} {text}")
         return {"seq": witness.seq, "hash": witness.hash, "result": result}
 

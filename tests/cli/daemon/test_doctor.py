@@ -1,4 +1,4 @@
-"""doctor: each thing that can be wrong, and what it says to do.
+"""doctor: everything that can be wrong, and what it says to do.
 
 Slow: each command is a process of its own, and so is the daemon.
 """
@@ -54,7 +54,7 @@ def test_an_unsafe_file_is_named_with_the_command_that_mends_it() -> None:
     with new_place() as place:
         (place.config.parent / "guards.py").chmod(0o666)
         with serving(place):
-            assert "mend it with: chmod go-w" in problems(place)[0]["what"]
+            assert "fix it with: chmod go-w" in problems(place)[0]["what"]
 
 
 def test_an_untrusted_project_here_is_named() -> None:
@@ -100,7 +100,7 @@ def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> No
     with new_place({}) as place:
         del place.environment["HOOKLATCH_CONFIG"]  # one that is named is refused
         with serving(place) as daemon:
-            daemon.wait_for("so no guard of yours is in force")
+            daemon.wait_for("so no guard of yours is active")
             status, doctor = place.run("status"), place.run("doctor")
 
     assert "is not there, nor a hooks.d beside it" in status.stdout
@@ -109,7 +109,7 @@ def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> No
 
 
 def test_what_to_do_of_a_fault_fits_its_kind() -> None:
-    full = "the disk of /r is full, so gates are denied: make room there, and it goes on by itself"
+    full = "the disk of /r is full, so gates are denied until there is space: free some space"
 
     assert "log acknowledge" in way_out_of(full, [full])
     assert "status --tree" in way_out_of("the daemon's part 'zygote' failed: it ended", [full])

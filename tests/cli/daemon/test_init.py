@@ -1,4 +1,4 @@
-"""init: what it writes works, is private, and replaces nothing.
+"""init: its files work, are private, and replace nothing.
 
 Slow: each command is a process of its own, and so is the daemon.
 """

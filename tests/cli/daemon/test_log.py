@@ -96,10 +96,10 @@ def test_filters(place: Place, words: list[str], expected: list[str]) -> None:
     [
         (
             ["--since", "yesterday"],
-            "'yesterday' is no moment; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d",
+            "'yesterday' is not a time; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d",
         ),
-        (["-n", "x"], "'x' is no number of records"),
-        (["verify", "--witness", "3:xyz"], "'3:xyz' is no SEQ:HASH, with 16 to 64 hexadecimal digits"),
+        (["-n", "x"], "'x' is not a number of records"),
+        (["verify", "--witness", "3:xyz"], "'3:xyz' is not SEQ:HASH, with 16 to 64 hexadecimal digits"),
     ],
 )
 def test_misuse_is_told(place: Place, words: list[str], text: str) -> None:
@@ -202,9 +202,7 @@ def test_what_was_changed_is_named_and_the_exit_code_tells(place: Place) -> None
     done = place.run("log", "verify")
 
     assert done.returncode == 1
-    assert (
-        "WRONG     altered: the line after record 2 is not what its hash says (0000000000000001.jsonl)" in done.stdout
-    )
+    assert "WRONG     altered: the line after record 2 does not match its hash (0000000000000001.jsonl)" in done.stdout
     assert place.json("log", "verify", code=1)["findings"][0]["seq"] == 3
 
 

@@ -1,4 +1,4 @@
-"""serve: its start, its end, and what it does where something is wrong.
+"""serve: start, end, and behaviour when something is wrong.
 
 Slow: each test has a daemon of its own.
 """

@@ -1,4 +1,4 @@
-"""serve --detach and stop: a daemon that lives on, and one that is gone when the command says so.
+"""serve --detach and stop: a daemon that keeps running, and one that is gone when the command says so.
 
 Slow: each test has a daemon of its own.
 """
@@ -109,7 +109,7 @@ def test_a_daemon_that_was_killed_is_not_called_stopped(place: Place) -> None:
     status = place.run("status")
 
     assert (status.returncode, status.stdout) == (69, "")
-    assert "the last one was killed or crashed (its last record is of " in status.stderr
+    assert "the last one was killed or crashed (its last record is from " in status.stderr
     assert "hooklatch serve --detach" in status.stderr
 
 

@@ -1,4 +1,4 @@
-"""hooklatch import: one file in, one file out, and nothing that is there is lost.
+"""hooklatch import: one file in, one file out, without losing an existing file.
 
 Slow: each command is a process of its own, and so is a daemon's worker.
 """
@@ -111,7 +111,7 @@ def test_losses_are_said_and_are_the_exit_code(place: Place, settings: Path) -> 
     assert done.returncode == 1
     assert "PreToolUse[1].hooks[2]: written as a comment: a handler of type 'http'" in done.stderr
     assert "type 'http'" in target(place).read_text()
-    assert "2 hooks, 1 hook as a comment, to be mended" in done.stdout
+    assert "2 hooks, 1 hook as a comment, to be fixed" in done.stdout
 
 
 def test_json_says_the_same_to_programs(place: Place, settings: Path) -> None:
@@ -227,7 +227,7 @@ async def test_the_table_of_exit_codes_of_an_imported_guard_holds(tmp_path: Path
         ("settings.json", b'{\n  "hooks": {\n    nope\n', "settings.json:3: not JSON"),
         ("settings.json", b"[" * 100_000, "not JSON"),
         ("settings.json", b'{"n": ' + b"9" * 5000 + b"}", "not JSON"),
-        ("settings.json", b'{"hooks": {"Stop": [], "PreToolUse": [], "Stop": []}}', "the key 'Stop' stands twice"),
+        ("settings.json", b'{"hooks": {"Stop": [], "PreToolUse": [], "Stop": []}}', "the key 'Stop' occurs twice"),
         ("settings.json", b'{"permissions": {}}', "has no hooks"),
         ("settings.json", b'{"hooks": 42}', "has no hooks"),
         ("settings.json", b"42", "no table of hooks"),
@@ -236,7 +236,7 @@ async def test_the_table_of_exit_codes_of_an_imported_guard_holds(tmp_path: Path
         ("settings.json", b'{"hooks": [{"a": 1}]}', "a list, but not of hooks"),
         ("settings.json", b"\xff\xff\x00", "neither UTF-8 nor GB18030"),
         ("hooks.toml", b"[[hooks]]\nname = \n", "hooks.toml:2: not TOML"),
-        ("hooks.toml", b'[[hook]]\nid = "a"\n', "hooklatch's own already"),
+        ("hooks.toml", b'[[hook]]\nid = "a"\n', "in hooklatch's own format already"),
         ("hooks.toml", b"hooks = 1\n", "has no hooks"),
     ],
 )

@@ -1,4 +1,4 @@
-"""hooks show, and the way to it: from a refusal's words to the line that failed.
+"""hooks show, and how it is found: from the text of a refusal to the line that failed.
 
 Slow: each command is a process of its own, and so is the daemon.
 """

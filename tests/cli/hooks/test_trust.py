@@ -1,4 +1,4 @@
-"""trust: what it pins, what it shows, and how it is taken back.
+"""trust: what it pins, what it shows, and how it is revoked.
 
 Slow: each command is a process of its own, and so is the daemon.
 """
@@ -105,4 +105,4 @@ def test_a_folder_that_others_can_write_to_is_refused(place: Place) -> None:
     done = place.run("trust")
 
     assert done.returncode == 77
-    assert "mend it with: chmod go-w" in done.stderr
+    assert "fix it with: chmod go-w" in done.stderr

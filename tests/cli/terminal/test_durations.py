@@ -1,4 +1,4 @@
-"""Lengths of time are read alike by every command."""
+"""Every command parses durations alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fire: verdicts, failures and misuse, each with its exit code.
+"""fire: verdicts, failures and usage errors, each with its exit code.
 
 Slow: each command is a process of its own, and so is the daemon.
 """

@@ -1,4 +1,4 @@
-"""hooklatch test: cases are read with their places, fired without a daemon, and compared.
+"""hooklatch test: cases are read with their line numbers, fired without a daemon, and compared.
 
 Slow where a command runs: each is a process with workers of its own.
 """
@@ -95,7 +95,7 @@ NATIVE_CASE = '[[case]]\nexpect = "pass"\nhost = "claude-code"\n'
         (f'{STOP}expect = {{ verdict = "pass", reson = "x" }}', "cases.toml:3: expect has no key 'reson'; did you"),
         (f'{STOP}expect = {{ verdict = "pass", reason = 1 }}', "cases.toml:3: expect: Expected `str"),
         (f"{PASS}payload = 1", "cases.toml:4: payload is a table"),
-        (f"{PASS}payload = {{ n = nan }}", "cases.toml:4: payload is no JSON"),
+        (f"{PASS}payload = {{ n = nan }}", "cases.toml:4: payload is not JSON"),
         (f'{PASS}payload_file = "/nowhere"', "cases.toml:4: the payload /nowhere cannot be read"),
         ('[[case]]\nexpect = "pass"\nhost = "cursor"', "cases.toml:3: there is no host 'cursor'"),
         (NATIVE_CASE, "the event has no hook_event_name"),
@@ -120,7 +120,7 @@ def test_a_bad_case_is_refused_with_its_line_and_what_to_write(text: str, said: 
         (line() + "\n{", "x.jsonl:2: not JSON"),
         ("[]", "x.jsonl:1: a case is a table"),
         (line(payload={}, payload_file="x"), "x.jsonl:1: write either payload or payload_file"),
-        (line(payload={"a": "\ud800"}), "x.jsonl:1: payload is no JSON"),
+        (line(payload={"a": "\ud800"}), "x.jsonl:1: payload is not JSON"),
     ],
 )
 def test_a_bad_line_is_refused_with_its_number(text: str, said: str) -> None:

@@ -1,4 +1,4 @@
-"""A gate amends, then judges: who is called, about which payload, and what an answer is worth."""
+"""A gate amends, then judges: which hooks are called, with which payload, and what their answers count."""
 
 from __future__ import annotations
 

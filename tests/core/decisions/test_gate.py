@@ -1,4 +1,4 @@
-"""The gate, played: who is asked, in which order and about what, and what comes of the answers."""
+"""The gate's state machine: which hooks are called, in which order, with what, and the effect of their answers."""
 
 from typing import Any, get_args
 

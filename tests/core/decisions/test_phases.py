@@ -1,4 +1,4 @@
-"""Notify, amend and claim, played; and the decision as it is written."""
+"""The state machines of notify, amend and claim, and the wire form of a decision."""
 
 import json
 from typing import Any, get_args

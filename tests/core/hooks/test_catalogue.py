@@ -1,4 +1,4 @@
-"""The catalogue against a second copy of its table, and the refusals of custom events."""
+"""The catalogue compared with a second copy of its table, and the rejection of invalid custom events."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a declaration of a hook may say, and what is said to one that may not."""
+"""What a hook's declaration may contain, and the errors for invalid ones."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_several_events_give_a_hook_each_with_the_event_in_its_id() -> None:
         ({"amends": "yes"}, "amends is true or false"),
         ({"description": 1}, "description is a string"),
         ({"config": [1]}, "config is a table"),
-        ({"match": []}, "match: a list of names must hold one string or more"),
+        ({"match": []}, "match: a list of names must hold at least one string"),
         ({"match": {"regexp": "a"}}, "match: a matcher is a name"),
         ({"match": {"regex": "("}}, "match: '(' is not a pattern"),
         ({"id": ""}, "id is a line of text, at most 200 characters"),

@@ -1,4 +1,4 @@
-"""Names of hooks: each means one thing, and what may mean several is refused with all of them."""
+"""Names of hooks: each full name means one thing, and an ambiguous name is rejected with all its meanings."""
 
 from __future__ import annotations
 

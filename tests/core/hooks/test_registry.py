@@ -1,4 +1,4 @@
-"""Who fires, in which order; what a change of the registry is."""
+"""Which hooks fire, in which order, and the differences between registries."""
 
 from typing import Any
 

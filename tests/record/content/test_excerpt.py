@@ -1,4 +1,4 @@
-"""What of a payload is recorded; that no payload and no decision can keep a record from being made."""
+"""The recorded excerpt of a payload; no payload and no decision can prevent a record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What never reaches the record: values of certain keys at any depth, and the forms of known secrets in any text."""
+"""What never reaches the record: values of certain keys at any depth, and known forms of secrets in any text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain's lines: what seals them, and what no longer fits."""
+"""The chain's lines: how they are sealed, and when they no longer match."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import json
 import pytest
 
 from hooklatch.core.messages import Head
-from hooklatch.record.files.chain import GENESIS, Link, Stamps, head_of, read_link, seal
+from hooklatch.record.files.chain import GENESIS, ChainLink, Timestamps, head_of, read_link, seal
 
 AT = "2026-01-31T12:00:00.000Z"
 LINE, OWN = seal(1, GENESIS, AT, "started", b'{"pid":7,"hash":"x","nested":{"a":1,"hash":"y"}}')
@@ -31,11 +31,11 @@ def test_the_hash_is_that_of_the_lines_bytes_before_it() -> None:
 def test_a_record_without_fields_has_a_hash_too() -> None:
     line, own = seal(2, OWN, AT, "stopped", b"{}")
 
-    assert read_link(line) == Link(2, OWN, AT, "stopped", own)
+    assert read_link(line) == ChainLink(2, OWN, AT, "stopped", own)
 
 
 def test_a_line_is_read_with_and_without_its_end() -> None:
-    assert read_link(LINE) == read_link(LINE[:-1]) == Link(1, GENESIS, AT, "started", OWN)
+    assert read_link(LINE) == read_link(LINE[:-1]) == ChainLink(1, GENESIS, AT, "started", OWN)
 
 
 def test_any_other_byte_anywhere_is_seen() -> None:
@@ -82,11 +82,11 @@ def test_a_head_carries_half_of_the_hash() -> None:
     ],
 )
 def test_a_moment_is_utc_with_milliseconds(moment: float, text: str) -> None:
-    assert Stamps().spell(moment) == text
+    assert Timestamps().spell(moment) == text
 
 
 def test_moments_within_one_second_differ() -> None:
-    stamps = Stamps()
+    stamps = Timestamps()
 
     assert [stamps.spell(5.001), stamps.spell(5.5), stamps.spell(4.0)] == [
         "1970-01-01T00:00:05.001Z", "1970-01-01T00:00:05.500Z", "1970-01-01T00:00:04.000Z",

@@ -1,4 +1,4 @@
-"""Reading the record: filters, forwards, backwards, over segments, while it is written."""
+"""Reading the record: filters, forwards, backwards, across segments, while it is being written."""
 
 from __future__ import annotations
 

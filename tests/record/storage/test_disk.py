@@ -1,4 +1,4 @@
-"""The stages of a disk: by a table of looks."""
+"""The stages of a disk, by a table of free bytes."""
 
 from __future__ import annotations
 
@@ -40,6 +40,6 @@ def test_other_limits_hold_from_the_next_look_on() -> None:
     disk = Disk(LIMITS)
     disk.saw(300)
 
-    disk.limit(RecordSettings(low_bytes=10, critical_bytes=10, full_bytes=10))
+    disk.set_limits(RecordSettings(low_bytes=10, critical_bytes=10, full_bytes=10))
 
     assert disk.saw(300) is Stage.NORMAL

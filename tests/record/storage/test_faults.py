@@ -1,4 +1,4 @@
-"""What somebody else does to the files while they are written, and disks that fail: seen, told, and fail closed."""
+"""Files changed by others while they are written, and disks that fail: detected, reported, and fail closed."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def lengthen(path: Path) -> None:
     [
         (remove, "was removed while it was being written"),
         (replace, "was replaced while it was being written"),
-        (empty, "bytes and not the"),
-        (lengthen, "bytes and not the"),
+        (empty, "bytes instead of the"),
+        (lengthen, "bytes instead of the"),
     ],
 )
 async def test_a_segment_that_somebody_touches_is_seen_and_the_record_goes_on_in_the_next(
@@ -111,7 +111,7 @@ async def test_a_folder_that_is_taken_away_refuses_every_gate(tmp_path: Path) ->
         with pytest.raises(RecordError):
             await record.durable(decided(record))
 
-        with pytest.raises(RecordError, match="was removed while it was being written; mend its disk"):
+        with pytest.raises(RecordError, match="was removed while it was being written; repair its disk"):
             decided(record)
 
 
@@ -231,7 +231,7 @@ def test_a_disk_that_cannot_begin_a_segment_either_refuses_at_once_and_not_at_ev
         shutil.rmtree(tmp_path / "record")
 
         for _ in range(3):
-            with pytest.raises(RecordError, match=r"cannot be written: Bad file descriptor; mend its disk"):
+            with pytest.raises(RecordError, match=r"cannot be written: Bad file descriptor; repair its disk"):
                 decided(record)
         assert record.refused(decision(cause="audit"), fact()) is None
         status = record.status()

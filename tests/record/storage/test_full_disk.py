@@ -1,4 +1,4 @@
-"""A disk that fills up, for real: what is recorded at each stage, and what comes of the reserve."""
+"""A disk that really fills up: what is recorded at each stage, and how the reserve is used."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ def test_the_stages_of_a_disk_that_fills_up(tmp_path: Path) -> None:
             if free == 900:
                 gate = record.decided(decision(1), fact())
                 notified = record.decided(decision(event="stop"), fact(is_gate=False))
-        with pytest.raises(RecordError, match=r"the disk of .* is full, so gates are denied: make room there"):
+        with pytest.raises(
+            RecordError, match=r"the disk of .* is full, so gates are denied until there is space: free some space"
+        ):
             record.decided(decision(2), fact())
         refused = record.refused(decision(3, cause="audit"), fact())
         (disk / "ballast").unlink()

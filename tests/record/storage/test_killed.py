@@ -1,4 +1,4 @@
-"""A writer that is killed loses nothing that it was told is recorded, and leaves a record that goes on.
+"""A killed writer loses nothing that it reported as recorded, and leaves a record that can be continued.
 
 Slow: processes are killed in the middle of writing, round after round on the same record.
 """

@@ -1,4 +1,4 @@
-"""Where the numbers go on, by what the end, the anchor and the mark say: a table, and then real files."""
+"""Where the numbers continue, depending on the end, the anchor and the mark: a table, and then real files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from hooklatch.record.files.chain import GENESIS
 from hooklatch.record.files.mark import BLOCK, Mark
-from hooklatch.record.storage.resuming import End, resume
+from hooklatch.record.storage.resuming import RecordEnd, resume
 
 HASH = "ab" * 32
 OTHER = "cd" * 32
@@ -34,8 +34,8 @@ OPEN = Mark(through=10_000, seq=60, hash=HASH)
         (40, (30, HASH), OPEN, 10_000, (61, 10_000), ["records 41 to 60 are missing"]),
         (0, None, OPEN, 10_000, (61, 10_000), ["the anchor in /r is gone", "records 1 to 60 are missing"]),
         # another record in its place
-        (60, (60, OTHER), SHUT, 60, None, ["record 60 in /r is another one than its anchor says"]),
-        (60, (60, HASH), Mark(is_shut=True, through=99, seq=60, hash=OTHER), 60, None, ["than its mark says"]),
+        (60, (60, OTHER), SHUT, 60, None, ["record 60 in /r differs from the one that its anchor names"]),
+        (60, (60, HASH), Mark(is_shut=True, through=99, seq=60, hash=OTHER), 60, None, ["its mark names"]),
         # the mark is gone, broken, or older than the record
         (60, (60, HASH), None, 60 + BLOCK, (61, 60 + BLOCK), ["the mark /r.mark is gone"]),
         (0, (60, HASH), None, 60 + BLOCK, (61, 60 + BLOCK), ["mark /r.mark is gone", "records 1 to 60 are missing"]),
@@ -55,7 +55,7 @@ def test_where_the_numbers_go_on_and_what_is_told(
     skipped: tuple[int, int] | None,
     faults: list[str],
 ) -> None:
-    found = resume(End("/r", seq, HASH if seq else GENESIS, anchored, marked))
+    found = resume(RecordEnd("/r", seq, HASH if seq else GENESIS, anchored, marked))
 
     assert (found.seq, found.skipped) == (goes_on_after, skipped)
     assert len(found.faults) == len(faults), found.faults

@@ -1,4 +1,4 @@
-"""Segments begin and end by size and age, and go when they are too old or too many; the record tells of each."""
+"""Segments begin and end by size and age, and are retired by age and total size; the record states each."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ async def test_the_oldest_segments_go_when_there_are_too_many_bytes_and_the_reco
     report = verify(str(tmp_path))
     assert report.ok
     assert report.notes == [
-        f"records 1 to {first_left['seq'] - 1} were removed by retention, as record {retired['seq']} tells"
+        f"records 1 to {first_left['seq'] - 1} were removed by retention, says record {retired['seq']}"
     ]
 
 

@@ -1,4 +1,4 @@
-"""A daemon that is killed before any one step of its writing leaves what the next one opens, without a fault."""
+"""A daemon killed before any single step of writing leaves a record that the next one opens without a fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records on the disk: when they are there, who waits for it, and what a sync that fails means."""
+"""Durability of records: when they are on disk, which tasks wait for it, and what a failed sync means."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ async def test_while_syncs_fail_gates_are_refused_and_their_denials_written(
         disk.fails = True
         decided(record)
         await until(lambda: record.status()["faults"])
-        with pytest.raises(RecordError, match=r"cannot be synced: Input/output error; mend its disk"):
+        with pytest.raises(RecordError, match=r"cannot be synced: Input/output error; repair its disk"):
             decided(record)
         refused = record.refused(decision(9, cause="audit"), fact())
         passed = record.decided(decision(event="stop"), fact(is_gate=False))

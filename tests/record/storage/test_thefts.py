@@ -1,7 +1,7 @@
-"""Every theft is found by verify and makes the status red: also after a restart, and after retention has run.
+"""Tampering is always found by verify and makes the status red: also after a restart, and after retention has run.
 
-The one who steals may write to the record's folder.  Who may write to the mark beside it too can make all anew; a
-witness shows that (test_verify.py).
+The attacker can write to the record's directory.  An attacker who can also write to the mark beside it can forge
+everything; a witness reveals that (test_verify.py).
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ async def test_what_was_stolen_is_still_told_when_retention_has_removed_what_was
     take_middle(folder)
     async with running(folder, TIGHT) as record:
         await until(lambda: record.status()["faults"])
-        assert "does not go on where the segment before it ends" in record.status()["faults"][0]
+        assert "does not continue where the segment before it ends" in record.status()["faults"][0]
         assert len(segments(folder)) == 3
         await record.acknowledge("it is known")
         record.apply(msgspec.structs.replace(TIGHT, keep_bytes=2))
@@ -208,7 +208,9 @@ async def test_what_was_stolen_is_still_told_when_retention_has_removed_what_was
         await until(lambda: len(segments(folder)) == 1)
 
     report = verify(str(folder))
-    assert [finding.text for finding in report.findings] == ["5 records were gone already when retention came to them"]
+    assert [finding.text for finding in report.findings] == [
+        "5 records were already missing when retention reached them"
+    ]
 
 
 async def test_retention_goes_on_from_where_it_was_over_restarts_and_crashes(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What a crash leaves at the end is moved aside; what somebody did in the middle is told and left alone."""
+"""A torn end left by a crash is moved aside; changes in the middle are reported and left alone."""
 
 from __future__ import annotations
 

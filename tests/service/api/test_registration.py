@@ -208,7 +208,7 @@ async def test_a_relative_run_without_an_absolute_cwd_is_refused(daemon: Daemon,
         ("f = 1\n", "bad.py:f", "has no function 'f'"),
         ("x = 1\n", "gone.py:f", "there is no such file"),
         ("x = 1\n", "no_such_package.guards:f", "no_such_package"),
-        ("x = 1\n", "nul\0l.py:f", "is no path"),
+        ("x = 1\n", "nul\0l.py:f", "is not a path"),
     ],
 )
 async def test_a_run_that_does_not_load_is_refused_and_nothing_is_registered(

@@ -49,7 +49,7 @@ def test_what_others_may_write_is_refused_with_what_mends_it(
     open_to_others = pick(guards)
     open_to_others.chmod(mode | (0o111 if open_to_others.is_dir() else 0))
 
-    assert refused(guards) == f"{open_to_others} is writable by others; mend it with: chmod go-w {open_to_others}"
+    assert refused(guards) == f"{open_to_others} is writable by others; fix it with: chmod go-w {open_to_others}"
 
     open_to_others.chmod(open_to_others.stat().st_mode & ~0o022)
     assert read_safely(str(guards))
@@ -69,7 +69,7 @@ def test_what_belongs_to_somebody_else_is_refused(guards: Path, pick: Callable[[
     os.chown(pick(guards), NOBODY, NOBODY)
 
     assert refused(guards) == (
-        f"{pick(guards)} belongs to user {NOBODY}; mend it with: chown {os.geteuid()} {pick(guards)}"
+        f"{pick(guards)} belongs to user {NOBODY}; fix it with: chown {os.geteuid()} {pick(guards)}"
     )
 
 
@@ -107,7 +107,7 @@ def test_a_link_of_somebody_else_is_not_followed(guards: Path, tmp_path: Path, i
     shared.chmod(0o1777 if is_sticky else 0o755)
     os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
 
-    assert refused(link / "guards.py") == f"{link} belongs to user {NOBODY}; mend it with: chown {os.geteuid()} {link}"
+    assert refused(link / "guards.py") == f"{link} belongs to user {NOBODY}; fix it with: chown {os.geteuid()} {link}"
 
 
 @as_root
@@ -165,9 +165,9 @@ def test_a_folder_that_is_swapped_while_it_is_walked_never_gives_what_is_not_our
 def test_what_is_no_file_is_refused(guards: Path) -> None:
     os.mkfifo(guards.parent / "pipe.py")
 
-    assert "is no regular file" in refused(guards.parent)
-    assert "is no regular file" in refused(guards.parent / "pipe.py")
-    assert "is no path" in refused(guards.parent / "nul\0l.py")
+    assert "is not a regular file" in refused(guards.parent)
+    assert "is not a regular file" in refused(guards.parent / "pipe.py")
+    assert "is not a path" in refused(guards.parent / "nul\0l.py")
 
 
 def test_a_file_may_be_so_large_and_no_larger(guards: Path) -> None:
@@ -347,7 +347,7 @@ async def test_no_daemon_starts_where_others_could_have_written(tmp_path: Path, 
     with pytest.raises((StartError, BaseExceptionGroup)) as caught:
         async with running_daemon(folder):
             pass
-    assert start_error(caught.value).startswith(f"{opened} is writable by others; mend it with: chmod go-w {opened}")
+    assert start_error(caught.value).startswith(f"{opened} is writable by others; fix it with: chmod go-w {opened}")
 
 
 @as_root

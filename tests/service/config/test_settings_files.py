@@ -108,7 +108,7 @@ GUARD = '{"match": "Bash", "command": "exit 2", "description": "no shell"}'
         (PRE % '\n{"command": " "}', "its command is ' '"),
         (PRE % '{"hooks": [\n{"type": "command", "command": ["a"]}]}', "its command is ['a']"),
         (PRE % '\n{"command": "exit 2", "hooks": []}', "both a command and hooks"),
-        ('{"hooks": {},\n"PreToolUse": [{"command": "exit 2"}]}', "it stands beside 'hooks'"),
+        ('{"hooks": {},\n"PreToolUse": [{"command": "exit 2"}]}', "it is beside 'hooks'"),
     ],
 )
 async def test_an_entry_that_cannot_run_is_red_with_its_line_and_denies(tmp_path: Path, text: str, said: str) -> None:

@@ -69,12 +69,12 @@ async def test_a_key_that_stands_twice_is_refused_wherever_it_comes_in(tmp_path:
     assert sound["verdict"] == "allow"
     for name, decision in refused.items():
         assert (decision["verdict"], decision["cause"]) == ("deny", "payload"), name
-        assert "out of range" in decision["reason"] or "stands twice in one object" in decision["reason"], name
+        assert "out of range" in decision["reason"] or "occurs twice in one object" in decision["reason"], name
         assert not decision.get("outcomes"), name
-    assert (observed["verdict"], "the key 'a' stands twice" in observed["warnings"][0]) == ("pass", True)
+    assert (observed["verdict"], "the key 'a' occurs twice" in observed["warnings"][0]) == ("pass", True)
     assert unheard["accepted"] is False
     assert (shell["verdict"], shell["cause"]) == ("deny", "protocol")
-    assert "the key 'verdict' stands twice" in shell["reason"]
+    assert "the key 'verdict' occurs twice" in shell["reason"]
     assert (spoken["verdict"], spoken["cause"]) == ("deny", "payload")
 
 
@@ -101,4 +101,4 @@ async def test_an_answer_of_a_serving_client_with_a_key_twice_is_garbage(
         await client.aclose()
 
     assert (decision["verdict"], decision["cause"]) == ("deny", "protocol")
-    assert "stands twice in one object" in decision["reason"]
+    assert "occurs twice in one object" in decision["reason"]

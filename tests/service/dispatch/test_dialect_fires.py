@@ -114,7 +114,7 @@ async def test_garbage_in_a_served_hook_of_a_dialect_denies(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("dialect", "definition", "complaint"),
     [
-        ("ethos", {"id": "x", "event": "before_tool_call", "model": "void"}, "a void hook cannot stand there"),
+        ("ethos", {"id": "x", "event": "before_tool_call", "model": "void"}, "it takes no void hooks"),
         ("ethos", {"id": "x", "event": "before_tool_call", "match": "Bash"}, "no matchers"),
         ("exathena", {"id": "x", "event": "PreToolUze"}, "did you mean 'PreToolUse'"),
         ("beam", {"id": "x", "event": "pre_tool_use", "match": "[unclosed"}, "not a pattern"),

@@ -326,8 +326,8 @@ def mode(path: Path, bits: int) -> None:
         ("import os\nos._exit(0)\n", 0o600, "the worker died while importing: the worker exited with code 0"),
         ("import os, signal\nos.kill(os.getpid(), 9)\n", 0o600, "killed by signal 9"),
         ("import os\nos.closerange(0, 64)\n", 0o600, "the worker died while importing"),
-        (GUARD, 0o602, "writable by others; mend it with: chmod go-w"),
-        (GUARD, 0o620, "writable by others; mend it with: chmod go-w"),
+        (GUARD, 0o602, "writable by others; fix it with: chmod go-w"),
+        (GUARD, 0o620, "writable by others; fix it with: chmod go-w"),
         (b"\xff\xfe", 0o600, "guard.py"),
         (
             'from hooklatch_worker import hook\n@hook("pre_tool_use", match={"regex": 1j})\ndef f(e): ...\n',

@@ -25,7 +25,7 @@ FACTORY = (
 
 LOST = {
     "a decorator without functools.wraps": (HEAD + BARE + "@bare\n" + GUARD, 10, "functools.wraps"),
-    "a second function of the same name": (HEAD + GUARD + GUARD, 4, "a second function of that name (guards.py:7)"),
+    "a second function of the same name": (HEAD + GUARD + GUARD, 4, "a second function with that name (guards.py:7)"),
     "a second function that is not marked": (HEAD + GUARD + "def guard(event): ...\n", 4, "a second function"),
     "a name that is bound anew": (HEAD + GUARD + "guard = None\n", 4, "bound to None by now"),
     "a name that was deleted": (HEAD + GUARD + "del guard\n", 4, "no name of the module"),
@@ -96,7 +96,7 @@ async def test_a_source_whose_mark_is_lost_from_the_start_denies(tmp_path: Path)
         decision = await decide(daemon)
 
     assert (decision["verdict"], decision["cause"]) == ("deny", "load")
-    assert "guards.py:5: 'guard' is marked with @hook and would never be asked" in decision["reason"]
+    assert "guards.py:5: 'guard' is marked with @hook but would never be called" in decision["reason"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""JSON of which two readers could make two things is found, and nothing else is; held to a slow and exact reader."""
+"""JSON that parsers may read differently is detected, and nothing else; compared with a slow and exact parser."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from support.profiles import fuzzing
 
 
 def repeats(data: bytes) -> bool:
-    """Say exactly, and slowly, whether a key stands twice in one object."""
+    """Say exactly, and slowly, whether a key occurs twice in one object."""
     found: list[bool] = []
     json.loads(data, object_pairs_hook=lambda pairs: found.append(len(dict(pairs)) < len(pairs)))
     return any(found)
@@ -63,13 +63,13 @@ def test_a_key_that_stands_twice_is_found_wherever_it_is_and_nothing_else(data: 
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b'{"a":1,"a":1}', "the key 'a' stands twice in one object"),
-        (b'{"x":[{"command":"ls","comm\\u0061nd":"rm"}]}', "the key 'command' stands twice"),
+        (b'{"a":1,"a":1}', "the key 'a' occurs twice in one object"),
+        (b'{"x":[{"command":"ls","comm\\u0061nd":"rm"}]}', "the key 'command' occurs twice"),
         (b'{"a":"\\u003a","a":2}', "the key 'a'"),
         (b'{"a":"\\\\u003a","a":2}', "the key 'a'"),
         (b'{"a":"\\\\\\u003A","a":2}', "the key 'a'"),
         (b'{"\\u003a":1,":":2}', "the key ':'"),
-        (b'{"a":1,"a":"' + b"x" * MAX_NAMED + b'"}', "a key stands twice"),
+        (b'{"a":1,"a":"' + b"x" * MAX_NAMED + b'"}', "a key occurs twice"),
         (b'{"a":1e999}', "out of range"),
         (b"[" * 5000 + b"]" * 5000, "nested too deep"),
         (b'{"a":1', "truncated"),
@@ -103,7 +103,7 @@ def test_what_everybody_reads_alike_is_not_complained_of(data: bytes) -> None:
     ],
 )
 def test_an_answer_that_could_be_read_in_two_ways_is_garbage(answer: bytes) -> None:
-    with pytest.raises(verdicts.GarbageError, match=r"stands twice|out of range"):
+    with pytest.raises(verdicts.GarbageError, match=r"occurs twice|out of range"):
         verdicts.decode(answer)
 
 

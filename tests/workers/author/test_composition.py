@@ -1,4 +1,4 @@
-"""Hooks made of hooks: what several functions say together."""
+"""Hooks made of hooks: the merged answer of several functions."""
 
 from __future__ import annotations
 

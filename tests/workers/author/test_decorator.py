@@ -1,4 +1,4 @@
-"""What `@hook` notes on a function, and what it refuses while the file is being read."""
+"""What `@hook` records on a function, and what it rejects at import time."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a hook sees of an event."""
+"""How a hook sees an event."""
 
 import copy
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a failing, an observed and an optional hook come to, on every event of the catalogue."""
+"""The effect of failing, observed and optional hooks, on every event of the catalogue."""
 
 from typing import Any, get_args
 

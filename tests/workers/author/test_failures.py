@@ -1,4 +1,4 @@
-"""What is told of a crash: the author's own line, what to do about it, and a traceback that anybody can be shown."""
+"""The text about a crash: the author's own line, a remedy, and a traceback that is safe to display."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""event.state in the worker: what is refused before anybody is asked, and a stream that stays in step."""
+"""event.state in the worker: what is rejected before a request is sent, and a stream that stays in step."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ REFUSED: dict[str, Callable[[Scope], Any]] = {
     "a key is a text that is not empty, not 5": lambda scope: scope.get(5),  # type: ignore[arg-type]
     "a key has at most 256 bytes, not 258": lambda scope: scope.get("é" * 129),
     "a key holds a lone surrogate": lambda scope: scope.get("\ud800"),
-    "None is no value to set": lambda scope: scope.set("k", None),
-    "JSON cannot say": lambda scope: scope.set("k", [float("nan")]),
-    "inf is no finite number": lambda scope: scope.increment("k", float("inf")),
+    "None cannot be set as a value": lambda scope: scope.set("k", None),
+    "JSON cannot express": lambda scope: scope.set("k", [float("nan")]),
+    "inf is not a finite number": lambda scope: scope.increment("k", float("inf")),
     "not plain JSON": lambda scope: scope.set("k", {1, 2}),
     "keys must be str": lambda scope: scope.set("k", {1: 2}),
     "the value cannot be stored": lambda scope: scope.set("k", "\ud800"),
@@ -88,9 +88,9 @@ def test_an_event_that_was_amended_in_a_chain_asks_too(line: Remembering) -> Non
 
 
 def test_without_a_worker_there_is_none() -> None:
-    with pytest.raises(StateError, match="while a worker of the daemon runs the call"):
+    with pytest.raises(StateError, match="while a worker of the daemon runs the event"):
         event(None).state.get("k")
-    with pytest.raises(StateError, match="while a worker of the daemon runs the call"):
+    with pytest.raises(StateError, match="while a worker of the daemon runs the event"):
         event().state.get("k")
 
 

@@ -1,4 +1,4 @@
-"""What a verdict says, and how it survives the way to the daemon."""
+"""The parts of a verdict, and its transport to the daemon."""
 
 import json
 import math

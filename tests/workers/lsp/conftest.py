@@ -1,4 +1,4 @@
-"""The workspace that the tests of the built-in hook edit in."""
+"""The workspace for tests of the built-in hook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The built-in hook with ruff's own language server, and what it does where there is none."""
+"""The built-in hook with ruff's own language server, and without any."""
 
 from __future__ import annotations
 

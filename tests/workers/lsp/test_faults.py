@@ -1,4 +1,4 @@
-"""What servers do wrong.  The hook ends in time all the same, says nothing, and keeps or replaces the server."""
+"""Misbehaving servers: the hook still ends in time and says nothing, and keeps or replaces the server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 import pytest
 
 from hooklatch_worker.lsp import diagnostics
-from hooklatch_worker.lsp.fleet import Fleet, Limits
+from hooklatch_worker.lsp.fleet import Fleet, FleetLimits
 from hooklatch_worker.sandbox import linux
 from support.daemons import nothing_left
 from workers.lsp.workspace import Workspace
@@ -30,7 +30,7 @@ class Clock:
 @pytest.fixture
 def clock(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(diagnostics, "FLEET", Fleet(limits=Limits(servers=2, silence=0.0), clock=clock))
+    monkeypatch.setattr(diagnostics, "FLEET", Fleet(limits=FleetLimits(servers=2, silence=0.0), clock=clock))
     return clock
 
 

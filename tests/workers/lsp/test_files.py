@@ -1,4 +1,4 @@
-"""Which file a tool wrote, what is in it, and which server is for it."""
+"""Which file a tool wrote, its content, and the server for it."""
 
 from __future__ import annotations
 

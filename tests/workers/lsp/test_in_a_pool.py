@@ -1,4 +1,4 @@
-"""The built-in hook in a daemon's worker, where servers have to outlive calls and must not outlive the worker."""
+"""The built-in hook in a daemon's worker, where servers must outlive calls but not the worker."""
 
 from __future__ import annotations
 

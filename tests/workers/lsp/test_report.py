@@ -1,4 +1,4 @@
-"""Diagnostics to lines, by tables."""
+"""Formatting diagnostics, by tables."""
 
 from __future__ import annotations
 

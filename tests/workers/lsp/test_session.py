@@ -1,4 +1,4 @@
-"""One conversation with a server, by scripts: what comes in, what goes out."""
+"""A session with a server, by scripts: bytes in, bytes out."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch_worker.lsp.session import MAX_DOCUMENTS, MAX_OUTGOING, MAX_PULLS, Session
-from hooklatch_worker.lsp.wire import GarbageError, encode
+from hooklatch_worker.lsp.session import MAX_DOCUMENTS, MAX_OUTGOING, MAX_PULLS, LspSession
+from hooklatch_worker.lsp.wire import LspProtocolError, encode
 
 PULLING = {"diagnosticProvider": {"identifier": "x"}}
 URI = "file:///w/a.py"
 BAD = {"message": "bad", "range": {"start": {"line": 0, "character": 0}}}
 
 
-def started(capabilities: dict[str, Any] | None = None) -> Session:
-    session = Session("/w", process_id=7)
+def started(capabilities: dict[str, Any] | None = None) -> LspSession:
+    session = LspSession("/w", process_id=7)
     session.feed(encode({"id": 1, "result": {"capabilities": capabilities or {}}}))
     sent(session)
     return session
 
 
-def sent(session: Session) -> list[dict[str, Any]]:
+def sent(session: LspSession) -> list[dict[str, Any]]:
     """Take what the session has to send."""
     bodies = bytes(session.outgoing).split(b"Content-Length: ")[1:]
     session.outgoing.clear()
     return [msgspec.json.decode(body.partition(b"\r\n\r\n")[2]) for body in bodies]
 
 
-def show(session: Session, text: str, path: str = "/w/a.py") -> list[str]:
+def show(session: LspSession, text: str, path: str = "/w/a.py") -> list[str]:
     session.show(path, language="python", text=text)
     return [message["method"] for message in sent(session)]
 
 
-def publish(session: Session, *, version: int | None = None, uri: str = URI) -> None:
+def publish(session: LspSession, *, version: int | None = None, uri: str = URI) -> None:
     params = {"uri": uri, "version": version, "diagnostics": [BAD]}
     session.feed(encode({"method": "textDocument/publishDiagnostics", "params": params}))
 
 
 def test_it_begins_with_who_we_are_and_where() -> None:
-    [hello] = sent(Session("/w", process_id=7))
+    [hello] = sent(LspSession("/w", process_id=7))
 
     assert hello["method"] == "initialize"
     assert (hello["params"]["processId"], hello["params"]["rootUri"]) == (7, "file:///w")
 
 
 def test_it_is_ready_when_the_server_has_answered() -> None:
-    session = Session("/w", process_id=7)
+    session = LspSession("/w", process_id=7)
     sent(session)
 
     session.feed(encode({"id": 1, "result": {"capabilities": {}}}))
@@ -205,9 +205,9 @@ def test_what_needs_no_answer_is_passed_over(message: dict[str, object]) -> None
     ],
 )
 def test_what_is_of_the_wrong_shape_breaks_it_off(message: dict[str, object]) -> None:
-    session = Session("/w", process_id=7)
+    session = LspSession("/w", process_id=7)
 
-    with pytest.raises(GarbageError):
+    with pytest.raises(LspProtocolError):
         session.feed(encode(message))
 
 
@@ -215,7 +215,7 @@ def test_a_server_that_reads_nothing_is_not_buffered_for_ever() -> None:
     session = started()
     session.show("/w/a.py", language="python", text="x" * (MAX_OUTGOING // 2))
 
-    with pytest.raises(GarbageError, match="unread"):
+    with pytest.raises(LspProtocolError, match="unread"):
         session.show("/w/a.py", language="python", text="y" * (MAX_OUTGOING // 2))
 
 

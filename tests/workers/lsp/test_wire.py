@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hooklatch_worker.lsp.wire import MAX_HEADER, MAX_MESSAGE, GarbageError, MessageReader, encode, path_of, uri_of
+from hooklatch_worker.lsp.wire import MAX_HEADER, MAX_MESSAGE, LspProtocolError, MessageReader, encode, path_of, uri_of
 
 FRAME = encode({"method": "initialized", "params": {}})
 
@@ -45,17 +45,17 @@ def test_headers_are_read_as_http_reads_them(header: bytes) -> None:
         pytest.param(b"Content-Length: -1\r\n\r\n", "no Content-Length", id="negative length"),
         pytest.param(b"Content-Length: 1e3\r\n\r\n", "no Content-Length", id="odd length"),
         pytest.param(b"Content-Length: %d\r\n\r\n" % (MAX_MESSAGE + 1), "over the limit", id="huge"),
-        pytest.param(b"Content-Length: 3\r\n\r\n{{{", "no message", id="no JSON"),
-        pytest.param(b"Content-Length: 2\r\n\r\n[]", "no message", id="a batch"),
-        pytest.param(b"Content-Length: 12\r\n\r\n" + b'{"method":1}', "no message", id="wrong type"),
-        pytest.param(b'Content-Length: 4\r\n\r\n"\xff\xfe"', "no message", id="no UTF-8"),
+        pytest.param(b"Content-Length: 3\r\n\r\n{{{", "not a message", id="no JSON"),
+        pytest.param(b"Content-Length: 2\r\n\r\n[]", "not a message", id="a batch"),
+        pytest.param(b"Content-Length: 12\r\n\r\n" + b'{"method":1}', "not a message", id="wrong type"),
+        pytest.param(b'Content-Length: 4\r\n\r\n"\xff\xfe"', "not a message", id="no UTF-8"),
     ],
 )
 def test_garbage_is_one_error(data: bytes, complaint: str) -> None:
     reader = MessageReader()
     reader.feed(data)
 
-    with pytest.raises(GarbageError, match=complaint):
+    with pytest.raises(LspProtocolError, match=complaint):
         reader.take()
 
 

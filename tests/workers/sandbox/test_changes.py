@@ -1,4 +1,4 @@
-"""Levels as they are configured and changed: which source has which, and what is rebuilt when.
+"""Isolation levels as they are configured and changed: the level of each source, and what is rebuilt when.
 
 Slow: each test runs a daemon with its workers.
 """

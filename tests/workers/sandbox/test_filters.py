@@ -1,4 +1,4 @@
-"""The two tools by themselves, in processes of their own: filters of system calls, and Landlock of each age."""
+"""The two mechanisms on their own, each in its own process: system call filters, and Landlock of each ABI version."""
 
 from __future__ import annotations
 

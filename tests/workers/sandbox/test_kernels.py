@@ -1,6 +1,6 @@
-"""What is told of a kernel that offers less, and that nothing is ever passed over in silence.
+"""What is reported about a kernel with fewer features; nothing missing is ever ignored.
 
-Slow where a daemon runs as a program of its own, below a filter that takes a part of the kernel away.
+Slow where a daemon runs as a separate program, under a filter that hides features of the kernel.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def test_where_isolation_is_required_and_cannot_be_had_gates_deny_and_say_how_to
         shown = place.run("status")
 
         assert (verdict, cause) == ("deny", "load")
-        assert f"{level} isolation cannot be had here" in reason
+        assert f"{level} isolation is not available here" in reason
         assert lacks in reason
         assert "Linux 6.12" in reason
         assert 'if_unavailable = "report"' in reason

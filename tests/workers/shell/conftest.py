@@ -1,4 +1,4 @@
-"""A worker for shell hooks: one that all tests share, and one for the test that looks at what is left in it."""
+"""Workers for shell hooks: a shared one, and one for the test that checks what is left behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command says in JSON: Claude Code's form and our own."""
+"""Commands' answers in JSON: Claude Code's form and our own."""
 
 from __future__ import annotations
 
@@ -107,11 +107,11 @@ CLAUDE = {
     "message-to-the-user": ("pre_tool_use", {"systemMessage": "m"}, {"warnings": ["m"]}),
     "an-unknown-key-changes-no-deny": (
         "pre_tool_use", {**denying(), "new": 1},
-        {"verdict": "deny", "warnings": ["not used, hooklatch has nothing for it: new"]},
+        {"verdict": "deny", "warnings": ["not supported by hooklatch, so not used: new"]},
     ),
     "what-we-have-nothing-for-is-named": (
         "session_start", specific("session_start", watchPaths=["/a"]),
-        {"warnings": ["not used, hooklatch has nothing for it: watchPaths"]},
+        {"warnings": ["not supported by hooklatch, so not used: watchPaths"]},
     ),
     "byte-order-mark-and-CRLF": (
         "pre_tool_use", b"\xef\xbb\xbf \r\n" + json.dumps(denying()).encode() + b"\r\n", {"verdict": "deny"},

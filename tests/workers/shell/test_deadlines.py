@@ -1,4 +1,4 @@
-"""The end of a command's time, and what it leaves behind: nothing that delays, nothing that stays."""
+"""The deadline of a command, and what it leaves behind: nothing that delays, nothing that remains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a command runs and what it finds there."""
+"""The environment of a command."""
 
 from __future__ import annotations
 

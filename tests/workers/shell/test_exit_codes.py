@@ -1,4 +1,4 @@
-"""What the end of a command means: its exit code, its death, and its words."""
+"""How a command's end is interpreted: exit code, signal, and output."""
 
 from __future__ import annotations
 

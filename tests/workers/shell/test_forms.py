@@ -1,4 +1,4 @@
-"""What a command reads: one event in three vocabularies."""
+"""The input of a command: one event in three vocabularies."""
 
 from __future__ import annotations
 

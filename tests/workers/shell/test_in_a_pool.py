@@ -1,4 +1,4 @@
-"""Shell hooks in real workers: the pool knows nothing of commands, and none outlives what it belongs to."""
+"""Shell hooks in real workers: the pool does not know commands, and none outlives its worker."""
 
 from __future__ import annotations
 

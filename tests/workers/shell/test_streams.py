@@ -1,4 +1,4 @@
-"""What goes into a command and what comes out: arguments, input, output, sizes."""
+"""Input and output of a command: arguments, streams, sizes."""
 
 from __future__ import annotations
 

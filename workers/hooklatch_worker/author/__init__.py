@@ -1,4 +1,4 @@
-"""What a hook's author writes with: the decorator, events, verdicts, state and small combinators.
+"""The API for hook authors: the decorator, events, verdicts, state and combinators.
 
-Needs msgspec alone; knows no socket and no process.
+Needs msgspec only; does not know sockets or processes.
 """

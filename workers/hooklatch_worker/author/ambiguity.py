@@ -1,11 +1,11 @@
-"""Finds JSON that two readers could read differently: a key that stands twice in one object, a number out of range.
+"""Detects JSON that parsers may read differently: a key that occurs twice in one object, or a number out of range.
 
-Of a repeated key one reader takes the first and another the last, so a guard could be shown another command than the
-one that runs; msgspec takes the last and says nothing.
+For a repeated key some parsers keep the first value and others the last, so a guard could see a different command than
+the one that runs; msgspec silently keeps the last.
 
-How it is found without a parser of our own: decoded and encoded again, a document has all its colons but those of the
-entries that were dropped, each of which had one at least.  An encoder escapes no colon; where the source has some
-escaped (\\u003a), they are counted with the plain ones.
+Detection without a parser of our own: after decoding and encoding, a document has lost exactly the colons of dropped
+entries, each of which had at least one.  Encoders do not escape colons; escaped ones in the source (\\u003a) are
+counted as well.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import msgspec
 
 __all__ = ["ambiguity"]
 
-MAX_NAMED = 64 * 2**10  # bytes in which the key is looked for, to name it: that takes ten times as long as to find out
+MAX_NAMED = 64 * 2**10  # bytes; in larger documents the key is not named, which takes ten times as long as detection
 
 decode = msgspec.json.Decoder(object).decode
 encode = msgspec.json.Encoder().encode
 
 
 def ambiguity(data: bytes) -> str | None:
-    """Return why not everybody would read this JSON alike; None where everybody does."""
+    """Return why parsers may read this JSON differently, or None."""
     try:
         kept = encode(decode(data)).count(b":")
     except RecursionError:
@@ -31,15 +31,15 @@ def ambiguity(data: bytes) -> str | None:
     if kept == colons(data):
         return None
     key = f"the key {named(data)}" if len(data) <= MAX_NAMED else "a key"
-    return f"{key} stands twice in one object"
+    return f"{key} occurs twice in one object"
 
 
 def colons(data: bytes) -> int:
-    """Count the colons of a document, escaped or not, between its tokens or in its strings."""
+    """Count the colons in a document, escaped or not, both between tokens and in strings."""
     plain = data.count(b":")
     if b"\\u003" not in data:
         return plain
-    escapes = data.replace(b"\\\\", b"")  # what follows an escaped backslash is no escape
+    escapes = data.replace(b"\\\\", b"")  # so that an escaped backslash does not start an escape
     return plain + escapes.count(b"\\u003a") + escapes.count(b"\\u003A")
 
 

@@ -1,10 +1,10 @@
-"""Small functions that make one hook of several.  Knows events and verdicts; knows no worker.
+"""Functions that combine several hooks into one.  Knows events and verdicts; does not know workers.
 
-    chain(a, b)          a, then b on the event as a has amended it; the first refusal ends it
-    composite(a, b)      both on the same event; what they say is put together
-    when(condition, a)   a where the condition holds, else no opinion
+    chain(a, b)          a, then b on the event as amended by a; the first refusal ends the chain
+    composite(a, b)      both on the same event; their answers are merged
+    when(condition, a)   a if the condition holds, otherwise no opinion
 
-An exception anywhere is an exception of the whole, so a guard made of guards fails closed as each of them would.
+An exception in any part propagates, so a guard composed of guards fails closed like each of them.
 """
 
 from __future__ import annotations
@@ -19,44 +19,44 @@ from hooklatch_worker.author.verdicts import GarbageError, Verdict, Word
 __all__ = ["Function", "chain", "composite", "when"]
 
 Answer: TypeAlias = Verdict[Any] | None
-Function: TypeAlias = Callable[[Any], object]  # what it returns is checked when it does
+Function: TypeAlias = Callable[[Any], object]  # the return value is checked at run time
 STRICTNESS: dict[Word | None, int] = {None: 0, "allow": 1, "claim": 2, "ask": 3, "halt": 4, "deny": 5}
 REFUSALS = ("deny", "halt")
 
 
 def chain(*functions: Function) -> Function:
-    """One after the other, each shown the event as amended so far; the first deny or halt ends it."""
+    """Return a hook that calls functions in order, each with the event as amended so far, up to a deny or halt."""
 
     def chained(event: Event) -> Answer:
-        said: Answer = None
+        merged: Answer = None
         for function in functions:
             answer = checked(function, event)
-            said = together(said, answer)
+            merged = together(merged, answer)
             if answer is None:
                 continue
             if answer.verdict in REFUSALS or answer.is_last:
                 break
             if answer.patch:
                 event = amended(event, answer.patch)
-        return said
+        return merged
 
     return chained
 
 
 def composite(*functions: Function) -> Function:
-    """Each on the same event; the strictest verdict counts, a later patch of a key wins."""
+    """Return a hook that calls all functions on the same event; the strictest verdict and the last patch win."""
 
     def composed(event: Event) -> Answer:
-        said: Answer = None
+        merged: Answer = None
         for function in functions:
-            said = together(said, checked(function, event))
-        return said
+            merged = together(merged, checked(function, event))
+        return merged
 
     return composed
 
 
 def when(condition: Callable[[Any], bool], function: Function) -> Function:
-    """The function where the condition holds, else no opinion."""
+    """Return a hook that calls the function if the condition holds, and otherwise has no opinion."""
 
     def conditional(event: Event) -> Answer:
         return checked(function, event) if condition(event) else None
@@ -84,7 +84,7 @@ def amended(event: Event, patch: dict[str, object]) -> Event:
 
 
 def together(first: Answer, second: Answer) -> Answer:
-    """Put two answers together: the stricter verdict, all outputs, the later patch of a key."""
+    """Merge two answers: the stricter verdict, all outputs, the later patch of each key."""
     if first is None or second is None:
         return second if first is None else first
     decider = second if STRICTNESS[second.verdict] > STRICTNESS[first.verdict] else first

@@ -1,7 +1,7 @@
-"""The `@hook` marker: it notes on a function which events it serves, and changes nothing else about it.
+"""The `@hook` marker: records on a function which events it serves, and changes nothing else about it.
 
-Knows the shape of a hook's settings; knows neither the catalogue nor a pattern's syntax. An event's name and
-a regular expression are judged by the daemon, which has both.
+Knows the shape of a hook's settings; does not know the catalogue or the syntax of patterns.  Event names and regular
+expressions are checked by the daemon, which has both.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from hooklatch_worker.author import marker_types as t
-    from hooklatch_worker.author.marker_types import AmendOptions, Match, Options, Runtime
+    from hooklatch_worker.author.marker_types import AmendOptions, MarkerOptions, Match, Runtime
 
 __all__ = ["hook"]
 
-CO_GENERATOR, CO_ASYNC_GENERATOR = 0x20, 0x200  # as in inspect, which costs more to import than all this
+CO_GENERATOR, CO_ASYNC_GENERATOR = 0x20, 0x200  # from inspect, whose import would take longer than this whole module
 
 
-# Spelt as Callable each time: mypy hands the function's type through no alias of it.
+# Callable is spelt out every time: through an alias of it, mypy loses the type of the decorated function.
 @overload
 def hook(
-    event: Literal["session_start"], **options: Unpack[Options]
+    event: Literal["session_start"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.SessionStartHook], t.SessionStartHook]: ...
 @overload
 def hook(
-    event: Literal["session_end"], **options: Unpack[Options]
+    event: Literal["session_end"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.SessionEndHook], t.SessionEndHook]: ...
 @overload
 def hook(
@@ -46,7 +46,7 @@ def hook(
 ) -> Callable[[t.PromptBuildHook], t.PromptBuildHook]: ...
 @overload
 def hook(
-    event: Literal["pre_iteration"], **options: Unpack[Options]
+    event: Literal["pre_iteration"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.PreIterationHook], t.PreIterationHook]: ...
 @overload
 def hook(
@@ -58,11 +58,11 @@ def hook(
 ) -> Callable[[t.PostModelHook], t.PostModelHook]: ...
 @overload
 def hook(
-    event: Literal["model_request"], **options: Unpack[Options]
+    event: Literal["model_request"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.ModelRequestHook], t.ModelRequestHook]: ...
 @overload
 def hook(
-    event: Literal["model_response"], **options: Unpack[Options]
+    event: Literal["model_response"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.ModelResponseHook], t.ModelResponseHook]: ...
 @overload
 def hook(
@@ -78,27 +78,29 @@ def hook(
 ) -> Callable[[t.PermissionRequestHook], t.PermissionRequestHook]: ...
 @overload
 def hook(
-    event: Literal["permission_denied"], **options: Unpack[Options]
+    event: Literal["permission_denied"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.PermissionDeniedHook], t.PermissionDeniedHook]: ...
 @overload
 def hook(
-    event: Literal["post_tool_use"], **options: Unpack[Options]
+    event: Literal["post_tool_use"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.PostToolUseHook], t.PostToolUseHook]: ...
 @overload
 def hook(
-    event: Literal["post_tool_use_failure"], **options: Unpack[Options]
+    event: Literal["post_tool_use_failure"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.PostToolUseFailureHook], t.PostToolUseFailureHook]: ...
 @overload
 def hook(
     event: Literal["tool_result"], **options: Unpack[AmendOptions]
 ) -> Callable[[t.ToolResultHook], t.ToolResultHook]: ...
 @overload
-def hook(event: Literal["tool_path"], **options: Unpack[Options]) -> Callable[[t.ToolPathHook], t.ToolPathHook]: ...
+def hook(
+    event: Literal["tool_path"], **options: Unpack[MarkerOptions]
+) -> Callable[[t.ToolPathHook], t.ToolPathHook]: ...
 @overload
-def hook(event: Literal["stop"], **options: Unpack[Options]) -> Callable[[t.StopHook], t.StopHook]: ...
+def hook(event: Literal["stop"], **options: Unpack[MarkerOptions]) -> Callable[[t.StopHook], t.StopHook]: ...
 @overload
 def hook(
-    event: Literal["stop_failure"], **options: Unpack[Options]
+    event: Literal["stop_failure"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.StopFailureHook], t.StopFailureHook]: ...
 @overload
 def hook(
@@ -106,39 +108,39 @@ def hook(
 ) -> Callable[[t.SubagentStartHook], t.SubagentStartHook]: ...
 @overload
 def hook(
-    event: Literal["subagent_started"], **options: Unpack[Options]
+    event: Literal["subagent_started"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.SubagentStartedHook], t.SubagentStartedHook]: ...
 @overload
 def hook(
-    event: Literal["subagent_stop"], **options: Unpack[Options]
+    event: Literal["subagent_stop"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.SubagentStopHook], t.SubagentStopHook]: ...
 @overload
 def hook(
-    event: Literal["pre_compact"], **options: Unpack[Options]
+    event: Literal["pre_compact"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.PreCompactHook], t.PreCompactHook]: ...
 @overload
 def hook(
-    event: Literal["compact_stage"], **options: Unpack[Options]
+    event: Literal["compact_stage"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.CompactStageHook], t.CompactStageHook]: ...
 @overload
 def hook(
-    event: Literal["post_compact"], **options: Unpack[Options]
+    event: Literal["post_compact"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.PostCompactHook], t.PostCompactHook]: ...
 @overload
 def hook(
-    event: Literal["notification"], **options: Unpack[Options]
+    event: Literal["notification"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.NotificationHook], t.NotificationHook]: ...
 @overload
 def hook(
-    event: Literal["task_completed"], **options: Unpack[Options]
+    event: Literal["task_completed"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.TaskCompletedHook], t.TaskCompletedHook]: ...
 @overload
 def hook(
-    event: Literal["teammate_idle"], **options: Unpack[Options]
+    event: Literal["teammate_idle"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.TeammateIdleHook], t.TeammateIdleHook]: ...
 @overload
 def hook(
-    event: Literal["config_change"], **options: Unpack[Options]
+    event: Literal["config_change"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.ConfigChangeHook], t.ConfigChangeHook]: ...
 @overload
 def hook(
@@ -146,11 +148,11 @@ def hook(
 ) -> Callable[[t.PersonalitySwitchHook], t.PersonalitySwitchHook]: ...
 @overload
 def hook(
-    event: Literal["message_claim"], **options: Unpack[Options]
+    event: Literal["message_claim"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.MessageClaimHook], t.MessageClaimHook]: ...
 @overload
 def hook(
-    event: Literal["message_dispatch"], **options: Unpack[Options]
+    event: Literal["message_dispatch"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.MessageDispatchHook], t.MessageDispatchHook]: ...
 @overload
 def hook(
@@ -158,40 +160,46 @@ def hook(
 ) -> Callable[[t.MessageSendHook], t.MessageSendHook]: ...
 @overload
 def hook(
-    event: Literal["message_received"], **options: Unpack[Options]
+    event: Literal["message_received"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.MessageReceivedHook], t.MessageReceivedHook]: ...
 @overload
 def hook(
-    event: Literal["message_sent"], **options: Unpack[Options]
+    event: Literal["message_sent"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.MessageSentHook], t.MessageSentHook]: ...
 @overload
 def hook(
-    event: Literal["error_intercept"], **options: Unpack[Options]
+    event: Literal["error_intercept"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.ErrorInterceptHook], t.ErrorInterceptHook]: ...
 @overload
 def hook(
-    event: Literal["error_recover"], **options: Unpack[Options]
+    event: Literal["error_recover"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.ErrorRecoverHook], t.ErrorRecoverHook]: ...
 @overload
 def hook(
     event: Literal["error_transform"], **options: Unpack[AmendOptions]
 ) -> Callable[[t.ErrorTransformHook], t.ErrorTransformHook]: ...
 @overload
-def hook(event: Literal["error_log"], **options: Unpack[Options]) -> Callable[[t.ErrorLogHook], t.ErrorLogHook]: ...
-@overload
-def hook(event: Literal["telemetry"], **options: Unpack[Options]) -> Callable[[t.TelemetryHook], t.TelemetryHook]: ...
-@overload
-def hook(event: Literal["custom_log"], **options: Unpack[Options]) -> Callable[[t.CustomLogHook], t.CustomLogHook]: ...
-@overload
-def hook(event: Literal["metrics"], **options: Unpack[Options]) -> Callable[[t.MetricsHook], t.MetricsHook]: ...
+def hook(
+    event: Literal["error_log"], **options: Unpack[MarkerOptions]
+) -> Callable[[t.ErrorLogHook], t.ErrorLogHook]: ...
 @overload
 def hook(
-    event: Literal["performance"], **options: Unpack[Options]
+    event: Literal["telemetry"], **options: Unpack[MarkerOptions]
+) -> Callable[[t.TelemetryHook], t.TelemetryHook]: ...
+@overload
+def hook(
+    event: Literal["custom_log"], **options: Unpack[MarkerOptions]
+) -> Callable[[t.CustomLogHook], t.CustomLogHook]: ...
+@overload
+def hook(event: Literal["metrics"], **options: Unpack[MarkerOptions]) -> Callable[[t.MetricsHook], t.MetricsHook]: ...
+@overload
+def hook(
+    event: Literal["performance"], **options: Unpack[MarkerOptions]
 ) -> Callable[[t.PerformanceHook], t.PerformanceHook]: ...
-# It overlaps with the next one on purpose: what it gives fits no function, and that is the error which is wanted.
+# Overlaps with the next one on purpose: its return type accepts no function, which makes type checkers report an error.
 @overload
 def hook(  # type: ignore[overload-overlap]
-    event: t.Unchanging, *, amends: bool, **options: Unpack[Options]
+    event: t.Unchanging, *, amends: bool, **options: Unpack[MarkerOptions]
 ) -> Callable[[t.HasNothingToAmend], t.HasNothingToAmend]: ...
 @overload
 def hook(event: str | list[str], **options: Unpack[AmendOptions]) -> Callable[[t.AnyHook], t.AnyHook]: ...
@@ -210,15 +218,15 @@ def hook(
     config: dict[str, Any] | None = None,
     runtime: Runtime = "trio",
 ) -> Callable[[Any], Any]:
-    """Mark a `def` or `async def` as a hook of `event`, or of each event in a list. Markers stack.
+    """Mark a `def` or `async def` as a hook of `event`, or of each event in a list.  Markers stack.
 
-    The function takes one event and returns None (no opinion) or a verdict that the event allows. A `timeout`
-    is in seconds; `runtime` says under what an `async def` runs; at a gate a hook that `amends` runs before the guards,
-    which judge what it made.
+    The function takes one event and returns None (no opinion) or a verdict that the event allows.  `timeout` is in
+    seconds; `runtime` selects the runtime of an `async def`; on a gate, a hook that `amends` runs before the guards,
+    which judge its changes.
 
     Raises:
-        TypeError: an argument has the wrong type, or what is decorated is no plain function.
-        ValueError: an argument is out of its range.
+        TypeError: an argument has the wrong type, or the decorated object is not a plain function.
+        ValueError: an argument is out of range.
     """
     settings = Marker(
         event="",
@@ -241,9 +249,9 @@ def hook(
             raise TypeError(f"@hook marks a def or an async def, not a {type(function).__name__!r}")
         if function.__code__.co_flags & (CO_GENERATOR | CO_ASYNC_GENERATOR):
             raise TypeError(f"{function.__name__} yields, so it cannot return a verdict")
-        own = tuple(replace(marker) for marker in markers)  # each use of one @hook(...) is a mark of its own
+        own = tuple(replace(marker) for marker in markers)  # separate markers for each use of one @hook(...)
         ledger.note(function, own)
-        # Decorators run from the bottom up; the markers shall read from the top down.
+        # Decorators apply from the bottom up, but markers are listed from the top down.
         earlier = getattr(function, "__hooklatch_markers__", ())
         function.__dict__["__hooklatch_markers__"] = (*own, *earlier)
         if decorator is not None:

@@ -1,6 +1,6 @@
-"""The object that a hook is called with: the envelope and the payload, read as attributes.
+"""The object that a hook is called with: envelope and payload as attributes.
 
-Knows how an attribute is found; knows no event by name. The classes of the catalogue are in `events`.
+Knows how to look up an attribute; does not know events by name.  The catalogue's classes are in `events`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 __all__ = ["EVENT_CLASSES", "CustomEvent", "Event"]
 
-EVENT_CLASSES: Final[dict[str, type[Event]]] = {}  # each subclass that names its event adds itself
+EVENT_CLASSES: Final[dict[str, type[Event]]] = {}  # filled by the subclasses, by event name
 
 
 class Event:
-    """What a hook is called with: the envelope and the payload's fields, both as read-only attributes.
+    """The argument of a hook: the envelope and the payload's fields, both as read-only attributes.
 
-    A field that the event declares and the host left out is None. A field that the event does not declare
-    is an attribute too where the host sent it. `payload` is the whole, as a dict.
+    A declared field that the host did not send is None.  An undeclared field is an attribute too if the host sent it.
+    `payload` is the whole payload as a dict.
     """
 
     event: str
@@ -71,15 +71,15 @@ class Event:
 
     @property
     def state(self) -> State:
-        """What the hook's source remembers between calls, the same in all its workers."""
-        from hooklatch_worker.author.state import State  # most hooks never need it
+        """The state that the hook's source keeps between calls, shared by all its workers."""
+        from hooklatch_worker.author.state import State  # imported here, since most hooks never need it
 
         return State(self.__dict__["_call_id"])
 
-    if not TYPE_CHECKING:  # a type checker shall refuse a misspelt field
+    if not TYPE_CHECKING:  # so that type checkers reject misspelt fields
 
         def __getattr__(self, name: str) -> Any:
-            if name.startswith("_"):  # protocols of copy, pickle and the like; never a field
+            if name.startswith("_"):  # looked up by copy, pickle and the like; never a field
                 raise AttributeError(name)
             key = _key(name)
             is_declared = key in self.__payload_fields__
@@ -98,7 +98,7 @@ class Event:
         return f"<{type(self).__name__} {self.event} with {', '.join(self.payload) or 'no fields'}>"
 
     def _missing(self, name: str) -> str:
-        from difflib import get_close_matches  # only to help after a mistake; most workers never need it
+        from difflib import get_close_matches  # imported here, since it is only needed after a mistake
 
         known = {
             *self.__payload_fields__,
@@ -124,7 +124,7 @@ def _key(name: str) -> str:
 
 
 class CustomEvent(Event):
-    """An event that the operator's configuration defines; every key of its payload is an attribute."""
+    """An event defined in the operator's configuration; every key of its payload is an attribute."""
 
     if TYPE_CHECKING:
 

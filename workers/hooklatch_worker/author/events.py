@@ -1,6 +1,6 @@
-"""Every event of the catalogue as a class: its fields as annotations, its moment as the docstring.
+"""The event classes of the catalogue: fields as annotations, the moment of the event as docstring.
 
-The only source of both: the daemon's catalogue reads them from here. Must not know what an event allows or
+The only source of both: the daemon's catalogue reads them from here.  Does not know which answers an event allows or
 how the answers of its hooks are combined.
 """
 
@@ -32,9 +32,9 @@ def build(
     reinvoked: bool,
     call_id: int | None = None,
 ) -> Event:
-    """The event that a hook is called with; a name outside the catalogue makes a `CustomEvent`.
+    """Return the event to call a hook with; a name outside the catalogue gives a `CustomEvent`.
 
-    `call_id` is the worker's call that it belongs to: what it may ask of `state` it asks in that call.
+    `call_id` identifies the worker's call; access to `state` is part of that call.
     """
     event_class = EVENT_CLASSES.get(event_name, CustomEvent)
     return event_class(
@@ -49,20 +49,20 @@ def build(
 
 
 class ToolEvent(Event):
-    """What the events about one tool call share."""
+    """Common fields of events about one tool call."""
 
     tool_name: str
     tool_input: dict[str, Any]
 
 
 class ModelEvent(Event):
-    """What the events about one model call share."""
+    """Common fields of events about one model call."""
 
     model_id: str
 
 
 class SubagentEvent(Event):
-    """What the events about one subagent share."""
+    """Common fields of events about one subagent."""
 
     subagent_id: str | None
     agent_type: str | None
@@ -122,7 +122,7 @@ class PostModel(ModelEvent, event="post_model"):
 
 
 class ModelTurnEvent(ModelEvent):
-    """What the two notices about one model call share."""
+    """Common fields of the two notifications about one model call."""
 
     turn: int | None
     usage: dict[str, Any] | None
@@ -302,7 +302,7 @@ class PersonalitySwitch(Event, event="personality_switch"):
 
 
 class InboundEvent(Event):
-    """What the events about a message that nobody has answered yet share."""
+    """Common fields of events about an unanswered message."""
 
     platform: str
     chat_id: str | None
@@ -326,7 +326,7 @@ class MessageSend(Event, event="message_send"):
 
 
 class DeliveryEvent(Event):
-    """What the notices about a delivered message share."""
+    """Common fields of notifications about a delivered message."""
 
     chat_id: str | None
     message_id: str | None
@@ -342,7 +342,7 @@ class MessageSent(DeliveryEvent, event="message_sent"):
 
 
 class ErrorEvent(Event):
-    """What the events about an error share."""
+    """Common fields of events about an error."""
 
     error_type: str
     message: str | None
@@ -370,7 +370,7 @@ class ErrorLog(ErrorEvent, event="error_log"):
 
 
 class DataEvent(Event):
-    """What the events that carry measurements share."""
+    """Common fields of events that carry measurements."""
 
     event_type: str
     data: Any

@@ -1,4 +1,4 @@
-"""What is said of failures: the author's own line of a crash, its traceback, and how much of it.  Knows no hook."""
+"""Texts about failures: an error with the author's own line, its traceback, and their limits.  Does not know hooks."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ __all__ = [
 ]
 
 FailureCause = Literal["crash", "timeout", "protocol", "load", "overload"]
-MAX_TOLD = 2000  # characters of an error; it may repeat what was wrong, and that may be a document of megabytes
-MAX_MESSAGE = 4096  # characters of an exception's text that its outcome shows; all of it is on the standard error
-MAX_TRACEBACK = 16 * 2**10  # characters of a traceback that travel to the daemon
-PACKAGES = frozenset({"site-packages", "dist-packages"})  # what is installed below a folder is not its author's
+MAX_TOLD = 2000  # characters of an error message, which may quote a document of megabytes
+MAX_MESSAGE = 4096  # characters of an exception's text in its outcome; all of it goes to standard error
+MAX_TRACEBACK = 16 * 2**10  # characters of a traceback sent to the daemon
+PACKAGES = frozenset({"site-packages", "dist-packages"})  # packages installed below a folder are not its author's
 CONTROLS = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
 NO_ASYNCIO = ("no running event loop", "There is no current event loop", "trio.run received unrecognized yield")
 NO_TRIO = ("must be called from async context",)
 
 
 def clipped(text: str) -> str:
-    """Return an error's text as it is told: whole, unless it is very long."""
+    """Return an error's text, clipped if it is very long."""
     return text if len(text) <= MAX_TOLD else f"{text[:MAX_TOLD]}…"
 
 
 def printable(text: str) -> str:
-    """Return text that can be shown anywhere: no lone surrogate, and of the control characters none but \\n and \\t."""
+    """Return text that is safe to display: without lone surrogates, and without control characters but \\n and \\t."""
     shown = text.encode("utf-8", "backslashreplace").decode()
     return shown.translate(CONTROLS)
 
 
 class CallFailed(Exception):
-    """A call that gave no verdict; on a gate it is a deny with this cause."""
+    """A call returned no verdict; on a gate it becomes a deny with this cause."""
 
     def __init__(self, cause: FailureCause, message: str) -> None:
         super().__init__(message)
@@ -49,22 +49,22 @@ class CallFailed(Exception):
 
 
 class Author:
-    """Tells the lines that a source's author wrote from those of libraries."""
+    """Distinguishes the lines that a source's author wrote from those of libraries."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._folder = os.path.join(os.path.dirname(path), "")
-        self._is_alone = os.path.basename(os.path.dirname(path)) in PACKAGES  # beside it lie the packages of others
+        self._is_alone = os.path.basename(os.path.dirname(path)) in PACKAGES  # then its neighbours are other packages
 
     def wrote(self, file: str) -> bool:
-        """Return whether a file is the source's own, or a module below its folder."""
+        """Return whether a file is the source itself, or a module below its folder."""
         if file == self._path:
             return True
         below = file.removeprefix(self._folder)
         return below != file and not self._is_alone and not PACKAGES.intersection(below.split(os.sep))
 
     def place_of(self, error: BaseException) -> tuple[str, int] | None:
-        """Return the file and line of the innermost frame that the author wrote."""
+        """Return file and line of the innermost frame in the author's code."""
         place = None
         trace = error.__traceback__
         while trace is not None:
@@ -75,7 +75,7 @@ class Author:
         return place
 
     def place_of_function(self, function: object) -> tuple[str, int] | None:
-        """Return the file and line where a function begins, if the author wrote it."""
+        """Return file and line of a function's definition, if the author wrote it."""
         code: object = getattr(function, "__code__", None)
         if not isinstance(function, FunctionType) or not isinstance(code, CodeType) or not self.wrote(code.co_filename):
             return None
@@ -83,7 +83,7 @@ class Author:
 
 
 def explain(error: BaseException, author: Author, function: object, runtime: str) -> str:
-    """Put an exception in one line, with the line of the author's that led to it and what to do where that is known."""
+    """Describe an exception on one line, with the author's line that led to it and a remedy if one is known."""
     cause = innermost(error)
     text = text_of(cause)
     text = text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]}…"
@@ -93,7 +93,7 @@ def explain(error: BaseException, author: Author, function: object, runtime: str
 
 
 def innermost(error: BaseException) -> BaseException:
-    """Return what a group holds, where it holds one exception alone, as trio's and asyncio's of a single task do."""
+    """Return the only exception in a group, such as trio's and asyncio's for a single task; else the group."""
     while isinstance(error, BaseExceptionGroup):
         inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         if len(inner) != 1:
@@ -105,7 +105,7 @@ def innermost(error: BaseException) -> BaseException:
 def text_of(error: BaseException) -> str:
     try:
         return str(error)
-    except BaseException:  # its __str__ is the callback's code too
+    except BaseException:  # its __str__ is also the callback's code
         return "(its text could not be read)"
 
 
@@ -120,19 +120,19 @@ def remedy(error: BaseException, text: str, runtime: str) -> str:
 
 
 def format_error(error: BaseException) -> tuple[str, str]:
-    """Return an exception's traceback whole, and its beginning and end as they travel to the daemon."""
+    """Return the full traceback of an exception, and its start and end as sent to the daemon."""
     import traceback
 
     try:
         whole = "".join(traceback.format_exception(error))
-    except BaseException:  # whatever it holds is the callback's code too
+    except BaseException:  # its contents are also the callback's code
         whole = f"{type(error).__name__}: (its traceback could not be read)\n"
     shown = printable(whole if len(whole) <= MAX_TRACEBACK else ends_of(whole))
     return whole, shown if len(shown) <= MAX_TRACEBACK else ends_of(shown)
 
 
 def ends_of(text: str) -> str:
-    # Where it was raised stands at the end, and that says most.
+    # Keep more of the end, which shows where the exception was raised.
     cut = "\n… (cut) …\n"
     first = MAX_TRACEBACK // 4
     return f"{text[:first]}{cut}{text[first + len(cut) - MAX_TRACEBACK :]}"

@@ -1,9 +1,9 @@
-"""Accounts for the marks of a source: what was marked with @hook must be a hook, or is an error that says why not.
+"""Accounts for every use of @hook in a source: each must yield a hook, or an error that says why it does not.
 
-A mark belongs to the module whose own top level was running when it was made.  So a hook that a factory of another
-module makes belongs to the file that called the factory, and one that was only imported to the file where it stands.
+A mark belongs to the module whose top level is executing when it is made.  So a hook made by another module's factory
+belongs to the file that called the factory, and an imported hook belongs to the file that defines it.
 
-    `current` is set ──▶ the source is imported, each mark is noted ──▶ `close` ──▶ a further mark is an error
+    `current` is set ──▶ the source is imported, each mark is recorded ──▶ `close` ──▶ further marks are errors
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from hooklatch_worker.author.failures import Author
 if TYPE_CHECKING:
     from hooklatch_worker.author.marker import Marker
 
-__all__ = ["Decorator", "Ledger", "Mark", "current", "expect", "note"]
+__all__ = ["Decorator", "Ledger", "HookMark", "current", "expect", "note"]
 
-CO_OPTIMIZED = 0x1  # of a function's code, not of a module's or a class's; as in inspect, which costs more to import
-US = __name__.partition(".")[0] + "."  # the frames below which the user's own are
+CO_OPTIMIZED = 0x1  # set for functions, not for modules or classes; from inspect, which is slow to import
+US = __name__.partition(".")[0] + "."  # frames of this package, which end the user's part of the stack
 
 
-class Mark:
-    """One use of @hook: what it marked, and the place in the module whose top level was running (`home`)."""
+class HookMark:
+    """One use of @hook: the function, and the place in the module whose top level was executing (`home`)."""
 
     def __init__(
         self, function: FunctionType, markers: tuple[Marker, ...], home: dict[str, Any] | None, file: str, line: int
@@ -44,7 +44,7 @@ class Mark:
 
 
 class Decorator:
-    """One `hook(...)`, which marks a function once it is applied to one, and the place where it was made."""
+    """One call of `hook(...)`, with its place; it marks a function once it is applied."""
 
     def __init__(self, made: Callable[[Any], Any], home: dict[str, Any] | None, file: str, line: int) -> None:
         self._made = weakref.ref(made)
@@ -55,83 +55,83 @@ class Decorator:
 
     @property
     def is_lost(self) -> bool:
-        """Nobody has applied it, and nobody can."""
+        """Whether it was discarded without being applied."""
         return not self.is_applied and self._made() is None
 
 
 class Ledger:
-    """The marks that were made while one source was imported."""
+    """The marks made while one source is imported."""
 
     def __init__(self) -> None:
-        self.marks: list[Mark] = []
+        self.marks: list[HookMark] = []
         self._decorators: list[Decorator] = []
-        self._mark_of: dict[int, Mark] = {}  # by the identity of a marker, which the mark keeps alive
+        self._mark_of: dict[int, HookMark] = {}  # by the id() of a marker, which the mark keeps alive
         self._author: Author | None = None
 
     def note(self, function: FunctionType, markers: tuple[Marker, ...], frame: FrameType) -> None:
-        """Take a mark that `frame` made.
+        """Record a mark made by `frame`.
 
         Raises:
-            RuntimeError: the source is loaded, so that the mark would be of no effect.
+            RuntimeError: the source is already loaded, so the mark would have no effect.
         """
-        mark = Mark(function, markers, *home_of(frame))
+        mark = HookMark(function, markers, *home_of(frame))
         if self._author is not None:
             if self._author.wrote(mark.file):
                 name = function.__name__
                 raise RuntimeError(
-                    f"@hook on {name!r} came after the source was loaded, so it would never be asked; mark it at the"
+                    f"@hook on {name!r} came after the source was loaded, so it would never be called; mark it at the"
                     f" top level of a module that the source imports at its own top level ({mark.file}:{mark.line})"
                 )
-            return  # a library's own, that was imported late
+            return  # of a library that was imported late
         self.marks.append(mark)
         self._mark_of.update((id(marker), mark) for marker in markers)
 
     def expect(self, made: Callable[[Any], Any], frame: FrameType) -> Decorator:
-        """Take note of a decorator that `frame` made, and that is to be applied to a function."""
+        """Record a decorator made by `frame`, which should be applied to a function."""
         decorator = Decorator(made, *home_of(frame))
         if self._author is None:
             self._decorators.append(decorator)
         return decorator
 
     def lost_decorators(self, namespace: Mapping[str, Any], author: Author) -> list[Decorator]:
-        """Return what was made in a module, marked nothing and was thrown away: most likely an @ is missing."""
+        """Return decorators of a module that were discarded without marking anything: most likely an @ is missing."""
         return [one for one in self._decorators if one.is_lost and is_of(one, namespace, author)]
 
     def close(self, author: Author) -> None:
-        """Take no more marks: the source's own would be lost."""
+        """Stop recording: from now on marks of the source itself are errors."""
         self._author = author
         self._decorators = []
         self.marks, self._mark_of = [], {}
 
-    def mark_of(self, marker: Marker) -> Mark | None:
+    def mark_of(self, marker: Marker) -> HookMark | None:
         return self._mark_of.get(id(marker))
 
-    def of(self, namespace: Mapping[str, Any], author: Author) -> list[Mark]:
-        """Return the marks of one module; those of no module are the author's where he wrote them."""
+    def of(self, namespace: Mapping[str, Any], author: Author) -> list[HookMark]:
+        """Return the marks of one module, and those of no module if the author wrote them."""
         return [mark for mark in self.marks if is_of(mark, namespace, author)]
 
 
-current: Ledger | None = None  # in a worker alone; elsewhere a mark changes its function and nothing else
+current: Ledger | None = None  # set only in a worker; elsewhere a mark has no effect but on its function
 
 
 def note(function: FunctionType, markers: tuple[Marker, ...]) -> None:
-    """Take a mark that the caller's caller made."""
+    """Record a mark made by the caller's caller."""
     if current is not None:
-        frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # as logging and namedtuple find theirs
+        frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # as logging and namedtuple do
         current.note(function, markers, frame)
 
 
 def expect(made: Callable[[Any], Any]) -> Decorator | None:
-    """Take note of a decorator that the caller's caller made."""
+    """Record a decorator made by the caller's caller."""
     if current is None:
         return None
     return current.expect(made, sys._getframe(2))  # pyright: ignore[reportPrivateUsage]
 
 
 def home_of(frame: FrameType) -> tuple[dict[str, Any] | None, str, int]:
-    """Find the module whose top level is running, with its file and line (in a class, that of the class's body).
+    """Return the module whose top level is executing, with file and line (within a class, a line of its body).
 
-    Where there is none, as in a thread, it is the place of `frame` itself.
+    If there is none, as in a thread, return the place of `frame` itself.
     """
     outer: FrameType | None = frame
     body: FrameType | None = None
@@ -152,44 +152,45 @@ def home_of(frame: FrameType) -> tuple[dict[str, Any] | None, str, int]:
     return None, frame.f_code.co_filename, frame.f_lineno
 
 
-def is_of(mark: Mark | Decorator, namespace: Mapping[str, Any], author: Author) -> bool:
+def is_of(mark: HookMark | Decorator, namespace: Mapping[str, Any], author: Author) -> bool:
     return mark.home is namespace or (mark.home is None and author.wrote(mark.file))
 
 
-def why_lost(mark: Mark, namespace: Mapping[str, Any]) -> str:
-    """Return why a mark of a module is no hook, and what to do."""
+def why_lost(mark: HookMark, namespace: Mapping[str, Any]) -> str:
+    """Return why a mark of a module yields no hook, and what to do."""
     function = mark.function
     name = function.__name__
-    told = f"{name!r} is marked with @hook and would never be asked: "
+    problem = f"{name!r} is marked with @hook but would never be called: "
     if name not in namespace:
         scope, _, _ = function.__qualname__.rpartition(".")
         if scope and not scope.endswith("<locals>"):
-            return f"{told}it is in the class {scope.rpartition('.')[2]}; make it a function of the module"
+            return f"{problem}it is in the class {scope.rpartition('.')[2]}; make it a function of the module"
         return (
-            f"{told}no name of the module is bound to it; keep it at module level (NAME = ...), not in a list or a dict"
+            f"{problem}no name of the module is bound to it; keep it at module level (NAME = ...), not in a list or a"
+            " dict"
         )
-    found: object = namespace[name]
-    if isinstance(found, FunctionType) and are_twins(found, function):
-        where = f"{os.path.basename(found.__code__.co_filename)}:{found.__code__.co_firstlineno}"
-        return f"{told}a second function of that name ({where}) took its place; give each a name of its own"
-    kind = type(found).__name__
+    bound: object = namespace[name]
+    if isinstance(bound, FunctionType) and are_twins(bound, function):
+        where = f"{os.path.basename(bound.__code__.co_filename)}:{bound.__code__.co_firstlineno}"
+        return f"{problem}a second function with that name ({where}) replaced it; give each a name of its own"
+    kind = type(bound).__name__
     if kind in ("staticmethod", "classmethod"):
-        return f"{told}it was made a {kind}; leave that away, it is a function of the module"
-    if callable(found):
+        return f"{problem}it was made a {kind}; remove that, it is a function of the module"
+    if callable(bound):
         return (
-            f"{told}its name is bound to something else that does not carry the mark; a decorator above @hook must use"
-            " functools.wraps, or stand below it"
+            f"{problem}its name is bound to something else that does not carry the mark; a decorator above @hook must"
+            " use functools.wraps, or be moved below it"
         )
-    return f"{told}its name is bound to {'None' if found is None else f'a {kind!r}'} by now"
+    return f"{problem}its name is now bound to {'None' if bound is None else f'a {kind!r}'}"
 
 
-def are_twins(found: FunctionType, lost: FunctionType) -> bool:
-    """Return whether two functions were written under the same name in the same file."""
-    is_same_file = found.__code__.co_filename == lost.__code__.co_filename
-    return found is not lost and is_same_file and found.__qualname__ == lost.__qualname__
+def are_twins(bound: FunctionType, lost: FunctionType) -> bool:
+    """Return whether two functions were defined with the same name in the same file."""
+    is_same_file = bound.__code__.co_filename == lost.__code__.co_filename
+    return bound is not lost and is_same_file and bound.__qualname__ == lost.__qualname__
 
 
-def first_and_others(marks: Iterable[Mark]) -> tuple[Mark, str]:
-    """Return the mark that stands first, and words for how many more there are."""
+def first_and_others(marks: Iterable[HookMark]) -> tuple[HookMark, str]:
+    """Return the first mark by line, and a phrase for how many more there are."""
     first, *others = sorted(marks, key=lambda mark: mark.line)
     return first, f" (and {len(others)} more)" if others else ""

@@ -1,4 +1,4 @@
-"""One mark of `@hook` as data: an event and the settings of that hook.  Knows shapes; knows no function."""
+"""The data of one `@hook` marker: an event and the hook's settings.  Knows shapes; does not know functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 __all__ = ["MAX_TIMEOUT", "Marker"]
 
-MAX_TIMEOUT = 600.0  # seconds; a larger number was meant as milliseconds
+MAX_TIMEOUT = 600.0  # seconds; a larger number is most likely in milliseconds
 
 
 class Marker(Struct, frozen=True, kw_only=True):

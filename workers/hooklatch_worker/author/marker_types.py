@@ -1,7 +1,7 @@
-"""Says to type checkers what the hooks of each event may take and answer.  Never imported at run time.
+"""The types of each event's hooks and their answers, for type checkers.  Never imported at run time.
 
-The letters of the catalogue, once more as types: a test runs both type checkers over every event and every
-verdict, and compares with the catalogue.
+Repeats the letters of the catalogue as types: a test runs both type checkers over every event and every verdict, and
+compares with the catalogue.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Match: TypeAlias = str | list[str] | Mapping[str, object]
 Runtime: TypeAlias = Literal["trio", "asyncio"]
 
 
-class Options(TypedDict, total=False):
+class MarkerOptions(TypedDict, total=False):
     """The keyword arguments of every overload of `hook`."""
 
     match: Match | None
@@ -34,14 +34,14 @@ class Options(TypedDict, total=False):
     runtime: Runtime
 
 
-class AmendOptions(Options, total=False):
-    """Those of an event whose hooks may change its payload."""
+class AmendOptions(MarkerOptions, total=False):
+    """The keyword arguments for events whose hooks may change the payload."""
 
     amends: bool
 
 
 class HasNothingToAmend:
-    """What no function is: stands where a hook of an event that nobody can change is said to amend it."""
+    """Fits no function: the type of a hook declared with `amends` on an event that cannot be amended."""
 
 
 Unchanging: TypeAlias = Literal[

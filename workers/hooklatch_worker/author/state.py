@@ -1,7 +1,7 @@
-"""What a source remembers between calls and across its workers: `event.state`.  Knows values and bounds, no socket.
+"""State that a source keeps across calls and workers: `event.state`.  Knows values and limits; does not know sockets.
 
-A module's globals are one for each worker, so a counter there is one of several.  This one is the daemon's, which does
-one step after the other: each method here is one step, and no other worker comes between its reading and its writing.
+Module globals exist once per worker, so a counter there is one of several.  This state is kept by the daemon, which
+processes one step at a time: each method here is one atomic step.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ __all__ = ["Asked", "MAX_KEY", "MAX_STEPS", "MAX_TTL", "MAX_VALUE", "Operation",
 MAX_KEY = 256  # bytes of a key in UTF-8
 MAX_VALUE = 16 * 2**10  # bytes of a value as JSON
 MAX_TTL = 366 * 86400.0  # seconds
-MAX_STEPS = 1000  # in one call: each is a turn of the daemon's loop, which others wait for
+MAX_STEPS = 1000  # per call: each takes a turn of the daemon's event loop, delaying others
 
 Number: TypeAlias = int | float
 Operation: TypeAlias = Literal["get", "set", "increment", "delete", "compare_and_set"]
-ENCODER = msgspec.json.Encoder(order="deterministic")  # equal values are equal bytes
-NOT_HERE = "event.state is there while a worker of the daemon runs the call that the event belongs to"
+ENCODER = msgspec.json.Encoder(order="deterministic")  # equal values encode to equal bytes
+NOT_HERE = "event.state is only available while a worker of the daemon runs the event's call"
 
 
 class Asked(msgspec.Struct, frozen=True, tag="asked", omit_defaults=True):
-    """Worker to daemon, in the middle of a call: one step on the state of its source.  `Scope` says what each does.
+    """Worker to daemon, during a call: one step on the state of its source.  See `Scope` for the operations.
 
-    `number` counts from 1 in each call, and nothing else is sent before its `Told` has come.  `value` and `expected`
-    are JSON, empty for none; `ttl` is in seconds, 0 for ever.
+    `number` counts from 1 in each call; nothing else is sent before the `Told` for it has come.  `value` and `expected`
+    are JSON, or empty for none; `ttl` is in seconds, 0 for no expiry.
     """
 
     generation: int
@@ -46,28 +46,28 @@ class Asked(msgspec.Struct, frozen=True, tag="asked", omit_defaults=True):
 
 
 class StateError(Exception):
-    """A step that was not done: over a bound, of no session, after the call's end, or not to be stored.
+    """A step failed: over a limit, without a session, after the end of the call, or with an unsuitable value.
 
-    A guard that lets it rise fails closed.  Nothing is ever forgotten to make room.
+    A guard that does not catch it fails closed.  Nothing is ever evicted to make room.
     """
 
 
 class Line(Protocol):
-    """The way to who keeps the values; `asked` says all but who asks it, and how often that has asked before."""
+    """The channel to the daemon; it fills in the generation and the number of `asked`."""
 
     def ask(self, asked: Asked) -> bytes: ...
 
 
-line: Line | None = None  # of the worker that this process is
+line: Line | None = None  # set in a worker
 
 
 class Scope:
-    """Values by key, shared by all hooks and workers of one source.  Values are plain finite JSON, None is no value.
+    """Values by key, shared by all hooks and workers of one source.  Values are plain finite JSON; None is no value.
 
     A key has at most 256 bytes, a value 16 KiB as JSON, a counter 64 bits.  One call may take 1000 steps.  A source
-    may hold 10,000 keys and 4 MiB, the daemon 16 MiB.  What is over a bound raises StateError and changes nothing.
+    may store 10,000 keys and 4 MiB, the daemon 16 MiB.  A step over a limit raises StateError and changes nothing.
 
-    A `ttl` is in seconds, at most 366 days; without one a value stays.  Every method may raise StateError.
+    `ttl` is in seconds, at most 366 days; without it a value does not expire.  Every method may raise StateError.
     """
 
     __slots__ = ("_call_id", "_is_session")
@@ -77,37 +77,37 @@ class Scope:
         self._is_session = is_session
 
     def get(self, key: str, default: Any = None) -> Any:
-        """Return a key's value, or `default` where it has none."""
-        found = self._ask("get", key)
-        return msgspec.json.decode(found) if found else default
+        """Return the value of a key, or `default` if it has none."""
+        data = self._ask("get", key)
+        return msgspec.json.decode(data) if data else default
 
     def set(self, key: str, value: Any, *, ttl: float | None = None) -> None:
-        """Set a key to a value, which ends after `ttl`."""
+        """Set a key to a value, which expires after `ttl`."""
         if value is None:
-            raise StateError(f"None is no value to set; to remove {key!r}: delete")
+            raise StateError(f"None cannot be set as a value; to remove {key!r}: delete")
         self._ask("set", key, value=written(value), ttl=checked_ttl(ttl))
 
     def increment(self, key: str, by: Number = 1, *, ttl: float | None = None, once: bool = False) -> Number:
-        """Add to a key's number (0 where it has none), and give what it is then.
+        """Add to the number of a key (initially 0), and return the result.
 
-        `ttl` counts from the increment that makes the key, so that a window ends however often it is incremented.
-        With `once` this hook counts a decision once: when it is asked again about a payload that others have changed,
-        nothing is added, and it gets what the number is.
+        `ttl` counts from the increment that creates the key, so a window ends no matter how often it is incremented.
+        With `once` this hook counts a decision only once: when it is called again because other hooks changed the
+        payload, it adds nothing and gets the current number.
         """
         if isinstance(by, bool) or not isinstance(by, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise StateError(f"by is a number, not a {type(by).__name__!r}")
-        found = self._ask("increment", key, value=written(by), ttl=checked_ttl(ttl), once=bool(once))
-        number: Number = msgspec.json.decode(found)
+        data = self._ask("increment", key, value=written(by), ttl=checked_ttl(ttl), once=bool(once))
+        number: Number = msgspec.json.decode(data)
         return number
 
     def delete(self, key: str) -> bool:
-        """Remove a key; say whether it had a value."""
+        """Remove a key; return whether it had a value."""
         return bool(self._ask("delete", key))
 
     def compare_and_set(self, key: str, expected: Any, value: Any, *, ttl: float | None = None) -> bool:
-        """Return a key a value if its present one is exactly `expected`; say whether it was.
+        """Set a key if its current value is exactly `expected`; return whether it was.
 
-        None as `expected` is a key without a value, None as `value` removes it.  1 and 1.0 differ, as they do in JSON.
+        None as `expected` means no value, None as `value` removes the key.  1 and 1.0 differ, as in JSON.
         """
         return bool(
             self._ask(
@@ -127,15 +127,15 @@ class Scope:
 
 
 class State(Scope):
-    """What the source remembers whatever session asks; `session` is what it remembers of this one."""
+    """The state of the source across all sessions; `session` is its state for this session."""
 
     __slots__ = ()
 
     @property
     def session(self) -> Scope:
-        """The session's own values, which end with it.
+        """The values for this session, which end with it.
 
-        A fire that names no session has none: every method raises StateError.
+        In a fire without a session, every method raises StateError.
         """
         return Scope(self._call_id, is_session=True)
 
@@ -146,7 +146,7 @@ def check_key(key: object) -> None:
     try:
         size = len(key.encode())
     except UnicodeEncodeError:
-        raise StateError("a key holds a lone surrogate, which UTF-8 cannot say") from None
+        raise StateError("a key holds a lone surrogate, which UTF-8 cannot encode") from None
     if size > MAX_KEY:
         raise StateError(f"a key has at most {MAX_KEY} bytes, not {size}; hash what is longer")
 
@@ -164,15 +164,15 @@ def written_or_none(value: object) -> bytes:
 
 
 def written(value: object) -> bytes:
-    """Return a value as JSON."""
+    """Encode a value as JSON."""
     if type(value) is float and not isfinite(value):
-        raise StateError(f"{value!r} is no finite number")
+        raise StateError(f"{value!r} is not a finite number")
     try:
         check_plain(value, "the value")
         data = ENCODER.encode(value)
     except GarbageError as error:
         raise StateError(str(error)) from None
-    # OverflowError, ValueError: an int beyond 64 bits; TypeError: a subclass that JSON does not know.
+    # OverflowError, ValueError: an int beyond 64 bits; TypeError: a subclass that msgspec cannot encode.
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, RecursionError, MemoryError) as error:
         raise StateError(f"the value cannot be stored: {error}") from None
     if len(data) > MAX_VALUE:

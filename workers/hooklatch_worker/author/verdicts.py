@@ -1,7 +1,7 @@
-"""What a hook may answer, and how an answer crosses to the daemon as JSON.
+"""The answers of hooks, and their JSON form for the daemon.
 
-Knows the words and the shape of an answer; knows no event, so it cannot say which words an event allows.
-That is said to type checkers by the type parameter of `Verdict`, and enforced by the daemon.
+Knows the words and the shape of an answer; does not know events, so it cannot tell which words an event allows.
+The type parameter of `Verdict` tells type checkers, and the daemon enforces it.
 """
 
 from collections.abc import Iterable
@@ -43,20 +43,20 @@ C_co = TypeVar("C_co", covariant=True)
 
 
 class GarbageError(Exception):
-    """An answer that cannot be understood; on a gate it counts as a deny."""
+    """An answer cannot be understood; on a gate it counts as a deny."""
 
     def __init__(self, message: str) -> None:
         super().__init__(clipped(message))
 
 
 class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True):
-    """One hook's answer. Its methods return a new verdict with one thing added to it.
+    """The answer of a hook.  Its methods return a new verdict with one addition.
 
-    The type parameter names what the verdict uses (`Verdict[Literal["deny", "inject"]]`), so that a type
-    checker can refuse one that an event does not allow. `warn` and `context` are legal everywhere.
+    The type parameter names the parts in use (`Verdict[Literal["deny", "inject"]]`), so that type checkers can reject
+    those that an event does not allow.  `warn` and `context` are legal everywhere.
 
     Raises:
-        ValueError: a second verdict word was added (`allow().deny(...)`).
+        ValueError: a second verdict word is added (`allow().deny(...)`).
         TypeError: an argument has the wrong type.
     """
 
@@ -72,7 +72,7 @@ class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True):
     context_changes: dict[str, object] | None = None
 
     def allow(self, reason: str = "") -> "Verdict[C_co | Literal['allow']]":
-        """Say yes explicitly, which no opinion (None) does not."""
+        """Approve explicitly, as opposed to having no opinion (None)."""
         return self._saying("allow", reason=reason)
 
     def deny(self, reason: str) -> "Verdict[C_co | Literal['deny']]":
@@ -80,7 +80,7 @@ class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True):
         return self._saying("deny", reason=reason)
 
     def ask(self, reason: str) -> "Verdict[C_co | Literal['ask']]":
-        """Leave it to the person at the host; a later deny overrides it."""
+        """Leave the decision to a person; a later deny overrides it."""
         return self._saying("ask", reason=reason)
 
     def halt(self, reason: str) -> "Verdict[C_co | Literal['halt']]":
@@ -88,7 +88,7 @@ class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True):
         return self._saying("halt", reason=reason)
 
     def claim(self, value: object) -> "Verdict[C_co | Literal['claim']]":
-        """Take the matter over and answer it with `value`; later hooks are not asked."""
+        """Take over and answer with `value`; later hooks are not called."""
         return self._saying("claim", value=value)
 
     def amend(self, /, **patch: object) -> "Verdict[C_co | Literal['amend']]":
@@ -107,11 +107,11 @@ class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True):
         return replace(self, texts=(*self.texts, _require_text(text, "append")))
 
     def resume(self, reason: str) -> "Verdict[C_co | Literal['resume']]":
-        """Keep the agent working; the reason tells it what is left to do."""
+        """Keep the agent working; the reason tells it what remains to be done."""
         return replace(self, resume_reason=_require_text(reason, "resume"))
 
     def warn(self, text: str) -> "Verdict[C_co]":
-        """Add a line to the decision's warnings; it changes nothing else."""
+        """Add a line to the decision's warnings, without any other effect."""
         return replace(self, warnings=(*self.warnings, _require_text(text, "warn")))
 
     def last(self) -> "Verdict[C_co | Literal['last']]":
@@ -119,7 +119,7 @@ class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True):
         return replace(self, is_last=True)
 
     def context(self, **changes: object) -> "Verdict[C_co]":
-        """Change keys of the context that travels beside the payload."""
+        """Change keys of the context that accompanies the payload."""
         return replace(self, context_changes={**(self.context_changes or {}), **changes})
 
     def _saying(self, word: Word, *, reason: str = "", value: object = None) -> "Verdict[C_co]":
@@ -130,7 +130,7 @@ class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True):
 
 _NOTHING: Verdict[Never] = Verdict()
 
-# The author's functions are the methods of a verdict that says nothing yet: one signature, one docstring.
+# The functions for authors are bound methods of the empty verdict: one signature, one docstring.
 allow = _NOTHING.allow
 deny = _NOTHING.deny
 ask = _NOTHING.ask
@@ -146,9 +146,9 @@ context = _NOTHING.context
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """An answer as the daemon reads it. `value` and the patch are JSON that is only passed on.
+    """An answer as the daemon reads it.  `value` and the patch are JSON that is passed on undecoded.
 
-    Read one with `decode`: msgspec alone cannot tell a `value` that is absent from one that is null.
+    Created by `decode`: msgspec alone cannot distinguish an absent `value` from null.
     """
 
     verdict: Word | None = None
@@ -166,7 +166,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 class _Sent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     verdict: Word | None = None
     reason: str | None = None
-    value: Raw = Raw()  # empty where absent: msgspec decodes no union with Raw
+    value: Raw = Raw()  # empty if absent: msgspec does not support unions with Raw
     patch: dict[str, Raw] | None = None
     inject: list[dict[str, Any]] | dict[str, Any] | None = None
     append: list[str] | str | None = None
@@ -194,10 +194,10 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(verdict: object) -> bytes:
-    """The answer as JSON with only what was said in it; empty for None, which is no opinion.
+    """Encode an answer as JSON, without unset fields; return empty bytes for None, which is no opinion.
 
     Raises:
-        GarbageError: not a verdict, or something in it is not plain finite JSON.
+        GarbageError: it is not a verdict, or contains something other than plain finite JSON.
     """
     if verdict is None:
         return b""
@@ -223,10 +223,10 @@ def encode(verdict: object) -> bytes:
 
 
 def decode(data: bytes) -> Answer:
-    """The answer in `data`, checked to its depths; empty bytes and null are no opinion.
+    """Decode and fully check an answer; empty bytes and null mean no opinion.
 
     Raises:
-        GarbageError: not an answer, whatever is wrong with it.
+        GarbageError: it is not a valid answer.
     """
     if not data:
         return Answer()
@@ -240,7 +240,7 @@ def decode(data: bytes) -> Answer:
         raise GarbageError("the answer is not readable: nested too deep") from None
     except MemoryError:
         raise GarbageError("the answer is not readable: too big for memory") from None
-    # Raw looks neither at UTF-8 nor at the size of a number, and nothing before this at keys that stand twice.
+    # Raw checks neither UTF-8 nor the range of numbers, and nothing so far has checked for repeated keys.
     fault = ambiguity(data)
     if fault is not None:
         raise GarbageError(f"the answer is not readable: {fault}")
@@ -259,10 +259,10 @@ def decode(data: bytes) -> Answer:
 
 
 def check_plain(value: object, where: str) -> None:
-    """Refuse what would change on its way through JSON; `where` names the value in the text.
+    """Check that a value survives a round trip through JSON; `where` names it in the error.
 
     Raises:
-        GarbageError: a part is no dict with str keys, list, tuple, str, bool, int, finite float or None.
+        GarbageError: a part is not a dict with str keys, list, tuple, str, bool, int, finite float or None.
     """
     try:
         _check_plain(value, where)
@@ -276,7 +276,7 @@ def _check_plain(value: object, where: str) -> None:
         return
     if kind is float:
         if not isfinite(cast("float", value)):
-            raise GarbageError(f"{where} holds {value!r}, which JSON cannot say")
+            raise GarbageError(f"{where} holds {value!r}, which JSON cannot express")
     elif isinstance(value, dict):
         for key, part in cast("dict[object, object]", value).items():
             if type(key) is not str:
@@ -293,10 +293,10 @@ def _write(written: _Written) -> bytes:
     try:
         return _encoder.encode(written)
     except UnicodeEncodeError:
-        raise GarbageError("the answer holds a lone surrogate, which UTF-8 cannot say") from None
+        raise GarbageError("the answer holds a lone surrogate, which UTF-8 cannot encode") from None
     except RecursionError:
         raise GarbageError("the answer is nested too deep") from None
-    # TypeError: an author built a Verdict by hand; ValueError: an int of more digits than Python writes.
+    # TypeError: a Verdict that was constructed directly; ValueError: an int with more digits than Python converts.
     except (msgspec.MsgspecError, TypeError, ValueError, MemoryError) as error:
         raise GarbageError(f"the answer cannot be written: {error}") from None
 

@@ -1,8 +1,8 @@
-"""One language server: its process, its two pipes, and how long it is waited for.  Knows no file type and no policy.
+"""One language server: its process, its pipes and its timeouts.  Does not know file types or policies.
 
-Single-threaded: the pipes never block, and nothing here outlasts the deadline that comes in.  Between calls nobody
-reads; a server that has much to say then waits at its full pipe.  The server dies with this process by a signal
-(prctl(2), PR_SET_PDEATHSIG), and leads a process group of its own, so that its helpers can be killed with it.
+Single-threaded: the pipes are non-blocking, and everything ends at the given deadline.  Nothing is read between calls;
+meanwhile a server with much output blocks on its full pipe.  The server dies with this process by a signal (prctl(2),
+PR_SET_PDEATHSIG), and leads its own process group, so that its helpers can be killed with it.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from msgspec import Struct
 
 from hooklatch_worker.lsp.files import Stamp, stamp_of
 from hooklatch_worker.lsp.report import Diagnostic
-from hooklatch_worker.lsp.session import Session
-from hooklatch_worker.lsp.wire import GarbageError
+from hooklatch_worker.lsp.session import LspSession
+from hooklatch_worker.lsp.wire import LspProtocolError
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["Document", "Server", "ServerGoneError"]
+__all__ = ["Document", "LanguageServer", "ServerGoneError"]
 
-CHUNK = 2**16  # bytes; what a pipe holds by default (pipe(7))
-SETTLE_TIMEOUT = 0.15  # seconds; servers that publish often say syntax first and meaning just after it
-REAP_TIMEOUT = 1.0  # seconds; a killed process in uninterruptible sleep must not hold the worker
+CHUNK = 2**16  # bytes; the default capacity of a pipe (pipe(7))
+SETTLE_TIMEOUT = 0.15  # seconds; servers that publish often send syntax errors first and semantic ones shortly after
+REAP_TIMEOUT = 1.0  # seconds; a killed process in uninterruptible sleep must not block the worker
 
 
 class ServerGoneError(Exception):
-    """The server could not be started, has ended, or speaks what is not the protocol: it is of no more use."""
+    """The server could not be started, has ended, or violated the protocol, and cannot be used any more."""
 
 
 class Document(Struct, frozen=True):
-    """A file as it is to be shown to a server."""
+    """A file to show to a server."""
 
     path: str
     language: str
@@ -42,8 +42,8 @@ class Document(Struct, frozen=True):
     stamp: Stamp
 
 
-class Server:
-    """A running language server.  Whoever starts one closes it.
+class LanguageServer:
+    """A running language server, which its creator must close.
 
     Raises:
         ServerGoneError: it could not be started.
@@ -60,7 +60,7 @@ class Server:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 process_group=0,
-                preexec_fn=lambda: linux.die_with_parent(parent),  # safe here: a worker has one thread
+                preexec_fn=lambda: linux.die_with_parent(parent),  # safe here, since a worker is single-threaded
             )
         except (OSError, subprocess.SubprocessError) as error:
             raise ServerGoneError(f"{command[0]} did not start: {error}") from error
@@ -69,7 +69,7 @@ class Server:
         self._stdin, self._stdout = self._process.stdin, self._process.stdout
         for pipe in (self._stdin, self._stdout):
             os.set_blocking(pipe.fileno(), False)
-        self._session = Session(root, process_id=parent)
+        self._session = LspSession(root, process_id=parent)
         self._stamps: dict[str, Stamp] = {}
         self._heard_at = time.monotonic()
         self.silent_calls = 0
@@ -80,35 +80,35 @@ class Server:
 
     @property
     def has_ended(self) -> bool:
-        # Not reaped yet: until `close` its pid, which is also the group's, must not go to anybody else.
+        # WNOWAIT: until `close` its pid, which is also the id of its group, must not be reused.
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
     @property
     def silence(self) -> float:
-        """Return the seconds since its start or its last word."""
+        """The seconds since its start or its last output."""
         return time.monotonic() - self._heard_at
 
     def ask(self, document: Document, *, deadline: float) -> list[Diagnostic] | None:
-        """Return the diagnostics of a file, or None where the server has not said them by the deadline.
+        """Return the diagnostics of a file, or None if they did not arrive by the deadline.
 
         Raises:
-            ServerGoneError: close it and start another.
+            ServerGoneError: the server must be closed and replaced.
         """
         started_at = time.monotonic()
         try:
             return self._ask(document, deadline)
-        except GarbageError as error:
+        except LspProtocolError as error:
             raise ServerGoneError(str(error)) from error
         finally:
             self.silent_calls = 0 if self._heard_at > started_at else self.silent_calls + 1
 
     def close(self, *, timeout: float = 0.0) -> list[int]:
-        """End the server, politely for `timeout` seconds; give the pids below it that may still have to be reaped."""
+        """End the server, gracefully within `timeout` seconds; return the pids of helpers that may need reaping."""
         helpers = [(pid, pidfd) for pid in linux.descendants(self.pid) if (pidfd := open_pidfd(pid)) is not None]
         if timeout > 0:
             self._say_goodbye(timeout)
         kill_group(self.pid)
-        for _, pidfd in helpers:  # one that has left the group, or was left behind by the goodbye
+        for _, pidfd in helpers:  # helpers outside the group, or left over after the shutdown
             kill(pidfd)
         for pipe in (self._stdin, self._stdout):
             pipe.close()
@@ -121,14 +121,14 @@ class Server:
 
     def _ask(self, document: Document, deadline: float) -> list[Diagnostic] | None:
         session, path = self._session, document.path
-        self._hear_what_waits(deadline)
+        self._read_pending(deadline)
         if not self._talk(deadline, until=lambda: session.is_ready):
             return None
-        self._close_what_changed(path)
+        self._close_changed_files(path)
         session.show(path, language=document.language, text=document.text)
         self._stamps[path] = document.stamp
         if session.has_answer(path):
-            return session.diagnostics(path)  # it was shown this very text before
+            return session.diagnostics(path)  # the text is unchanged since then
         if not self._talk(deadline, until=lambda: session.has_answer(path)):
             if self.silent_calls:
                 session.probe()
@@ -137,22 +137,22 @@ class Server:
             self._settle(deadline)
         return session.diagnostics(path)
 
-    def _close_what_changed(self, path: str) -> None:
-        """Other programs change files too; what the server holds open it would never look at again."""
+    def _close_changed_files(self, path: str) -> None:
+        """Close files that other programs have changed, since the server does not look at the disk for open files."""
         for other in self._session.open_paths:
             if other != path and stamp_of(other) != self._stamps.get(other):
                 self._session.close(other)
         self._stamps = {name: stamp for name in self._session.open_paths if (stamp := self._stamps.get(name))}
 
-    def _hear_what_waits(self, deadline: float) -> None:
+    def _read_pending(self, deadline: float) -> None:
         while time.monotonic() < deadline and self._move(0.0):
             continue
 
     def _settle(self, deadline: float) -> None:
         try:
             self._talk(min(deadline, time.monotonic() + SETTLE_TIMEOUT), until=lambda: False)
-        except (ServerGoneError, GarbageError):
-            return  # what it said stands; the next call finds it gone
+        except (ServerGoneError, LspProtocolError):
+            return  # keep what it sent; the next call will notice that it is gone
 
     def _talk(self, deadline: float, *, until: Callable[[], bool]) -> bool:
         while not until():
@@ -163,7 +163,7 @@ class Server:
         return True
 
     def _move(self, timeout: float) -> bool:
-        """Wait for the pipes, then write and read once; say whether anything was read."""
+        """Wait for the pipes, then write and read once; return whether anything was read."""
         poll = select.poll()
         poll.register(self._stdout, select.POLLIN)
         if self._session.outgoing:
@@ -200,8 +200,8 @@ class Server:
             self._talk(deadline, until=lambda: not self._session.outgoing)
             self._stdin.close()
             self._process.wait(max(0.0, deadline - time.monotonic()))
-        except (ServerGoneError, GarbageError, OSError, subprocess.TimeoutExpired):
-            return  # then it is killed
+        except (ServerGoneError, LspProtocolError, OSError, subprocess.TimeoutExpired):
+            return  # it is killed instead
 
 
 def kill_group(leader: int) -> None:

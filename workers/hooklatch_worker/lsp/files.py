@@ -1,6 +1,6 @@
-"""Which file a tool has written, and what is in it.  Knows tool inputs and the disk; knows no server.
+"""Finds and reads the file that a tool has written.  Knows tool inputs and the disk; does not know servers.
 
-A path comes from an agent, so nothing outside the session's working directory is read, links resolved.
+The path comes from an agent, so after resolving links nothing outside the session's working directory is read.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from msgspec import Struct
 
 __all__ = ["MAX_SOURCE", "PATH_KEYS", "Location", "Stamp", "locate", "read_source", "root_of", "stamp_of"]
 
-MAX_SOURCE = 2 * 2**20  # bytes; servers take seconds for more, and it is generated code
+MAX_SOURCE = 2 * 2**20  # bytes; larger files are generated code, and take servers seconds
 PATH_KEYS: Final = ("file_path", "filePath", "path", "notebook_path", "target_file", "TargetFile")
 
-Stamp = tuple[int, int]  # time of the last change in ns, size: what tells a changed file
+Stamp = tuple[int, int]  # modification time in ns and size, to detect changes
 
 
 class Location(Struct, frozen=True):
-    """A file in the working directory: its real path, the directory's, and the path that is shown."""
+    """A file in the working directory: real paths of both, and the relative path to display."""
 
     path: str
     cwd: str
@@ -33,15 +33,15 @@ class Location(Struct, frozen=True):
 
 
 def locate(tool_input: object, cwd: object) -> Location | None:
-    """Find the file that a tool's input names; None where there is none, or it is outside `cwd`."""
+    """Return the file named by a tool's input; None if there is none, or it is outside `cwd`."""
     path = path_in(tool_input)
     if path is None or not isinstance(cwd, str) or not os.path.isabs(cwd):
         return None
     try:
         folder = os.path.realpath(cwd)
         real = os.path.realpath(os.path.join(cwd, path))
-        real.encode()  # the protocol has no way to name a file whose name is not UTF-8
-    except (OSError, ValueError):  # ValueError: a NUL byte; UnicodeEncodeError is one too
+        real.encode()  # the protocol cannot express a file name that is not UTF-8
+    except (OSError, ValueError):  # ValueError: a null byte, or UnicodeEncodeError
         return None
     shown = os.path.relpath(real, folder)
     if shown in (os.curdir, os.pardir) or shown.startswith(os.pardir + os.sep):
@@ -61,7 +61,7 @@ def path_in(tool_input: object) -> str | None:
 
 
 def root_of(location: Location, markers: Sequence[str]) -> str:
-    """Return the nearest folder above a file that holds a marker, not above the working directory; else that."""
+    """Return the nearest folder above a file with a marker, up to the working directory, which is the default."""
     folder = os.path.dirname(location.path)
     while folder != location.cwd:
         if any(os.path.exists(os.path.join(folder, marker)) for marker in markers):
@@ -71,9 +71,9 @@ def root_of(location: Location, markers: Sequence[str]) -> str:
 
 
 def read_source(path: str) -> tuple[str, Stamp] | None:
-    """Read a text file and its stamp; None where it is missing, no regular file, too large, or no UTF-8 text."""
+    """Read a text file and its stamp; return None if it is missing, too large, not a regular file or not UTF-8."""
     try:
-        # Without O_NONBLOCK a named pipe would hold us until somebody writes to it.
+        # O_NONBLOCK, since opening a named pipe would otherwise block until there is a writer.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
@@ -102,7 +102,7 @@ def read_at_most(fd: int, limit: int) -> bytes:
 
 
 def stamp_of(path: str) -> Stamp | None:
-    """Return a file's stamp as it is now, or None when it is gone."""
+    """Return a file's current stamp, or None if it is gone."""
     try:
         status = os.stat(path)
     except OSError:

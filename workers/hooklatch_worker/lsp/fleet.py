@@ -1,10 +1,10 @@
-"""Which language servers live in this worker, and when one may be started again.  Knows servers; knows no hook.
+"""The language servers of one worker, and their restarts.  Knows servers; does not know hooks.
 
-    absent ──ask──▶ running ──ended, spoke garbage, or hung──▶ held off ──0, 1, 2, 4 … 60 s──▶ absent
+    absent ──ask──▶ running ──ended, violated the protocol, or hung──▶ backing off ──0, 1, 2, 4 … 60 s──▶ absent
                        └──idle, or least recently used──▶ absent
 
-One server for each command and root.  It hangs when it has said nothing in three calls and for ten seconds: a slow
-start is silent too, and an agent edits faster than some servers start.  One that answers is forgiven all failures.
+One server for each command and root.  A server counts as hung when it was silent for three calls and ten seconds: slow
+servers are silent while they start, and an agent may edit faster than that.  An answer resets the backoff.
 """
 
 from __future__ import annotations
@@ -15,39 +15,41 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from hooklatch_worker.lsp.client import Document, Server, ServerGoneError
+from hooklatch_worker.lsp.client import Document, LanguageServer, ServerGoneError
 from hooklatch_worker.lsp.report import Diagnostic
 
-__all__ = ["Fleet", "Key", "Limits"]
+__all__ = ["Fleet", "Key", "FleetLimits"]
 
 Key = tuple[tuple[str, ...], str]  # a server's command, and the root of its workspace
 
-GOODBYE_TIMEOUT = 0.2  # seconds for a sound server to end by itself; it comes out of the call's own time
+GOODBYE_TIMEOUT = 0.2  # seconds for a graceful shutdown, taken from the call's own time
 
 
-class Limits(Struct, frozen=True):
-    """How many servers live, and how long one is borne with.  Lengths of time in seconds."""
+class FleetLimits(Struct, frozen=True):
+    """The maximum number of servers, and how long a silent one is tolerated.  Durations in seconds."""
 
     servers: int = 4  # each may hold hundreds of MiB
     idle: float = 600.0
     silent_calls: int = 3
     silence: float = 10.0
-    longest_holdoff: float = 60.0
+    longest_backoff: float = 60.0
 
 
-class Failures(Struct):
+class Backoff(Struct):
     count: int = 0
     until: float = 0.0
 
 
 class Fleet:
-    """The servers of one worker."""
+    """All language servers of one worker."""
 
-    def __init__(self, *, limits: Limits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limits = limits or Limits()
+    def __init__(self, *, limits: FleetLimits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits or FleetLimits()
         self._clock = clock
-        self._servers: dict[Key, tuple[Server, float]] = {}  # with when it was last asked; the least recent first
-        self._failures: dict[Key, Failures] = {}
+        self._servers: dict[
+            Key, tuple[LanguageServer, float]
+        ] = {}  # with the time of last use; least recently used first
+        self._failures: dict[Key, Backoff] = {}
         self._unreaped: list[int] = []
 
     @property
@@ -55,7 +57,7 @@ class Fleet:
         return {key: server.pid for key, (server, _) in self._servers.items()}
 
     def ask(self, key: Key, document: Document, *, deadline: float) -> list[Diagnostic] | None:
-        """Return the diagnostics of a file, or None where they are not to be had by the deadline."""
+        """Return the diagnostics of a file, or None if they are not available by the deadline."""
         self._reap()
         try:
             server = self._running(key) or self._start(key, deadline)
@@ -70,7 +72,7 @@ class Fleet:
         return diagnostics
 
     def close_idle(self, *, deadline: float) -> None:
-        """End the servers that nobody has asked for a while."""
+        """End the servers that have been idle for too long."""
         oldest = self._clock() - self._limits.idle
         for key in [key for key, (_, asked_at) in self._servers.items() if asked_at < oldest]:
             self._close(key, deadline)
@@ -81,7 +83,7 @@ class Fleet:
             self._close(key, time.monotonic() + GOODBYE_TIMEOUT)
         self._reap()
 
-    def _running(self, key: Key) -> Server | None:
+    def _running(self, key: Key) -> LanguageServer | None:
         found = self._servers.get(key)
         if found is None:
             return None
@@ -91,30 +93,30 @@ class Fleet:
             return None
         return self._keep(key, server)
 
-    def _start(self, key: Key, deadline: float) -> Server | None:
+    def _start(self, key: Key, deadline: float) -> LanguageServer | None:
         failures = self._failures.get(key)
         if failures is not None and self._clock() < failures.until:
             return None
         for oldest in list(self._servers)[: max(0, len(self._servers) + 1 - self._limits.servers)]:
             self._close(oldest, deadline)
         command, root = key
-        return self._keep(key, Server(command, root))
+        return self._keep(key, LanguageServer(command, root))
 
-    def _keep(self, key: Key, server: Server) -> Server:
+    def _keep(self, key: Key, server: LanguageServer) -> LanguageServer:
         self._servers.pop(key, None)
         self._servers[key] = server, self._clock()
         return server
 
-    def _is_hung(self, server: Server) -> bool:
+    def _is_hung(self, server: LanguageServer) -> bool:
         return server.silent_calls >= self._limits.silent_calls and server.silence >= self._limits.silence
 
     def _fail(self, key: Key) -> None:
-        """Kill a server that is of no use, if there is one, and hold the next off: at first not, then ever longer."""
+        """Kill a server if it runs, and back off before the next start: not the first time, then exponentially."""
         self._close(key, 0.0)
-        failures = self._failures.setdefault(key, Failures())
+        failures = self._failures.setdefault(key, Backoff())
         failures.count += 1
-        holdoff = 2.0 ** min(failures.count - 2, 16) if failures.count > 1 else 0.0
-        failures.until = self._clock() + min(holdoff, self._limits.longest_holdoff)
+        backoff = 2.0 ** min(failures.count - 2, 16) if failures.count > 1 else 0.0
+        failures.until = self._clock() + min(backoff, self._limits.longest_backoff)
 
     def _close(self, key: Key, deadline: float) -> None:
         found = self._servers.pop(key, None)
@@ -123,7 +125,7 @@ class Fleet:
             self._unreaped += found[0].close(timeout=min(left, GOODBYE_TIMEOUT))
 
     def _reap(self) -> None:
-        """Reap the helpers of closed servers: a worker is a subreaper, so they became its children."""
+        """Reap helpers of closed servers: a worker is a subreaper, so they became its children."""
         self._unreaped = [pid for pid in self._unreaped if not is_reaped(pid)]
 
 

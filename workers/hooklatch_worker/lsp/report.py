@@ -1,4 +1,4 @@
-"""Turns diagnostics into the text that a model reads.  Pure; knows no server."""
+"""Formats diagnostics as text for a model.  Pure; does not know servers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from msgspec import Struct
 __all__ = ["HEADING", "MAX_LINES", "SEVERITIES", "Diagnostic", "Report", "report"]
 
 HEADING = "[lsp diagnostics]"
-MAX_LINES = 50  # the first errors are what gets mended; hosts cut context at about 10,000 characters anyway
+MAX_LINES = 50  # the first errors are those that get fixed; hosts cut context at about 10,000 characters anyway
 MAX_TEXT = 300  # characters of one message; a type error can quote a whole inferred type
 SEVERITIES: Final = ("error", "warning", "information", "hint")  # DiagnosticSeverity counts from 1 in this order
 
 
 class Position(Struct, frozen=True):
-    """Counted from 0; `character` in the units that server and client agreed upon."""
+    """A position counted from 0; `character` in the negotiated encoding's units."""
 
     line: int = 0
     character: int = 0
@@ -31,7 +31,7 @@ class Markup(Struct, frozen=True):
 
 
 class Diagnostic(Struct, frozen=True):
-    """What a server says about a place in a file; of its members only those that are shown."""
+    """A diagnostic, with only the members that are shown."""
 
     message: str | Markup = ""
     range: Span = Span()
@@ -39,7 +39,7 @@ class Diagnostic(Struct, frozen=True):
 
     @property
     def severity_name(self) -> str:
-        # The protocol leaves an absent severity to the client.
+        # The protocol leaves the meaning of an absent severity to the client.
         number = 1 if self.severity is None else self.severity
         return SEVERITIES[number - 1] if 1 <= number <= len(SEVERITIES) else "hint"
 
@@ -49,7 +49,7 @@ class Diagnostic(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """The text to append, and what telemetry says of it."""
+    """The text to append, and facts for telemetry."""
 
     text: str
     count: int
@@ -57,7 +57,7 @@ class Report(Struct, frozen=True):
 
 
 def report(diagnostics: Iterable[Diagnostic], *, path: str, severities: Collection[str]) -> Report | None:
-    """Return the report on one file, or None where nothing of the wanted severities was found."""
+    """Return the report about one file, or None if there are no diagnostics with these severities."""
     wanted = {place_of(item): item for item in diagnostics if item.severity_name in severities}
     if not wanted:
         return None
@@ -80,7 +80,7 @@ def line_of(item: Diagnostic, path: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Keep a text from looking like several lines, or from driving a terminal."""
+    """Reduce a text to one printable line, so that it cannot fake others or control a terminal."""
     words = "".join(letter if letter.isprintable() else " " for letter in text).split()
     line = " ".join(words)
     return line if len(line) <= MAX_TEXT else line[: MAX_TEXT - 1] + "…"

@@ -1,13 +1,13 @@
-"""One conversation with a language server, without its pipes: bytes come in, bytes to send pile up in `outgoing`.
+"""One session with a language server, without I/O: received bytes are fed in, bytes to send collect in `outgoing`.
 
     Starting ──answer to initialize──▶ Ready ──(show → diagnostics)*──▶ say_goodbye
 
-Only a Ready server is shown documents.  A document is opened once, then changed with its whole text and the next
-version.  Its diagnostics come on one of two ways.  A server with a diagnosticProvider is asked, and its answer is
-final.  Any other publishes when it likes: at the latest version, or without saying for which; what it published
-for an earlier one is dropped.
+Only a Ready server is shown documents.  A document is opened once, and then changed with its full text and the next
+version.  Diagnostics arrive in one of two ways.  A server with a diagnosticProvider is asked, and its answer is final.
+Any other publishes on its own, for the latest version or without naming one; diagnostics for an earlier version are
+dropped.
 
-Raises GarbageError for whatever breaks the conversation.  Knows no clock, no process and no disk.
+Raises GarbageError for every protocol violation.  Does not know a clock, processes or the disk.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import msgspec
 from msgspec import Raw, Struct
 
 from hooklatch_worker.lsp.report import Diagnostic
-from hooklatch_worker.lsp.wire import GarbageError, Message, MessageReader, encode, path_of, uri_of
+from hooklatch_worker.lsp.wire import LspMessage, LspProtocolError, MessageReader, encode, path_of, uri_of
 
-__all__ = ["MAX_DOCUMENTS", "MAX_OUTGOING", "Session"]
+__all__ = ["MAX_DOCUMENTS", "MAX_OUTGOING", "LspSession"]
 
-MAX_DOCUMENTS = 32  # open at a time; each costs the server memory for as long
-MAX_OUTGOING = 32 * 2**20  # bytes that a server has not read; more than a few of the largest files
-MAX_PULLS = 5  # times that a server may put off its answer about one version
+MAX_DOCUMENTS = 32  # open at the same time; each takes memory in the server
+MAX_OUTGOING = 32 * 2**20  # bytes unread by the server; enough for several of the largest files
+MAX_PULLS = 5  # times that a server may postpone its answer about one version
 
 METHOD_NOT_FOUND = -32601
 CONTENT_MODIFIED = -32801
@@ -58,12 +58,12 @@ class Pulled(Struct, frozen=True):
     items: list[Diagnostic] = []
 
 
-class Asked(Struct, frozen=True):
+class ConfigurationRequest(Struct, frozen=True):
     items: list[Any] = []
 
 
-class Document(Struct):
-    """What the server was told of a file, and what it said of it since."""
+class OpenDocument(Struct):
+    """What the server was told about a file, and its diagnostics since then."""
 
     digest: bytes
     version: int = 1
@@ -72,8 +72,8 @@ class Document(Struct):
     pulls: int = 0
 
 
-class Session:
-    """The client's side of one conversation, from `initialize` on."""
+class LspSession:
+    """The client's side of one session, starting with `initialize`."""
 
     def __init__(self, root: str, *, process_id: int) -> None:
         self.outgoing = bytearray()
@@ -81,14 +81,14 @@ class Session:
         self._root = root
         self._reader = MessageReader()
         self._count = 0
-        self._pending: dict[int, Callable[[Message], None]] = {}
-        self._documents: dict[str, Document] = {}  # the least recently shown first
+        self._pending: dict[int, Callable[[LspMessage], None]] = {}
+        self._documents: dict[str, OpenDocument] = {}  # least recently shown first
         self._capabilities = Capabilities()
         self._request("initialize", introduction(root, process_id), self._on_initialized)
 
     @property
     def pulls(self) -> bool:
-        """Return whether this server is asked for diagnostics, rather than waited for."""
+        """Return whether this server is asked for diagnostics, as opposed to publishing them."""
         return self._capabilities.diagnostic_provider not in (None, False)
 
     @property
@@ -96,24 +96,24 @@ class Session:
         return list(self._documents)
 
     def feed(self, data: bytes) -> None:
-        """Take in what the server sent.
+        """Process bytes from the server.
 
         Raises:
-            GarbageError: the conversation cannot go on.
+            GarbageError: the session cannot continue.
         """
         self._reader.feed(data)
         while (message := self._reader.take()) is not None:
             self._on_message(message)
 
     def show(self, path: str, *, language: str, text: str) -> None:
-        """Tell the server what is in a file now, and ask about it if it can be asked."""
+        """Tell the server the current content of a file, and request diagnostics if it supports that."""
         digest = hashlib.sha256(text.encode()).digest()
         document = self._documents.pop(path, None)
         if document is None:
-            document = Document(digest)
+            document = OpenDocument(digest)
             self._open(path, language, text)
         elif document.digest != digest:
-            document = Document(digest, document.version + 1)
+            document = OpenDocument(digest, document.version + 1)
             self._change(path, document.version, text)
         self._documents[path] = document
         if self.pulls:
@@ -123,7 +123,7 @@ class Session:
             self.close(oldest)
 
     def close(self, path: str) -> None:
-        """Let the server go back to what the disk holds of this file."""
+        """Close a file, so that the server uses its content on disk again."""
         if self._documents.pop(path, None) is not None:
             self._notify("textDocument/didClose", {"textDocument": {"uri": uri_of(path)}})
 
@@ -132,12 +132,12 @@ class Session:
         return (document.pulled if self.pulls else document.published) is not None
 
     def diagnostics(self, path: str) -> list[Diagnostic]:
-        """Return all that the server said about the latest version of a file."""
+        """Return all diagnostics for the latest version of a file."""
         document = self._documents[path]
         return [*(document.pulled or []), *(document.published or [])]
 
     def probe(self) -> None:
-        """Send what every sound server answers at once: a request that it cannot know (LSP 3.17, `$/` requests)."""
+        """Send an unknown request, which every working server answers at once (LSP 3.17, `$/` requests)."""
         self._request("$/hooklatch/probe", None, lambda _: None)
 
     def say_goodbye(self) -> None:
@@ -155,12 +155,12 @@ class Session:
         save = sync.save if isinstance(sync, SyncOptions) else None
         if save is None or save is False:
             return
-        # It is on the disk already, and some servers compile only what was saved.
+        # The file is already on disk, and some servers only compile saved files.
         includes_text = isinstance(save, dict) and save.get("includeText") is True
         saved: dict[str, object] = {"textDocument": {"uri": uri_of(path)}}
         self._notify("textDocument/didSave", {**saved, "text": text} if includes_text else saved)
 
-    def _pull(self, path: str, document: Document) -> None:
+    def _pull(self, path: str, document: OpenDocument) -> None:
         document.pulls += 1
         params: dict[str, object] = {"textDocument": {"uri": uri_of(path)}}
         provider = self._capabilities.diagnostic_provider
@@ -169,7 +169,7 @@ class Session:
         version = document.version
         self._request("textDocument/diagnostic", params, lambda message: self._on_pulled(path, version, message))
 
-    def _on_message(self, message: Message) -> None:
+    def _on_message(self, message: LspMessage) -> None:
         if not message.method:
             answered = self._pending.pop(message.id, None) if isinstance(message.id, int) else None
             if answered is not None:
@@ -179,20 +179,20 @@ class Session:
         elif message.method == "textDocument/publishDiagnostics":
             self._on_published(message)
 
-    def _on_initialized(self, message: Message) -> None:
+    def _on_initialized(self, message: LspMessage) -> None:
         if message.error is not None:
-            raise GarbageError(f"initialize was refused: {message.error.message!r}")
+            raise LspProtocolError(f"initialize was refused: {message.error.message!r}")
         self._capabilities = read(message.result, Initialized).capabilities
         self.is_ready = True
         self._notify("initialized", {})
 
-    def _on_published(self, message: Message) -> None:
+    def _on_published(self, message: LspMessage) -> None:
         published = read(message.params, Published)
         document = self._documents.get(path_of(published.uri) or "")
         if document is not None and published.version in (None, document.version):
             document.published = published.diagnostics
 
-    def _on_pulled(self, path: str, version: int, message: Message) -> None:
+    def _on_pulled(self, path: str, version: int, message: LspMessage) -> None:
         document = self._documents.get(path)
         if document is None or document.version != version:
             return
@@ -203,11 +203,11 @@ class Session:
         else:
             document.pulled = []
 
-    def _answer(self, number: int | str, message: Message) -> dict[str, object]:
+    def _answer(self, number: int | str, message: LspMessage) -> dict[str, object]:
         match message.method:
             case "workspace/configuration":
-                # One null for each item asked for: we have no setting, so the server's default holds.
-                result: object = [None] * len(read(message.params, Asked).items)
+                # One null for each requested item: without a setting the server uses its default.
+                result: object = [None] * len(read(message.params, ConfigurationRequest).items)
             case "workspace/workspaceFolders":
                 result = [folder_of(self._root)]
             case "workspace/applyEdit":
@@ -225,7 +225,7 @@ class Session:
                 return {"id": number, "error": error}
         return {"id": number, "result": result}
 
-    def _request(self, method: str, params: object, on_answer: Callable[[Message], None]) -> None:
+    def _request(self, method: str, params: object, on_answer: Callable[[LspMessage], None]) -> None:
         self._count += 1
         self._pending[self._count] = on_answer
         self._send({"id": self._count, **body(method, params)})
@@ -236,7 +236,7 @@ class Session:
     def _send(self, message: dict[str, object]) -> None:
         self.outgoing += encode(message)
         if len(self.outgoing) > MAX_OUTGOING:
-            raise GarbageError(f"the server has left {len(self.outgoing)} bytes unread")
+            raise LspProtocolError(f"the server has left {len(self.outgoing)} bytes unread")
 
 
 def body(method: str, params: object) -> dict[str, object]:
@@ -247,7 +247,7 @@ def read(raw: Raw, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(raw, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise GarbageError(f"no {kind.__name__}: {error}") from None
+        raise LspProtocolError(f"not a valid {kind.__name__}: {error}") from None
 
 
 def folder_of(root: str) -> dict[str, object]:
@@ -256,13 +256,13 @@ def folder_of(root: str) -> dict[str, object]:
 
 def introduction(root: str, process_id: int) -> dict[str, object]:
     return {
-        "processId": process_id,  # a server that sees this process gone shall go too
+        "processId": process_id,  # the server should exit when this process is gone
         "clientInfo": {"name": "hooklatch"},
         "rootPath": root,
         "rootUri": uri_of(root),
         "workspaceFolders": [folder_of(root)],
         "capabilities": {
-            # Whole characters where the server can count them, so that a column is what an editor shows.
+            # Characters if the server supports it, so that columns are as in an editor.
             "general": {"positionEncodings": ["utf-32", "utf-16"]},
             "workspace": {"configuration": True, "workspaceFolders": True},
             "textDocument": {

@@ -1,4 +1,4 @@
-"""Which language servers understand which files: data, and the search on PATH.  Starts nothing."""
+"""Which language servers handle which files: a table, and the lookup on PATH.  Does not start anything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["LANGUAGES", "Language", "find_server", "language_id", "markers_of"]
 
 
 class Language(Struct, frozen=True):
-    """The servers for some file types, best first, and the files that mark the root of such a project."""
+    """The servers for some file types, best first, and the files that mark the root of a project."""
 
     ids: Mapping[str, str]  # extension to the protocol's language id
     servers: tuple[tuple[str, ...], ...]
@@ -100,19 +100,19 @@ def language_of(extension: str) -> Language:
 
 
 def language_id(extension: str) -> str:
-    """Return the protocol's name for files that end so; for types not listed here the extension itself."""
+    """Return the protocol's language id for an extension; for unknown ones the extension itself."""
     return language_of(extension).ids.get(extension, extension.removeprefix("."))
 
 
 def markers_of(extension: str) -> tuple[str, ...]:
-    """Return the files that mark the root of a project with such files."""
+    """Return the files that mark the root of a project with this extension."""
     return language_of(extension).markers
 
 
 def find_server(extension: str, overrides: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:
-    """Return the command of the first server for this file type that is on PATH, or None.
+    """Return the command of the first server for this extension on PATH, or None.
 
-    An override replaces the table's servers; an empty one turns the file type off.
+    An override replaces the table's servers; an empty one disables the extension.
     """
     override = overrides.get(extension)
     candidates = language_of(extension).servers if override is None else (tuple(override),)

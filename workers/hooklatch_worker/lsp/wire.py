@@ -1,8 +1,8 @@
-"""The bytes and names of the Language Server Protocol: frames, messages, file URIs.  Knows no process and no file.
+"""Framing, messages and file URIs of the Language Server Protocol.  Does not know processes or files.
 
-A frame is `Content-Length: N`, CR LF, other headers if any, an empty line, and N bytes of JSON (LSP 3.17, base
-protocol).  What comes in is from a program that we did not write, about files that an agent wrote: it is bounded,
-and whatever cannot be understood is one error.
+A frame is `Content-Length: N`, CR LF, optional other headers, an empty line, and N bytes of JSON (LSP 3.17, base
+protocol).  Input is untrusted, since it comes from third-party programs about an agent's files: it is bounded, and
+everything invalid is one error.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from msgspec import Raw, Struct
 __all__ = [
     "MAX_HEADER",
     "MAX_MESSAGE",
-    "GarbageError",
-    "Message",
+    "LspProtocolError",
+    "LspMessage",
     "MessageReader",
     "Problem",
     "encode",
@@ -24,12 +24,12 @@ __all__ = [
     "uri_of",
 ]
 
-MAX_MESSAGE = 16 * 2**20  # a file of 2 MiB with a diagnostic on each line stays below it
-MAX_HEADER = 4096  # two headers exist, of less than 100 bytes
+MAX_MESSAGE = 16 * 2**20  # bytes; enough for a file of 2 MiB with a diagnostic on every line
+MAX_HEADER = 4096  # bytes; only two headers exist, of less than 100 bytes each
 
 
-class GarbageError(Exception):
-    """A server sent what is no frame, no message, or not the answer that was due."""
+class LspProtocolError(Exception):
+    """A server sent an invalid frame, an invalid message, or an invalid answer."""
 
 
 class Problem(Struct, frozen=True):
@@ -39,28 +39,28 @@ class Problem(Struct, frozen=True):
     message: str = ""
 
 
-class Message(Struct, frozen=True):
+class LspMessage(Struct, frozen=True):
     """One JSON-RPC message: a request has method and id, a notification only the method, a response only the id."""
 
     id: int | str | None = None
     method: str = ""
-    params: Raw = Raw()  # empty where absent
+    params: Raw = Raw()  # empty if absent
     result: Raw = Raw()
     error: Problem | None = None
 
 
-_decoder = msgspec.json.Decoder(Message)
+_decoder = msgspec.json.Decoder(LspMessage)
 _encoder = msgspec.json.Encoder()
 
 
 def encode(message: dict[str, object]) -> bytes:
-    """Return a message as one frame."""
+    """Encode a message as one frame."""
     body = _encoder.encode({"jsonrpc": "2.0", **message})
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 class MessageReader:
-    """Cuts a stream of bytes into messages.  Feed what was received, then take messages until there is none."""
+    """Splits a byte stream into messages.  Feed received bytes, then take messages until there are none."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
@@ -69,11 +69,11 @@ class MessageReader:
     def feed(self, data: bytes) -> None:
         self._buffer += data
 
-    def take(self) -> Message | None:
-        """Return the next whole message, or None.
+    def take(self) -> LspMessage | None:
+        """Return the next complete message, or None.
 
         Raises:
-            GarbageError: these bytes are no frame, or over a limit, or no message.
+            GarbageError: an invalid frame or message, or one over a limit.
         """
         if self._length is None:
             self._length = self._take_header()
@@ -85,13 +85,13 @@ class MessageReader:
         try:
             return _decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise GarbageError(f"no message: {error}") from None
+            raise LspProtocolError(f"not a message: {error}") from None
 
     def _take_header(self) -> int | None:
         end = self._buffer.find(b"\r\n\r\n", 0, MAX_HEADER)
         if end < 0:
             if len(self._buffer) >= MAX_HEADER:
-                raise GarbageError(f"no end of the headers in {MAX_HEADER} bytes")
+                raise LspProtocolError(f"no end of the headers in {MAX_HEADER} bytes")
             return None
         header = bytes(self._buffer[:end])
         del self._buffer[: end + 4]
@@ -105,25 +105,23 @@ def content_length(header: bytes) -> int:
         if name.strip().lower() == b"content-length" and value.isdigit():
             length = int(value)
             if length > MAX_MESSAGE:
-                raise GarbageError(f"a message of {length} bytes is over the limit of {MAX_MESSAGE}")
+                raise LspProtocolError(f"a message of {length} bytes is over the limit of {MAX_MESSAGE}")
             return length
-    raise GarbageError(f"no Content-Length in {header[:100]!r}")
+    raise LspProtocolError(f"no Content-Length in {header[:100]!r}")
 
 
 def uri_of(path: str) -> str:
-    """Return the file URI of an absolute path."""
+    """Return the file URI for an absolute path."""
     return "file://" + quote(path.encode(), safe="/~")
 
 
 def path_of(uri: str) -> str | None:
-    """Return the path that a file URI names, or None.  Servers escape more or less than we do, so compare paths."""
+    """Return the path in a file URI, or None.  Servers escape differently, so compare paths, not URIs."""
     try:
         parts = urlsplit(uri)
     except ValueError:
         return None
     if parts.scheme.lower() != "file" or parts.netloc.lower() not in ("", "localhost"):
         return None
-    rest = (
-        uri.split("://", 1)[1][len(parts.netloc) :] if "://" in uri else parts.path
-    )  # '?' and '#' may stand unescaped
+    rest = uri.split("://", 1)[1][len(parts.netloc) :] if "://" in uri else parts.path  # '?' and '#' may be unescaped
     return unquote(rest, errors="replace")

@@ -1,4 +1,4 @@
-"""The processes themselves: the zygote, its guardian, and a worker from fork to end.
+"""The worker-side processes: the zygote, its guardian, and the workers.
 
-The loader and the child are the only places where code of a user runs.
+Only the loader and the child run users' code.
 """

@@ -1,4 +1,4 @@
-"""Imports one source of callbacks.  Knows files and modules; runs only in a worker, for it executes users' code."""
+"""Imports one source of callbacks.  Knows files and modules; runs only in workers, since it executes users' code."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any, cast
 
 from hooklatch_worker.author import ledger
 from hooklatch_worker.author.failures import Author, text_of
-from hooklatch_worker.author.ledger import Ledger, Mark
+from hooklatch_worker.author.ledger import HookMark, Ledger
 from hooklatch_worker.author.marker import Marker
 from hooklatch_worker.sandbox.safety import check_file, read_safely
 from hooklatch_worker.wire import Declared, Elsewhere, Source
 
 __all__ = ["SourceError", "Unit", "load"]
 
-CO_COROUTINE = 0x80  # as in inspect, which costs more to import than all this
+CO_COROUTINE = 0x80  # from inspect, which is slow to import
 
 
 class SourceError(Exception):
-    """A source could not be imported: what is wrong, and in which file and line."""
+    """A source could not be imported; says what is wrong, in which file and line."""
 
     def __init__(self, message: str, file: str, line: int) -> None:
         super().__init__(f"{file}:{line}: {message}")
@@ -34,10 +34,10 @@ class SourceError(Exception):
 
 
 class Unit:
-    """An imported source: its functions by name, those marked as hooks, and the files it stands on.
+    """An imported source: its functions by name, those marked as hooks, and the files that it consists of.
 
     Raises:
-        SourceError: a function was marked and is no hook.
+        SourceError: a marked function is not a hook.
     """
 
     def __init__(self, module: types.ModuleType, folder: str, before: frozenset[str], marks: Ledger) -> None:
@@ -48,24 +48,24 @@ class Unit:
         self.functions: dict[str, Callable[..., Any]] = {
             name: value for name, value in vars(module).items() if callable(value) and not isinstance(value, type)
         }
-        found = [(name, marker) for name, function in self.functions.items() for marker in markers_of(function)]
-        self._account(module, found)
+        marked = [(name, marker) for name, function in self.functions.items() for marker in markers_of(function)]
+        self._check_accounts(module, marked)
         self.hooks = [
             Declared(name, self._line_of(name, marker, module), marker)
-            for name, marker in found
+            for name, marker in marked
             if self._is_own(marker, module)
         ]
         self.hooks.sort(key=lambda declared: declared.line)
-        self.elsewhere = self._elsewhere(module, found)
+        self.elsewhere = self._elsewhere(module, marked)
         self.files = sorted(files_below(folder, before))
         marks.close(self._author)
 
-    def _account(self, module: types.ModuleType, found: list[tuple[str, Marker]]) -> None:
-        """Refuse a source of which a mark is lost: its author believes that it guards."""
+    def _check_accounts(self, module: types.ModuleType, marked: list[tuple[str, Marker]]) -> None:
+        """Reject a source with a lost mark, since its author believes that it guards."""
         for one in self._marks.lost_decorators(vars(module), self._author):
-            text = "hook(...) marks no function here, so nothing is asked; write @hook(...) above a def"
+            text = "hook(...) marks no function here, so it has no effect; write @hook(...) above a def"
             raise SourceError(text, one.file, one.line)
-        kept = {id(marker) for _, marker in found}
+        kept = {id(marker) for _, marker in marked}
         lost = [
             mark for mark in self._marks.of(vars(module), self._author) if not kept.issuperset(map(id, mark.markers))
         ]
@@ -78,21 +78,21 @@ class Unit:
         return mark is None or ledger.is_of(mark, vars(module), self._author)
 
     def _line_of(self, name: str, marker: Marker, module: types.ModuleType) -> int:
-        """Return the line where a hook is written, or where it is made of functions from elsewhere."""
+        """Return the line where a hook is defined, or where it was composed of functions from elsewhere."""
         mark = self._marks.mark_of(marker)
         return line_of(self.functions[name], module) or (mark.line if mark is not None else 0)
 
-    def _elsewhere(self, module: types.ModuleType, found: list[tuple[str, Marker]]) -> list[Elsewhere]:
+    def _elsewhere(self, module: types.ModuleType, marked: list[tuple[str, Marker]]) -> list[Elsewhere]:
         marks = [mark for mark in self._marks.marks if self._author.wrote(mark.file)]
-        if not self.hooks:  # then what it imports by name is all that can be meant
-            bound = {id(marker) for _, marker in found}
+        if not self.hooks:  # then the author may have meant the hooks that it imports by name
+            bound = {id(marker) for _, marker in marked}
             marks += [mark for mark in self._marks.marks if any(id(one) in bound for one in mark.markers)]
         foreign = [mark for mark in marks if not ledger.is_of(mark, vars(module), self._author)]
-        return [told(mark) for mark in dict.fromkeys(foreign)]
+        return [elsewhere_of(mark) for mark in dict.fromkeys(foreign)]
 
     @property
     def runtimes(self) -> set[str]:
-        """The async runtimes that its hooks need; where none is marked, those of functions that a file may name."""
+        """The async runtimes of its hooks; without marked hooks, those of functions that a file may name."""
         if self.hooks:
             return {one.marker.runtime for one in self.hooks if is_async(self.functions[one.function])}
         own = (function for function in self.functions.values() if function.__module__ == self._module)
@@ -100,7 +100,7 @@ class Unit:
 
 
 def load(source: Source, code: bytes) -> Unit:
-    """Import a source; `code` is what its file holds, if it is a file.
+    """Import a source; `code` is the content of its file, if it is a file.
 
     Raises:
         SourceError: it is missing, or its code failed.
@@ -117,13 +117,13 @@ def load(source: Source, code: bytes) -> Unit:
         return Unit(module, folder, before, marks)
     except SourceError:
         raise
-    except BaseException as error:  # SystemExit and KeyboardInterrupt in a module's body are its failure too
+    except BaseException as error:  # includes SystemExit and KeyboardInterrupt from a module's body
         path = source.location if source.kind == "file" else first_file(error) or source.location
         raise failure_of(error, path) from error
 
 
 def import_file(path: str, data: bytes) -> types.ModuleType:
-    # Tracebacks show these lines, not those that the file has by then.
+    # Tracebacks must show these lines, even if the file has changed by then.
     linecache.cache[path] = len(data), None, data.decode(errors="replace").splitlines(keepends=True), path
     code = compile(data, path, "exec", dont_inherit=True)
     module = types.ModuleType(module_name(path))
@@ -136,32 +136,32 @@ def import_file(path: str, data: bytes) -> types.ModuleType:
 
 
 class CheckedSource(machinery.SourceFileLoader):
-    """Loads a module from its source, or the bytecode beside it."""
+    """Loads a module from its source or its cached bytecode, after the safety check."""
 
     def get_data(self, path: str) -> bytes:
-        """Read either."""
+        """Read a source or bytecode file."""
         return read_safely(path)
 
 
 class CheckedBytecode(machinery.SourcelessFileLoader):
-    """Loads a module of which there is only the bytecode."""
+    """Loads a module that exists only as bytecode, after the safety check."""
 
     def get_data(self, path: str) -> bytes:
-        """Read it."""
+        """Read a bytecode file."""
         return read_safely(path)
 
 
 class CheckedExtension(machinery.ExtensionFileLoader):
-    """Loads a module of machine code."""
+    """Loads an extension module, after the safety check."""
 
     def create_module(self, spec: machinery.ModuleSpec) -> types.ModuleType:
-        """Load it."""
+        """Check and load the extension."""
         check_file(self.path)
         return super().create_module(spec)
 
 
 def guard_folder(folder: str) -> None:
-    """Have whatever is imported from a folder stand up to the rule that its file of hooks has stood up to."""
+    """Apply the rule for files of hooks to everything imported from a folder."""
     prefix = os.path.join(folder, "")
     kinds = (
         (CheckedExtension, machinery.EXTENSION_SUFFIXES),
@@ -188,14 +188,14 @@ def module_name(path: str) -> str:
 def markers_of(function: Callable[..., Any]) -> tuple[Marker, ...]:
     try:
         found = getattr(function, "__hooklatch_markers__", ())
-    except Exception:  # what stands for another object may raise what it likes; its marks are missed in the accounts
+    except Exception:  # a proxy object may raise anything; if its marks are lost, the accounts will show it
         return ()
     if not isinstance(found, tuple):
         return ()
     return tuple(one for one in cast("tuple[object, ...]", found) if isinstance(one, Marker))
 
 
-def told(mark: Mark) -> Elsewhere:
+def elsewhere_of(mark: HookMark) -> Elsewhere:
     return Elsewhere(mark.function.__name__, mark.module, mark.file, mark.line)
 
 
@@ -205,7 +205,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def line_of(function: Callable[..., Any], module: types.ModuleType) -> int:
-    """Return the line of the module in which a function is written; 0 for one that was composed elsewhere."""
+    """Return a function's line if this module defines it; 0 if it was composed elsewhere."""
     code = getattr(function, "__code__", None)
     is_here = isinstance(code, types.CodeType) and code.co_filename == module.__file__
     return code.co_firstlineno if is_here and isinstance(code, types.CodeType) else 0
@@ -222,7 +222,7 @@ def files_below(folder: str, before: frozenset[str]) -> set[str]:
 
 
 def first_file(error: BaseException) -> str | None:
-    """Return the file of a module that could not be imported: the first that the import system ran."""
+    """Return the file of the module that failed to import: the first one run by the import system."""
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
@@ -233,7 +233,7 @@ def first_file(error: BaseException) -> str | None:
 
 
 def failure_of(error: BaseException, path: str) -> SourceError:
-    """Name the file and line that a person must look at: the syntax error's own, else the author's innermost line."""
+    """Name the file and line to look at: that of the syntax error, or the author's innermost line."""
     if isinstance(error, SyntaxError) and error.filename:
         return SourceError(f"SyntaxError: {error.msg}", error.filename, error.lineno or 0)
     file, line = Author(path).place_of(error) or (path, 0)

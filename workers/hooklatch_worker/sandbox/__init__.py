@@ -1,4 +1,4 @@
-"""What a worker is kept from: Landlock, seccomp, temporary folders, and the Linux calls that these need.
+"""Restrictions on a worker: Landlock, seccomp, temporary folders, and the Linux calls for these.
 
-Knows the kernel; knows no hook and no verdict.
+Knows the kernel; does not know hooks or verdicts.
 """

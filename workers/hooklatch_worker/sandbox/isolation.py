@@ -1,13 +1,13 @@
-"""Which isolation level means what, and holding this worker to it.  Knows levels, folders and the kernel's offers.
+"""The isolation levels, and how they are applied to a worker.  Knows levels, folders and kernel features.
 
-    standard     nothing of this: what every worker starts with (child.py) is all
-    restricted   writes nothing but below the paths of `write` and its own temporary folder; makes no socket
-                 (without `network`), signals, looks into, limits and slows nobody outside, has none of root's powers
-    strict       also reads nothing but code, the system, and the paths of `read`; makes no socket whatever `network`
-                 says; and asks the kernel for none of the calls that seccomp.strict() lists
+    standard     nothing beyond what every worker has
+    restricted   writes only below the paths of `write` and its own temporary folder; creates no sockets (without
+                 `network`); cannot signal, inspect, limit or slow down other processes; has no capabilities
+    strict       also reads only code, the system, and the paths of `read`; creates no sockets regardless of `network`;
+                 cannot make the system calls listed in seccomp.strict()
 
-It is put on before a line of the source runs, and cannot be taken off.  What the kernel does not offer is told, never
-passed over.
+Isolation is applied before the first line of the source runs, and cannot be removed.  Missing kernel features are
+reported, never ignored.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ SYSTEM = (
     *("/proc", "/sys/devices/system/cpu", "/sys/fs/cgroup"),
     *(f"/etc/{name}" for name in ETC),
 )
-NO_CODE = ("hooks.d", "__pycache__")  # folders beside code that are no packages, whatever they hold
+NO_CODE = ("hooks.d", "__pycache__")  # folders that are never packages, whatever they contain
 CAPABILITY_VERSION = 0x20080522  # linux/capability.h
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 
 
 class IsolationError(Exception):
-    """The kernel cannot hold this worker to its level, and it must be held."""
+    """The kernel cannot provide the required isolation."""
 
 
 class Kernel(msgspec.Struct, frozen=True):
-    """What a kernel offers: Landlock's ABI number (0: none), and filters of system calls."""
+    """The kernel's features: the ABI version of Landlock (0: none), and system call filters."""
 
     landlock: int
     has_filters: bool
 
 
 class Held(msgspec.Struct, frozen=True):
-    """The strongest level that is wholly in force, and what the configured one has beyond what is."""
+    """The strongest level that is fully applied, and what is missing from the configured one."""
 
     level: str
     missing: list[str]
@@ -66,7 +66,7 @@ def kernel_here() -> Kernel:
 
 
 def held_by(kernel: Kernel, isolation: Isolation) -> Held:
-    """Return what a kernel can hold a worker to."""
+    """Return the isolation that a kernel can provide."""
     lacking = {level: missing(kernel, level, isolation) for level in ISOLATION_LEVELS}
     wanted = ISOLATION_LEVELS.index(isolation.level)
     whole = [level for level in ISOLATION_LEVELS[: wanted + 1] if not lacking[level]]
@@ -99,10 +99,10 @@ def missing(kernel: Kernel, level: str, isolation: Isolation) -> list[str]:
 
 
 def confine(isolation: Isolation, source: Source, name: str) -> Held:
-    """Hold this process to its level for ever; `name` is that of its own temporary folder.
+    """Apply the isolation level to this process, irrevocably; `name` is that of its temporary folder.
 
     Raises:
-        IsolationError: the kernel cannot, and it is required.
+        IsolationError: the kernel cannot provide it, and it is required.
     """
     if isolation.level == "standard":
         return Held("standard", [])
@@ -116,25 +116,25 @@ def confine(isolation: Isolation, source: Source, name: str) -> Held:
     held = held_by(kernel, isolation)
     if held.missing and isolation.is_required:
         raise IsolationError(
-            f"{isolation.level} isolation cannot be had here, for this kernel lacks {'; '.join(held.missing)}."
-            f" It needs {FULL_KERNEL}. To accept what there is, and a red status:"
-            ' if_unavailable = "report" in [isolation]; or take a lower level'
+            f"{isolation.level} isolation is not available here, since this kernel lacks {'; '.join(held.missing)}."
+            f" It needs {FULL_KERNEL}. To accept what is available, with a red status:"
+            ' if_unavailable = "report" in [isolation]; or choose a lower level'
         )
     return held
 
 
 def be_unreadable() -> None:
-    """Keep others of the same user from looking into this process's memory, environment and descriptors (prctl(2)).
+    """Keep other processes of the user from reading this one's memory, environment and descriptors (prctl(2)).
 
-    For the daemon: it lasts until the next execve, so what it starts is a process like any other.
+    For the daemon: it lasts until the next execve, so programs that it starts are not affected.
     """
     landlock.LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def drop_capabilities() -> None:
-    """Drop root's powers, and with no_new_privs those of every program that is started (capabilities(7))."""
+    """Drop all capabilities, and with no_new_privs those of every program started from here (capabilities(7))."""
     header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
-    landlock.LIBC.capset(header, bytes(24))  # to have none is never refused; ctypes gives bytes as they are
+    landlock.LIBC.capset(header, bytes(24))  # dropping is never refused; ctypes passes bytes as a pointer
 
 
 def confine_files(isolation: Isolation, source: Source, own_folder: str | None, offered: int) -> bool:
@@ -174,10 +174,10 @@ def has_network(isolation: Isolation) -> bool:
 
 
 def code(source: Source) -> tuple[list[str], list[str]]:
-    """Find the code that a source may stand on: what can be read, and the folders whose names can be listed.
+    """Return the code that a source may depend on: readable paths, and folders that may be listed.
 
-    The interpreter's own folders are readable as they are.  Of others on sys.path, and of the source's own, only the
-    modules and packages are: hooks.toml, hooks.d and what else lies there may hold secrets of other hooks.
+    The interpreter's folders are readable completely.  In other folders of sys.path, and in the source's own, only
+    modules and packages are: hooks.toml, hooks.d and other files there may hold secrets of other hooks.
     """
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     readable = [path for path in sorted(prefixes) if path and not is_broad(path)]
@@ -199,7 +199,7 @@ def code(source: Source) -> tuple[list[str], list[str]]:
 
 
 def is_broad(path: str) -> bool:
-    """Return whether a folder holds the user's own, so that it is no folder of code alone."""
+    """Return whether a folder contains the user's home, so that it is not only code."""
     home = os.path.expanduser("~").rstrip("/")
     return path == "/" or f"{home}/".startswith(f"{path.rstrip('/')}/")
 
@@ -222,13 +222,13 @@ def is_package(path: str) -> bool:
 
 
 def place_of_module(name: str) -> list[str]:
-    """Return where a module is that an editable installation brings from a folder of its own; imports nothing."""
+    """Return the paths of a module, which an editable install may keep in its own folder; do not import it."""
     import importlib.util
 
     try:
         spec = importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
-        return []  # the import will say so
+        return []  # importing it will raise the error
     if spec is None:
         return []
     return [path for path in (spec.origin, *(spec.submodule_search_locations or ())) if path and os.path.isabs(path)]

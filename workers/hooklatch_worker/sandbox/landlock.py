@@ -1,8 +1,8 @@
-"""Landlock (landlock(7)) by ctypes: what a process can no longer do to files and to others.  Knows no level, no hook.
+"""Landlock (landlock(7)) through ctypes: restricts access to files and other processes.  Does not know levels or hooks.
 
-A ruleset names kinds of access that are refused from now on, and the places where some of them stay.  It holds for the
-calling thread and for all that it starts, for ever, root included.  What a kernel offers is told by its ABI number;
-kinds that it does not know are left out, so whoever asks for them must compare that number first.
+A ruleset lists kinds of access that are denied from now on, and paths where some of them remain allowed.  It applies
+permanently to the calling thread and its children, even for root.  The kernel's features depend on its ABI version;
+unknown kinds of access are dropped, so callers must check the version first.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping
 
 __all__ = ["DEVICE_IO", "READ", "WRITE", "abi", "restrict"]
 
-# linux/landlock.h; the system calls have one number on every architecture
+# linux/landlock.h; these system calls have the same numbers on all architectures
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 VERSION_FLAG = 1
 PATH_BENEATH = 1
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 REMOVE_AND_MAKE = 0x1FF << 4  # REMOVE_DIR to MAKE_SYM
 REFER, TRUNCATE, IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
-OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # all else is of folders only
+OF_A_FILE = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV  # the others apply to folders only
 KNOWN_BY_ABI = {1: 0x1FFF, 2: 0x3FFF, 3: 0x7FFF, 4: 0x7FFF, 5: 0xFFFF}
 BIND_TCP, CONNECT_TCP = 1 << 0, 1 << 1
 NETWORK_ABI = 4
@@ -36,25 +36,25 @@ LIST = READ_DIR
 
 
 def abi() -> int:
-    """Return the ABI number of this kernel's Landlock; 0 where there is none, or where it is switched off."""
+    """Return the kernel's Landlock ABI version; 0 if there is none or it is disabled."""
     return max(0, syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION_FLAG)))
 
 
 def restrict(
     refused: int, places: Mapping[str, int], *, refuses_tcp: bool, offered: int, listed: Iterable[str] = ()
 ) -> None:
-    """Refuse some access everywhere but in `places`, which are files or folders with all below; for ever.
+    """Permanently deny the kinds of access in `refused`, except below `places` (files, or folders with their content).
 
-    In `listed` folders names can be read, and nothing else.  Signals to and abstract sockets of processes outside are
-    refused too, where `offered` (the ABI number) has that.  A place that cannot be opened is left out: refused.
+    Folders in `listed` can be listed, but not read.  Signals to and abstract sockets of other processes are denied too
+    if `offered` (the ABI version) supports it.  A path that cannot be opened gets no exception, so it stays denied.
 
     Raises:
-        OSError: the kernel would not.
+        OSError: the kernel refused.
     """
     known = refused & KNOWN_BY_ABI[min(offered, max(KNOWN_BY_ABI))]
     network = BIND_TCP | CONNECT_TCP if refuses_tcp and offered >= NETWORK_ABI else 0
     scoped = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS if offered >= SCOPE_ABI else 0
-    attributes = struct.pack("=QQQ", known, network, scoped)  # a tail of zeros is fine with an older kernel
+    attributes = struct.pack("=QQQ", known, network, scoped)  # older kernels accept a longer struct if the rest is zero
     ruleset = checked(syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0)))
     try:
         for path, access in places.items():

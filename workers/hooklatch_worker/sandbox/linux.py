@@ -1,4 +1,4 @@
-"""The Linux calls that the standard library lacks: prctl(2), and children by /proc.  Knows no hook and no policy."""
+"""Linux calls missing from the standard library: prctl(2), and children through /proc.  Does not know hooks."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 
-FREEZE_TIMEOUT = 0.5  # seconds; what cannot be stopped must not hold us
-LOOK_INTERVAL = 0.001  # seconds between two such looks, in which those that run come to their stop
-AT_REST = b"TtZX"  # states of proc(5); not D, in which a fork may be, or a parent in vfork(2): then time runs out
+FREEZE_TIMEOUT = 0.5  # seconds; an unstoppable process must not block us
+LOOK_INTERVAL = 0.001  # seconds between two scans, for stopping processes to come to rest
+AT_REST = b"TtZX"  # states in proc(5); not D, which may be a fork or a parent in vfork(2): that runs into the timeout
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def is_supported() -> bool:
-    """Return whether this system has what the daemon stands on: Linux with pidfd and /proc."""
+    """Return whether this system has what the daemon requires: Linux with pidfd and /proc."""
     own_children = f"/proc/self/task/{os.getpid()}/children"
     return sys.platform == "linux" and hasattr(os, "pidfd_open") and os.path.exists(own_children)
 
@@ -49,19 +49,19 @@ def prctl(option: int, value: int) -> None:
 
 
 def become_subreaper() -> None:
-    """Adopt every orphaned descendant, so that it can be found and killed."""
+    """Become the parent of all orphaned descendants, so that they can be found and killed."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def forbid_new_privileges() -> None:
-    """Make set-user-id programs gain nothing, here and in every child."""
+    """Disable privileges from set-user-id programs, for this process and its children."""
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
 def die_with_parent(parent_pid: int) -> None:
-    """Be killed when the parent's thread that forked us ends; leave at once if it has ended already.
+    """Have this process killed when the parent thread that forked it ends; exit at once if it already has.
 
-    The signal belongs to the forking *thread* (prctl(2)), so only a child of a single-threaded process may arm it.
+    The signal is tied to the forking *thread* (prctl(2)), so this is only for children of single-threaded processes.
     """
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent_pid:
@@ -69,12 +69,12 @@ def die_with_parent(parent_pid: int) -> None:
 
 
 def wake_when_orphaned() -> None:
-    """Be continued when the parent ends, so that a stopped process also hears of it."""
+    """Get SIGCONT when the parent ends, so that a stopped process notices it too."""
     prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
 
 
 def has_ended(*pidfds: int) -> bool:
-    """Return whether a process (any of these) is dead, without waiting; select(2) would stop at descriptor 1023."""
+    """Return whether any of these processes is dead, without blocking; select(2) is limited to descriptor 1023."""
     poll = select.poll()
     for pidfd in pidfds:
         poll.register(pidfd, select.POLLIN)
@@ -82,20 +82,20 @@ def has_ended(*pidfds: int) -> bool:
 
 
 def children(pid: int | None = None) -> list[int]:
-    """List the direct children of a process (this one by default), zombies included; empty when it is gone."""
-    found: list[int] = []
+    """Return the direct children of a process (default: this one), including zombies; empty if it is gone."""
+    pids: list[int] = []
     base = f"/proc/{pid or 'self'}/task"
     try:
         threads = os.listdir(base)
     except OSError:
-        return found
+        return pids
     for thread in threads:
         try:
             with open(f"{base}/{thread}/children", "rb") as file:
-                found.extend(int(word) for word in file.read().split())
+                pids.extend(int(word) for word in file.read().split())
         except OSError:
-            continue  # that thread has just ended; its children moved to another one
-    return found
+            continue  # the thread has just ended; its children moved to another thread
+    return pids
 
 
 def descendants(pid: int) -> Iterator[int]:
@@ -111,18 +111,18 @@ def descendants(pid: int) -> Iterator[int]:
 
 
 def freeze(roots: Iterable[int], *, timeout: float = FREEZE_TIMEOUT) -> set[int]:
-    """Stop processes and all below them, so that none starts another one; give them all.
+    """Stop processes and all their descendants, so that none starts another; return all of them.
 
-    Killing them as they are found would be a race with whatever forks without end.  Who was stopped while it forked
-    still finishes that one, so this ends when everybody rests and a look after that finds nobody new.
+    Killing them as they are found would race with processes that keep forking.  A process stopped during a fork still
+    completes it, so this ends once all are at rest and a later scan finds no new process.
     """
     roots = list(roots)
     frozen: set[int] = set()
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         is_still = all(state_of(pid) in AT_REST for pid in frozen)
-        found = set(roots).union(*(descendants(pid) for pid in roots))
-        fresh = found - frozen
+        present = set(roots).union(*(descendants(pid) for pid in roots))
+        fresh = present - frozen
         if is_still and not fresh:
             break
         for pid in fresh:
@@ -142,9 +142,9 @@ def state_of(pid: int) -> bytes:
 
 
 def kill_children(*, keep: frozenset[int] = frozenset()) -> int:
-    """SIGKILL every child of this process but those to keep, with all below it; give how many children that were.
+    """SIGKILL every child of this process except those in `keep`, with its descendants; return how many children.
 
-    What died is reaped, what lost its parent has become a child of ours: call it again until it gives 0.
+    Dead children are reaped, and orphans become our children: call it again until it returns 0.
     """
     condemned = [pid for pid in children() if pid not in keep]
     for pid in freeze(condemned) if condemned else ():

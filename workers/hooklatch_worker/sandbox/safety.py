@@ -1,11 +1,11 @@
-"""Which files may hold hooks: what another user could have written must not run.  Knows owners and modes only.
+"""Which files may hold hooks: a file that another user could have written must not run.  Knows owners and modes only.
 
-The rule is that of sshd's StrictModes: the file and each folder above it belong to the user or to root and are not
-writable by others; a sticky folder (/tmp) is accepted above, but never as the file's own.  A symbolic link belongs to
-the user or root too, and is followed by the same rule.
+The rule is that of sshd's StrictModes: the file and every folder above it must belong to the user or root and must not
+be writable by others.  A sticky folder (/tmp) is accepted as an ancestor, but not as the file's own folder.  A symbolic
+link must belong to the user or root too, and its target must follow the same rule.
 
-A path is walked from `/`, each step from the descriptor of the one before (openat(2)), and what is read is the very
-file that was looked at: nothing that is renamed or replaced meanwhile is ever followed.
+A path is resolved from `/`, each step relative to the descriptor of the previous one (openat(2)), and the file that is
+read is the very file that was checked.  So renaming or replacing a part of the path meanwhile has no effect.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import stat
 __all__ = ["MAX_FILE", "UnsafeFileError", "check_file", "check_folders", "guards", "read_safely"]
 
 MAX_FILE = 4 * 2**20  # bytes of a file that holds hooks
-MAX_LINKS = 40  # on one path, as in the kernel (path_resolution(7))
+MAX_LINKS = 40  # symbolic links per path, as in the kernel (path_resolution(7))
 LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnsafeFileError(Exception):
-    """A file that must not be run, with the command that mends it."""
+    """A file must not be run; the text contains the command that fixes it."""
 
 
 def read_safely(path: str, *, most: int = MAX_FILE) -> bytes:
-    """Read a file that nobody but the user and root could have written.
+    """Read a file that only the user and root can have written.
 
     Raises:
-        UnsafeFileError: somebody else could have.
+        UnsafeFileError: another user could have written it.
         OSError: it cannot be read.
     """
     looked_at = walk(path, is_file=True)
     try:
-        # The file itself, whatever its name leads to by now.
+        # Open the checked file itself, whatever its path now refers to.
         with open(f"/proc/self/fd/{looked_at}", "rb", buffering=0) as file:
             data = file.read(most + 1)
             while len(data) <= most and (more := file.read(most + 1 - len(data))):
@@ -48,45 +48,45 @@ def read_safely(path: str, *, most: int = MAX_FILE) -> bytes:
 
 
 def check_file(path: str) -> None:
-    """Hold a file to the rule without reading it.
+    """Check a file without reading it.
 
     Raises:
-        UnsafeFileError: somebody else could have written it.
-        OSError: it is not there.
+        UnsafeFileError: another user could have written it.
+        OSError: it does not exist.
     """
     os.close(walk(path, is_file=True))
 
 
 def check_folders(path: str) -> None:
-    """Hold a folder, and each above it, to the rule.
+    """Check a folder and every folder above it.
 
     Raises:
-        UnsafeFileError: somebody else could have put something there.
-        OSError: it is not there.
+        UnsafeFileError: another user could have put something there.
+        OSError: it does not exist.
     """
     os.close(walk(path, is_file=False))
 
 
 def guards(path: str) -> tuple[int, ...]:
-    """Return the modes and owners of all folders above, which tell whether the rule may have a new answer."""
-    found: list[int] = []
+    """Return modes and owners of all folders above; if they are unchanged, so is the result of the check."""
+    facts: list[int] = []
     folder = path
     while folder != (folder := os.path.dirname(folder)):
         try:
             status = os.stat(folder)
         except OSError:
             continue
-        found += (status.st_mode, status.st_uid)
-    return tuple(found)
+        facts += (status.st_mode, status.st_uid)
+    return tuple(facts)
 
 
 def walk(path: str, *, is_file: bool) -> int:
     if "\0" in path:
-        raise UnsafeFileError(f"{path!r} is no path")
+        raise UnsafeFileError(f"{path!r} is not a path")
     try:
         return Walk(path, is_file=is_file).run()
     except UnsafeFileError:
-        os.lstat(path)  # what is not there is that first of all
+        os.lstat(path)  # raises if it does not exist, which is the better error
         raise
     except OSError as error:
         raise named(error, path) from None
@@ -97,7 +97,7 @@ def named(error: OSError, path: str) -> OSError:
 
 
 class Walk:
-    """One way down from the root."""
+    """The resolution of one path from the root."""
 
     def __init__(self, path: str, *, is_file: bool) -> None:
         self._path = path
@@ -106,7 +106,7 @@ class Walk:
         self._links = 0
 
     def run(self) -> int:
-        """Return a descriptor (O_PATH) of what is at the end of it."""
+        """Return an O_PATH descriptor of the final component."""
         self._to_root()
         try:
             check("/", os.fstat(self._fd), is_above=True)
@@ -132,7 +132,7 @@ class Walk:
                 self._follow(where, fd, status)
                 return
             if is_last and self._is_file and not stat.S_ISREG(status.st_mode):
-                raise UnsafeFileError(f"{self._path} is no regular file")
+                raise UnsafeFileError(f"{self._path} is not a regular file")
             check(where, status, is_above=not is_last)
             self._where, self._fd, fd = where, fd, self._fd
         finally:
@@ -152,7 +152,7 @@ class Walk:
 
 
 def parts_of(path: str) -> list[str]:
-    """Return the names on a path, the last one first."""
+    """Return the names in a path, last one first."""
     return [name for name in reversed(path.split("/")) if name not in ("", ".")]
 
 
@@ -161,9 +161,9 @@ def check(path: str, status: os.stat_result, *, is_above: bool = False) -> None:
     if is_above and stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
         return
     if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        raise UnsafeFileError(f"{path} is writable by others; mend it with: chmod go-w {path}")
+        raise UnsafeFileError(f"{path} is writable by others; fix it with: chmod go-w {path}")
 
 
 def check_owner(path: str, status: os.stat_result) -> None:
     if status.st_uid not in (0, os.geteuid()):
-        raise UnsafeFileError(f"{path} belongs to user {status.st_uid}; mend it with: chown {os.geteuid()} {path}")
+        raise UnsafeFileError(f"{path} belongs to user {status.st_uid}; fix it with: chown {os.geteuid()} {path}")

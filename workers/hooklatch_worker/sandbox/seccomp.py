@@ -1,7 +1,7 @@
-"""Filters of system calls (seccomp(2)), written as the kernel reads them.  Knows numbers; knows no level and no hook.
+"""System call filters (seccomp(2)) as BPF programs.  Knows system call numbers; does not know levels or hooks.
 
-A filter holds for the calling thread and all that it starts, for ever.  It sees numbers and plain arguments and
-follows no pointer, so what hangs on a path or on a structure is not decided here.
+A filter applies permanently to the calling thread and its children.  It sees numbers and integer arguments but cannot
+dereference pointers, so it cannot decide by path or by struct.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ LOAD, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_SET, AND, RETURN = 0x20, 0x15, 0x35, 0x45,
 AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 AF_UNIX = 1
-CONNECTED_KINDS = (1, 5)  # SOCK_STREAM and SOCK_SEQPACKET: those of a pair can be turned to nobody else
-KIND_MASK = 0xF  # of a socket's type; the rest are flags
-# CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET; NEWTIME can only be had by unshare and clone3
+CONNECTED_KINDS = (1, 5)  # SOCK_STREAM and SOCK_SEQPACKET: a pair of these cannot be reconnected elsewhere
+KIND_MASK = 0xF  # of a socket's type; the other bits are flags
+# CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET; NEWTIME only exists for unshare and clone3
 NEW_NAMESPACES = 0x7E020000
 SET_ID_BITS = 0o6000  # S_ISUID, S_ISGID
 PRIO_PROCESS, IOPRIO_WHO_PROCESS = 0, 1  # linux/resource.h, linux/ioprio.h
-LEASES = (1024, 1040)  # F_SETLEASE, F_SETDELEG of linux/fcntl.h: who opens the file then waits, up to 45 s
+LEASES = (1024, 1040)  # F_SETLEASE, F_SETDELEG from linux/fcntl.h: others block on opening the file, for up to 45 s
 INODE_FLAGS = (0x40086602, 0x401C5820)  # FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR of linux/fs.h
 
-# By architecture, x86_64 first; None where the call does not exist.  docs/isolation.md has a verdict on each, and on
-# those that are not here.
+# By architecture, x86_64 first; None if the call does not exist.  docs/isolation.md gives a verdict on each call, also
+# on those that are not here.
 CALLS: dict[str, tuple[int | None, int | None]] = {
-    # making sockets, and turning one towards somebody
+    # creating sockets, and connecting one
     "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "socketpair": (53, 199),
     "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    # limits, priorities and processors of another process, which only its number names
+    # limits, priorities and CPU affinity of other processes, addressed by pid only
     "prlimit64": (302, 261), "setpriority": (141, 140), "ioprio_set": (251, 30),
     "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
     "sched_setattr": (314, 274),
-    # what processes share without a path: System V's and POSIX's, and the keys of the user
+    # objects shared without a path: System V and POSIX IPC, and the user's keyrings
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195),
     "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187),
     "semget": (64, 190), "semop": (65, 193), "semtimedop": (220, 192), "semctl": (66, 191),
     "mq_open": (240, 180), "mq_unlink": (241, 181),
     "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    # times, modes, owners and attributes of files, which Landlock does not look at
+    # times, modes, owners and attributes of files, which Landlock does not cover
     "utime": (132, None), "utimes": (235, None), "futimesat": (261, None), "utimensat": (280, 88),
     "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
     "chown": (92, None), "lchown": (94, None), "fchown": (93, 55), "fchownat": (260, 54),
     "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
     "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "removexattrat": (466, 466),
     "file_setattr": (469, 469), "fcntl": (72, 25), "ioctl": (16, 29),
-    # looking into other processes: Landlock refuses it too, so this is a second wall
+    # inspecting other processes: Landlock denies it too, so this is a second barrier
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438),
     # namespaces and mounts
     "unshare": (272, 97), "setns": (308, 268), "clone": (56, 220), "clone3": (435, 435), "chroot": (161, 51),
@@ -70,7 +70,7 @@ CALLS: dict[str, tuple[int | None, int | None]] = {
     "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "quotactl": (179, 60), "quotactl_fd": (443, 443),
     "settimeofday": (164, 170), "clock_settime": (227, 112), "sethostname": (170, 161), "setdomainname": (171, 162),
     "syslog": (103, 116), "sync": (162, 81), "syncfs": (306, 267), "modify_ldt": (154, None),
-    # probes of tests
+    # used by tests to probe the filters
     "landlock_create_ruleset": (444, 444), "seccomp": (317, 277), "prctl": (157, 167),
 }  # fmt: skip
 SOCKETS = ("socket", "connect", "bind", "io_uring_setup", "io_uring_enter", "io_uring_register")
@@ -80,7 +80,7 @@ WITHOUT_A_PATH = (
     *("mq_open", "mq_unlink", "add_key", "request_key", "keyctl"),
 )
 TIMES_BY_PATH = ("utime", "utimes", "futimesat")
-MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}  # and which argument the mode is
+MODES = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}  # with the index of the mode argument
 ATTRIBUTES = (
     *(*MODES, "chown", "lchown", "fchown", "fchownat", "setxattr", "lsetxattr", "fsetxattr", "setxattrat"),
     *("removexattr", "lremovexattr", "fremovexattr", "removexattrat", "file_setattr"),
@@ -109,7 +109,7 @@ ALLOWED: Instruction = (RETURN, 0, 0, ALLOW)
 
 
 def low(argument: int) -> int:
-    """Return where the low half of an argument is, on a little-endian machine; all that the kernel reads of an int."""
+    """Return the offset of an argument's low half on a little-endian machine: all that the kernel reads of an int."""
     return FIRST_ARGUMENT + 8 * argument
 
 
@@ -118,7 +118,7 @@ def high(argument: int) -> int:
 
 
 class Rule:
-    """What happens to one system call: an error, always."""
+    """Makes one system call always fail with an error."""
 
     def __init__(self, call: str, error: int = errno.EPERM) -> None:
         self.call = call
@@ -129,7 +129,7 @@ class Rule:
         return [(JUMP_EQUAL, 0, len(body), number), *body]
 
     def body(self) -> list[Instruction]:
-        """Judge the call, whatever its arguments are; every way through it ends in a return."""
+        """Return the instructions for this call; every path through them ends in a return."""
         return [self.refuse]
 
     @property
@@ -138,7 +138,7 @@ class Rule:
 
 
 class MaskRule(Rule):
-    """An error where an argument has any bit of a mask."""
+    """Makes a call fail if an argument has any bit of a mask."""
 
     def __init__(self, call: str, argument: int, mask: int) -> None:
         super().__init__(call)
@@ -150,7 +150,7 @@ class MaskRule(Rule):
 
 
 class ValueRule(Rule):
-    """An error where an argument is one of some values."""
+    """Makes a call fail if an argument has one of these values."""
 
     def __init__(self, call: str, argument: int, values: Iterable[int], error: int = errno.EPERM) -> None:
         super().__init__(call, error)
@@ -163,7 +163,7 @@ class ValueRule(Rule):
 
 
 class UnlessRule(Rule):
-    """An error unless some halves of arguments are what stands here: 0 for "myself" where a process is named."""
+    """Makes a call fail unless parts of arguments have given values, such as pid 0 for the caller itself."""
 
     def __init__(self, call: str, halves: Mapping[int, int]) -> None:
         super().__init__(call)
@@ -177,7 +177,7 @@ class UnlessRule(Rule):
 
 
 class PairRule(Rule):
-    """A pair of sockets must be of ones that stay connected to each other: a datagram one can be sent anywhere."""
+    """Restricts socketpair to types that stay connected to each other: a datagram socket can send anywhere."""
 
     def body(self) -> list[Instruction]:
         stream, sequence = CONNECTED_KINDS
@@ -194,38 +194,38 @@ class PairRule(Rule):
 
 
 def outward() -> list[Rule]:
-    """Refuse what reaches other processes, or files by ways that Landlock does not guard; not what reaches oneself."""
+    """Return rules against affecting other processes, or files in ways that Landlock does not cover."""
     return [
         *(UnlessRule(call, {low(0): 0}) for call in ONLY_OWN),
         UnlessRule("setpriority", {low(0): PRIO_PROCESS, low(1): 0}),
         UnlessRule("ioprio_set", {low(0): IOPRIO_WHO_PROCESS, low(1): 0}),
         *(Rule(call) for call in WITHOUT_A_PATH),
         *(Rule(call) for call in TIMES_BY_PATH),
-        UnlessRule("utimensat", {low(1): 0, high(1): 0}),  # no path: an open file's, which touch(1) sets
+        UnlessRule("utimensat", {low(1): 0, high(1): 0}),  # allowed without a path: an open file, as in touch(1)
         ValueRule("fcntl", 1, LEASES),
         *(MaskRule(call, argument, SET_ID_BITS) for call, argument in MODES.items()),
     ]
 
 
 def sockets() -> list[Rule]:
-    """Refuse every socket but pairs of connected ones."""
+    """Return rules against all sockets except connected pairs."""
     return [*(Rule(call) for call in SOCKETS), PairRule("socketpair")]
 
 
 def strict() -> list[Rule]:
-    """Refuse all of that, changes of attributes, and what makes namespaces or talks to the kernel's own parts."""
+    """Return all of these rules, and those against changing attributes, namespaces and kernel interfaces."""
     return [
-        *(Rule(call) for call in (*ATTRIBUTES, *DANGEROUS)),  # first: of two rules on one call, the earlier one judges
+        *(Rule(call) for call in (*ATTRIBUTES, *DANGEROUS)),  # first, since the first rule for a call applies
         ValueRule("ioctl", 1, INODE_FLAGS),
         MaskRule("clone", 0, NEW_NAMESPACES),
-        Rule("clone3", errno.ENOSYS),  # its flags are behind a pointer; every libc then takes clone
+        Rule("clone3", errno.ENOSYS),  # its flags are behind a pointer; every libc then falls back to clone
         *sockets(),
         *outward(),
     ]
 
 
 def program(rules: Iterable[Rule], machine: str) -> bytes:
-    """Write a filter for a machine.  A program of another architecture is killed: its numbers mean other calls."""
+    """Assemble a filter for a machine; it kills processes of other architectures, where numbers mean other calls."""
     column = list(AUDIT_ARCHITECTURES).index(machine)
     lines: list[Instruction] = [
         (LOAD, 0, 0, ARCHITECTURE),
@@ -251,19 +251,19 @@ class SockFprog(ctypes.Structure):
 
 
 def is_supported() -> bool:
-    """Return whether this kernel takes filters, and we know its machine's numbers."""
+    """Return whether the kernel supports filters, and this machine's system call numbers are known."""
     if os.uname().machine not in AUDIT_ARCHITECTURES or ctypes.sizeof(ctypes.c_void_p) != 8:
         return False
-    # No filter given: a kernel that has them looks for it, and one that has not refuses the request itself.
+    # Without a filter, a kernel that supports this fails to read it (EFAULT); others reject the request itself.
     LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(MODE_FILTER), None, None, None)
     return ctypes.get_errno() == errno.EFAULT
 
 
 def apply(rules: Iterable[Rule]) -> None:
-    """Hold this process (of one thread, with no_new_privs) to the rules.
+    """Apply the rules to this process, which must be single-threaded and have no_new_privs.
 
     Raises:
-        OSError: the kernel would not.
+        OSError: the kernel refused.
     """
     code = program(rules, os.uname().machine)
     prog = SockFprog(len(code) // 8, code)

@@ -1,4 +1,4 @@
-"""The temporary folder of an isolated worker: its making and its removal.  Knows paths; knows no level."""
+"""Creates and removes the temporary folder of an isolated worker.  Knows paths; does not know levels."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ __all__ = ["make", "remove_tree"]
 
 
 def make(root: str, name: str) -> str | None:
-    """Make the folder that takes the place of /tmp for this process and its children; None if there can be none.
+    """Create a folder to replace /tmp for this process and its children; return None if that fails.
 
-    A full disk must not keep a guard from running; it finds no temporary folder then, which is safe.
+    A full disk must not keep a guard from running; the hook then has no temporary folder, which is safe.
     """
     if not root:
         return None
@@ -26,19 +26,19 @@ def make(root: str, name: str) -> str | None:
 
 
 def remove_tree(folder: str) -> None:
-    """Remove a folder and all in it, also where a hook took away our own right to; what is left is no error."""
+    """Remove a folder and its content, even if a hook removed our permissions; ignore what cannot be removed."""
     shutil.rmtree(folder, ignore_errors=True)
     if not os.path.lexists(folder):
         return
     open_up(folder)
-    for path, below, _ in os.walk(folder):  # it looks into those below only after we had them
+    for path, below, _ in os.walk(folder):  # top-down: it enters subfolders after we have opened them up
         for name in below:
             open_up(os.path.join(path, name))
     shutil.rmtree(folder, ignore_errors=True)
 
 
 def open_up(folder: str) -> None:
-    """Restore our right to look into a folder; what a link leads to is not touched."""
+    """Restore our permissions on a folder; do not follow links."""
     with suppress(OSError):
         fd = os.open(folder, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
         try:

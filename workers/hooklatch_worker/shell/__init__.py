@@ -1,4 +1,4 @@
-"""Shell hooks: one command run below the worker, what it reads, and what its answer means.
+"""Shell hooks: running one command below the worker, its input, and the meaning of its answer.
 
 `runner.run` is the target of every shell hook.
 """

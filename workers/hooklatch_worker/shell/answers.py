@@ -1,7 +1,7 @@
-"""Reads the JSON that a command answered with: in Claude Code's form or in our own.  Knows words; runs nothing.
+"""Parses the JSON that a command answered with, in Claude Code's form or our own.  Knows words; does not run anything.
 
-What cannot be understood is garbage, never "no opinion": a misspelt key on a gate must not let the call through.
-What is understood but has no place on the event is the nearest stricter thing, or a warning that names what was lost.
+What cannot be understood is garbage, never "no opinion": a misspelt key must not let a gate pass.  What is understood
+but not possible on the event becomes the nearest stricter answer, or a warning that names what was lost.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ SPECIFIC_KEYS = frozenset(
         "decision",
     }
 )  # fmt: skip
-# Claude Code does something for these that no verdict says.
+# Claude Code acts on these keys, but no verdict can express them.
 LOST_KEYS = frozenset(
     {
         "initialUserMessage", "sessionTitle", "watchPaths", "reloadSkills", "suppressOriginalPrompt", "retry",
         "updatedToolOutput", "updatedMCPToolOutput", "classifierContext", "updatedPermissions",
     }
 )  # fmt: skip
-IGNORED_KEYS = frozenset({"suppressOutput", "terminalSequence"})  # they concern the terminal alone
-TEXT_IS_CONTEXT = frozenset({"session_start", "user_prompt_submit"})  # where Claude Code takes plain text for context
+IGNORED_KEYS = frozenset({"suppressOutput", "terminalSequence"})  # only about the terminal
+TEXT_IS_CONTEXT = frozenset({"session_start", "user_prompt_submit"})  # Claude Code treats plain text as context here
 DECISIONS: dict[object, Word] = {
     "allow": "allow",
     "deny": "deny",
     "ask": "ask",
-    "defer": "ask",  # "let someone else decide later": here that is the person at the host
+    "defer": "ask",  # "let someone else decide later": here that is the user
 }
 STRICTNESS: list[Word] = ["allow", "ask", "deny", "halt"]
 
 
 class AmbiguousError(GarbageError):
-    """One reader of the answer would find a refusal in it where another finds none."""
+    """Some parsers find a refusal in the answer where others find none."""
 
 
 def read_answer(data: bytes, *, event: str, fails_closed: bool, allows: Collection[str]) -> Verdict[Any] | None:
-    """Read what a command printed; nothing at all, and an empty object, are no opinion.
+    """Parse the output of a command; no output and an empty object are no opinion.
 
-    `allows` holds the verdicts and outputs of the event, which decide what Claude Code's words come to here.
+    `allows` holds the verdicts and outputs of the event, which determine how Claude Code's words are mapped.
 
     Raises:
         GarbageError: it is not one JSON object in one of the two forms.
@@ -70,7 +70,7 @@ def read_answer(data: bytes, *, event: str, fails_closed: bool, allows: Collecti
     if not keys:
         return None
     if keys == {"reason"}:
-        raise GarbageError("the answer gives a reason, but for nothing")
+        raise GarbageError("the answer has a reason, but no verdict")
     if keys <= OWN_KEYS:
         return read_own(text)
     if keys & (OWN_KEYS - {"reason"}):
@@ -79,7 +79,7 @@ def read_answer(data: bytes, *, event: str, fails_closed: bool, allows: Collecti
 
 
 def read_text(data: bytes) -> Verdict[Any] | None:
-    """Read plain text as context for the model; None where it may be an answer that went wrong.
+    """Return plain text as context for the model; None if it may be a malformed answer.
 
     Raises:
         GarbageError: it is not UTF-8.
@@ -120,7 +120,7 @@ def read_own(text: bytes) -> Verdict[Any]:
 
 
 class ClaudeAnswer:
-    """One answer in Claude Code's form, on its way to a verdict."""
+    """Converts one answer in Claude Code's form to a verdict."""
 
     def __init__(self, event: str, document: Table, *, fails_closed: bool, allows: Collection[str]) -> None:
         self.event = event
@@ -182,7 +182,9 @@ class ClaudeAnswer:
         elif "resume" in self.allows:
             self.rest = self.rest.resume(reason)
         elif "append" in self.allows:
-            self.rest = self.rest.append(reason)  # the tool has run: Claude Code shows the model the reason too
+            self.rest = self.rest.append(
+                reason
+            )  # the tool has already run: Claude Code also shows the model the reason
         else:
             self.warn(f"{self.event} cannot be blocked: {reason}")
 
@@ -223,7 +225,7 @@ class ClaudeAnswer:
         elif "inject" in self.allows:
             self.rest = self.rest.inject(context_message(text))
         elif "resume" in self.allows:
-            self.rest = self.rest.resume(text)  # at the end of a run, to be told more is to go on
+            self.rest = self.rest.resume(text)  # at the end of a run, context for the model keeps it working
         else:
             self.warn(f"{self.event} takes no context for the model: {text}")
 
@@ -234,7 +236,7 @@ class ClaudeAnswer:
         if unknown and self.fails_closed and not self.refuses:
             raise GarbageError(f"the answer has unknown keys: {', '.join(unknown)}")
         if lost or unknown:
-            self.warn(f"not used, hooklatch has nothing for it: {', '.join([*lost, *unknown])}")
+            self.warn(f"not supported by hooklatch, so not used: {', '.join([*lost, *unknown])}")
 
     @property
     def refuses(self) -> bool:
@@ -244,7 +246,7 @@ class ClaudeAnswer:
         self.rest = self.rest.warn(text)
 
     def verdict(self) -> Verdict[Any]:
-        """Put the strictest word over the rest; what comes with a refusal is dropped, as Claude Code drops it."""
+        """Return the strictest word with the rest; a refusal drops patch and resume, as in Claude Code."""
         if not self.said:
             return self.rest
         word, reason = max(self.said, key=lambda said: STRICTNESS.index(said[0]))

@@ -1,11 +1,11 @@
-"""Runs one command below the worker and takes what it prints.  Knows processes and pipes; knows no event, no verdict.
+"""Runs one command below the worker and captures its output.  Knows processes and pipes; does not know events.
 
-    start ─▶ exchange ─┬─ it ended: take what its pipes hold by now, reap it
-                       └─ its time is over: SIGTERM to its tree, then on; a helper follows with SIGKILL after GRACE
+    start ─▶ exchange ─┬─ it ended: read what its pipes hold, reap it
+                       └─ deadline: SIGTERM to its process tree, and return; a helper sends SIGKILL after GRACE
 
-Ended means the command itself: a grandchild may hold the pipes for as long as it likes, nobody waits for their end.
-A command that was told to stop is not reaped before its helper is done, so that its id cannot come to name another
-process group in the meantime.  Only for a worker: it alone is a subreaper whose every other child is an orphan.
+"Ended" refers to the command itself: a grandchild may keep the pipes open, so EOF is not waited for.  A terminated
+command is not reaped before its helper has finished, so that its pid cannot be reused for another process group.  Only
+for a worker: it is a subreaper, and all its other children are orphans.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from hooklatch_worker.sandbox import linux
 
 __all__ = ["GRACE", "MAX_STREAM", "CallFailed", "Result", "execute", "reap"]
 
-MAX_STREAM = 256 * 2**10  # bytes of standard output, and of standard error, that are kept: the first ones
+MAX_STREAM = 256 * 2**10  # bytes to keep of standard output and of standard error, from the start
 GRACE = 0.5  # seconds from SIGTERM to SIGKILL
-PIECE = 2**16  # bytes; what a pipe holds unless someone made it bigger (pipe(7))
+PIECE = 2**16  # bytes; the default capacity of a pipe (pipe(7))
 NO_ROOM = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a command that was started; a signal's number is a negative exit code, None is out of time."""
+    """The result of a started command; a negative exit code is a signal, None means that it timed out."""
 
     exit_code: int | None
     stdout: bytes = b""
@@ -46,12 +46,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def truncated(self) -> bool:
-        """Some of its output was dropped."""
+        """Whether any output was dropped."""
         return self.is_stdout_truncated or self.is_stderr_truncated
 
 
-class Output:
-    """One output stream of a command, as far as it is kept."""
+class CapturedStream:
+    """The captured part of one output stream."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self.fd = pipe.fileno()
@@ -60,7 +60,7 @@ class Output:
         os.set_blocking(self.fd, False)
 
     def read(self) -> bool:
-        """Take one piece of what is there; say whether there can be more now."""
+        """Read one piece; return whether there may be more at the moment."""
         try:
             piece = os.read(self.fd, PIECE)
         except BlockingIOError:
@@ -71,26 +71,26 @@ class Output:
         return bool(piece)
 
     def drain(self) -> None:
-        """Take what is there; no more than is kept, for a grandchild may write as fast as we read."""
+        """Read what is available, up to the limit, since a grandchild may write as fast as we read."""
         while not self.is_truncated and self.read():
             pass
 
 
-class Condemned:
-    """A command that was told to stop, and the process that will make it."""
+class TerminatedCommand:
+    """A command that got SIGTERM, and the helper process that will send SIGKILL."""
 
     def __init__(self, process: subprocess.Popen[bytes], helper: int | None) -> None:
         self.process = process
         self.helper = helper
 
 
-condemned: list[Condemned] = []
+terminated: list[TerminatedCommand] = []
 
 
 def execute(
     arguments: Sequence[str], data: bytes, *, cwd: str, env: Mapping[str, str], umask: int, deadline: float
 ) -> Result:
-    """Run a command with `data` on its standard input; by `deadline` (monotonic) it is over, or was told to stop.
+    """Run a command with `data` on its standard input; at `deadline` (monotonic) it is terminated.
 
     Raises:
         CallFailed: it could not be started.
@@ -100,13 +100,13 @@ def execute(
     earlier = frozenset(linux.descendants(os.getpid()))
     with start(arguments, cwd=cwd, env=env, umask=umask) as process:
         exit_code: int | None = None
-        stdout, stderr = (Output(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None)
+        stdout, stderr = (CapturedStream(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None)
         try:
             if exchange(process, data, [stdout, stderr], deadline):
                 exit_code = exit_code_of(process)
         finally:
             if exit_code is None:
-                condemn(process, earlier)
+                terminate(process, earlier)
         stdout.drain()
         stderr.drain()
     return Result(
@@ -119,16 +119,16 @@ def execute(
     )
 
 
-class Started(subprocess.Popen[bytes]):
-    """A process whose `with` closes its pipes and waits for nothing."""
+class CommandProcess(subprocess.Popen[bytes]):
+    """A process whose context manager closes its pipes without waiting."""
 
     def __exit__(self, *_: object) -> None:
         for pipe in (self.stdin, self.stdout, self.stderr):
             close(pipe)
 
 
-def exit_code_of(process: Started) -> int:
-    # Not Popen.wait, which says 0 where the status was lost: on a gate that would be a pass.
+def exit_code_of(process: CommandProcess) -> int:
+    # Not Popen.wait, which returns 0 if the status was lost: on a gate that would pass.
     _, status = os.waitpid(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode
@@ -139,14 +139,14 @@ def close(pipe: IO[bytes] | None) -> None:
         pipe.close()
 
 
-def start(arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: int) -> Started:
+def start(arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: int) -> CommandProcess:
     if not os.path.isdir(cwd):
         raise CallFailed("crash", f"the command could not be started: there is no folder {cwd!r}")
     pipe = subprocess.PIPE
     try:
-        # Its own session: no terminal, and one process group that a signal reaches.  No preexec_fn, which would
-        # cost a fork of the whole worker in place of vfork(2), a millisecond more.
-        return Started(
+        # In a new session: without a terminal, and in a process group that a signal reaches.  Without preexec_fn, which
+        # would need a fork of the whole worker instead of vfork(2), taking a millisecond more.
+        return CommandProcess(
             arguments, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd, env=env, umask=umask,
             start_new_session=True,
         )  # fmt: skip
@@ -156,8 +156,8 @@ def start(arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: 
         raise CallFailed(cause, f"the command could not be started: {error}") from None
 
 
-def exchange(process: Started, data: bytes, outputs: Iterable[Output], deadline: float) -> bool:
-    """Feed it and take what it prints until it ends; False when its time is over first."""
+def exchange(process: CommandProcess, data: bytes, outputs: Iterable[CapturedStream], deadline: float) -> bool:
+    """Write the input and read the output until the process ends; return False at the deadline."""
     pipe = process.stdin
     assert pipe is not None
     os.set_blocking(pipe.fileno(), False)
@@ -191,37 +191,37 @@ def feed(fd: int, left: memoryview) -> memoryview:
     except BlockingIOError:
         return left
     except BrokenPipeError:
-        return left[:0]  # it does not want to read its input, which is its right
+        return left[:0]  # the command does not read all of its input, which is no error
 
 
-def condemn(process: Started, earlier: frozenset[int]) -> None:
-    """Tell a command and all that it started to stop, and see to it that they do; waits for neither.
+def terminate(process: CommandProcess, earlier: frozenset[int]) -> None:
+    """Send SIGTERM to a command and everything it started, and have a helper send SIGKILL; do not wait.
 
-    What was below the worker `earlier` is another command's, which ended well and may leave something running.
+    Descendants of the worker in `earlier` belong to previous commands, which ended and may leave processes running.
     """
     worker, leader = os.getpid(), process.pid
     strays = open_all(pid for pid in linux.descendants(worker) if pid not in earlier and group_of(pid) != leader)
     try:
-        tell(leader, strays, signal.SIGTERM)
+        send(leader, strays, signal.SIGTERM)
         helper = fork_helper(worker, leader, strays)
     finally:
         for pidfd in strays:
             os.close(pidfd)
-    condemned.append(Condemned(process, helper))
+    terminated.append(TerminatedCommand(process, helper))
 
 
 def open_all(pids: Iterable[int]) -> list[int]:
     opened: list[int] = []
     for pid in pids:
-        with suppress(OSError):  # it is gone, or there is no descriptor left: then it lives on, below us
+        with suppress(OSError):  # it is gone, or descriptors have run out: then it survives, as our descendant
             opened.append(os.pidfd_open(pid))
     return opened
 
 
 def find_strays(worker: int, leader: int) -> set[int]:
-    """Find what the command has started since, beside the next command, which its group's signal misses.
+    """Return what the command has started since then outside its process group, which a signal to the group misses.
 
-    What lost its parent has come to the worker by now, and is known by the session it is in.
+    Orphans have been reparented to the worker, and are recognised by their session.
     """
     orphans = {pid for pid in linux.descendants(worker) if session_of(pid) == leader}
     return {pid for pid in orphans | set(linux.descendants(leader)) if group_of(pid) != leader}
@@ -241,7 +241,7 @@ def group_of(pid: int) -> int:
         return 0
 
 
-def tell(leader: int, strays: Iterable[int], number: signal.Signals) -> None:
+def send(leader: int, strays: Iterable[int], number: signal.Signals) -> None:
     with suppress(OSError):
         os.killpg(leader, number)
     for pidfd in strays:
@@ -250,19 +250,19 @@ def tell(leader: int, strays: Iterable[int], number: signal.Signals) -> None:
 
 
 def fork_helper(worker: int, leader: int, strays: list[int]) -> int | None:
-    """Fork the process that sends SIGKILL when the grace is over; send it at once where there can be none."""
+    """Fork the process that sends SIGKILL after the grace period; if that fails, send it at once."""
     try:
         helper = os.fork()
     except OSError:
-        tell(leader, strays, signal.SIGKILL)
+        send(leader, strays, signal.SIGKILL)
         return None
     if helper:
         return helper
     try:
-        close_all_but(strays)  # above all our socket, whose end the daemon must hear of when the worker dies
+        close_all_but(strays)  # above all our socket, which must read as EOF in the daemon when the worker dies
         time.sleep(GRACE)
         late = open_all(find_strays(worker, leader))
-        tell(leader, [*strays, *late], signal.SIGKILL)
+        send(leader, [*strays, *late], signal.SIGKILL)
     finally:
         os._exit(0)
 
@@ -276,13 +276,13 @@ def close_all_but(kept: Iterable[int]) -> None:
 
 
 def reap() -> None:
-    """Reap every child that has ended, but no command whose helper has not yet done its work."""
-    for one in list(condemned):
+    """Reap every child that has ended, except commands whose helper has not finished."""
+    for one in list(terminated):
         if one.helper is not None and has_been_reaped(one.helper):
             one.helper = None
         if one.helper is None and one.process.poll() is not None:
-            condemned.remove(one)
-    kept = {pid for one in condemned for pid in (one.helper, one.process.pid)}
+            terminated.remove(one)
+    kept = {pid for one in terminated for pid in (one.helper, one.process.pid)}
     for pid in linux.children():
         if pid not in kept:
             has_been_reaped(pid)

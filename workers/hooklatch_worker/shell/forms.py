@@ -1,15 +1,14 @@
-"""What a shell hook reads on its standard input: one event, put into the words of one system.
+"""The standard input of shell hooks: one event, in the format of one system.
 
-Pure: knows names, and runs nothing.  There are three forms, each one JSON object on one line.
+Pure: knows names; does not run anything.  Three forms, each one JSON object on one line.
 
-canonical   `event`, the envelope's keys (null where unknown) and the payload's fields, all at the top, so that
-            `jq -r .tool_input.command` does it.  A field of the payload wins over a key of the envelope.  `event`,
-            `config`, `merged` and `reinvoked` are ours, nothing replaces them; the last two only where they say
-            something.
-claude      Claude Code's own names.  What it does not know is passed on under its canonical name.
-reasonix    event, cwd, sessionId and the keys that Reasonix has for the event; nothing else, and none that is unknown.
+canonical   `event`, the envelope's keys (null if unknown) and the payload's fields, all at the top level, so that
+            `jq -r .tool_input.command` works.  Payload fields override envelope keys.  `event`, `config`, `merged` and
+            `reinvoked` are ours and cannot be overridden; the last two are omitted if empty.
+claude      Claude Code's own names.  Fields unknown to it keep their canonical names.
+reasonix    event, cwd, sessionId and Reasonix's keys for the event; nothing else, and no unknown values.
 
-The last two carry `config` only where the hook has one.
+The last two contain `config` only if the hook has one.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ CLAUDE_NAMES = {
     "config_change": "ConfigChange",
 }
 
-# Canonical field: Claude Code's name for it.  Names that agree are not listed.
+# Claude Code's names of canonical fields, where they differ.
 CLAUDE_FIELDS = {
     "permission_request": {"suggestions": "permission_suggestions"},
     "subagent_started": {"subagent_id": "agent_id"},
@@ -56,7 +55,7 @@ CLAUDE_FIELDS = {
     "config_change": {"path": "file_path"},
 }
 CLAUDE_METADATA = ("transcript_path", "prompt_id", "permission_mode", "effort")
-# Claude Code always sends these, and scripts read them without asking whether they are there.
+# Claude Code always sends these, and scripts read them unconditionally.
 CLAUDE_DEFAULTS: dict[str, dict[str, Any]] = {
     "stop": {"stop_hook_active": False},
     "subagent_stop": {"stop_hook_active": False},
@@ -80,7 +79,7 @@ REASONIX_NAMES = {
 Fields: TypeAlias = dict[str, tuple[str, ...]]
 TOOL: Fields = {"toolName": ("tool_name",), "toolArgs": ("tool_input",)}
 LAST_TEXT: Fields = {"lastAssistantText": ("last_assistant_message", "result")}
-# Reasonix's key: the canonical fields that may hold it, the first that does wins.
+# Reasonix's key, and the canonical fields that may hold its value; the first known one is used.
 REASONIX_FIELDS: dict[str, Fields] = {
     "session_start": {"source": ("source",)},
     "session_end": {"reason": ("reason",)},
@@ -104,7 +103,7 @@ REASONIX_FIELDS: dict[str, Fields] = {
 
 
 class FormError(ValueError):
-    """The event has no such form; `form` and `event` say which."""
+    """The event has no representation in this form; `form` and `event` name them."""
 
     def __init__(self, form: str, event: str, known: dict[str, str]) -> None:
         names = ", ".join(sorted(known))
@@ -114,10 +113,10 @@ class FormError(ValueError):
 
 
 def form_payload(form: str, event: Event) -> bytes:
-    """Return the line, its newline included, that a hook of this form reads.
+    """Return the input line of a hook with this form, including its newline.
 
     Raises:
-        FormError: that system has no such event.
+        FormError: the event does not exist in that system.
     """
     return msgspec.json.encode(FORMS[form](event)) + b"\n"
 
@@ -181,7 +180,7 @@ def first_known(event: Event, names: tuple[str, ...]) -> Any:
 
 
 def config_of(event: Event) -> object:
-    """Return the hook's own table; what the event carries as its config is the whole definition of the command."""
+    """Return the hook's own config; the event's config holds the whole definition of the command."""
     return event.config.get("config") or {}
 
 

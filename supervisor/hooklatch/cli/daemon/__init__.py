@@ -1,4 +1,4 @@
 """Commands about the daemon itself: init, serve, stop, health, doctor, watch and log.
 
-One module a command.
+One module per command.
 """

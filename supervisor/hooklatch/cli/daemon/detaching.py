@@ -1,10 +1,10 @@
-"""serve --detach: the daemon in a session of its own.  Knows processes and two streams; knows no part of the daemon.
+"""Daemonizes `serve --detach`.  Knows processes and two streams; does not know the daemon's parts.
 
-    hooklatch serve --detach ──fork──▶ the daemon: setsid, / as its folder, /dev/null as 0 and 1, its log as 2
-              ◀──── one line: it is ready, or why it cannot be ────┘
+    hooklatch serve --detach ──fork──▶ the daemon: setsid, chdir to /, /dev/null as 0 and 1, its log as 2
+              ◀──── one line: ready, or why not ────┘
 
-The fork comes before anything that has threads is imported.  The line goes through a pipe that only the two have, so
-that its end says that the daemon ended before it said anything.
+The fork happens before anything with threads is imported.  Only these two processes hold the pipe, so EOF means that
+the daemon ended before it reported anything.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import msgspec
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 
-__all__ = ["Told", "await_start", "leave", "open_log"]
+__all__ = ["StartReport", "await_start", "leave", "open_log"]
 
-PATIENCE = 1000  # milliseconds before it is said what is being waited for
+PATIENCE = 1000  # milliseconds before the user is told what is being waited for
 
 
-class Told(msgspec.Struct):
-    """What a daemon says of its start: what it is ready with, or how it ended."""
+class StartReport(msgspec.Struct):
+    """The daemon's report about its start: the facts when it is ready, or how it ended."""
 
     ready: dict[str, Any] | None = None
     code: int = Exit.SOFTWARE
@@ -37,10 +37,10 @@ class Told(msgspec.Struct):
 
 
 def open_log(folder: str) -> tuple[str, int]:
-    """Open the file that a detached daemon's log goes to.
+    """Open the log file of a detached daemon; return its path and descriptor.
 
     Raises:
-        CommandError: it cannot be opened, or others could write to its folder.
+        CommandError: it cannot be opened, or others can write to its directory.
     """
     from hooklatch.service.config.file_safety import UnsafeFileError, make_private
 
@@ -56,7 +56,7 @@ def open_log(folder: str) -> tuple[str, int]:
 
 
 def leave(log_fd: int) -> None:
-    """Leave the terminal, the folder and the streams of whoever started this process."""
+    """Detach from the terminal, the working directory and the standard streams of the caller."""
     os.setsid()
     os.chdir("/")
     null = os.open(os.devnull, os.O_RDWR)
@@ -67,31 +67,31 @@ def leave(log_fd: int) -> None:
 
 
 def await_start(pid: int, reader: int, log: str) -> dict[str, Any]:
-    """Wait until the daemon is ready; give what it says.
+    """Wait until the daemon is ready; return its report.
 
     Raises:
-        CommandError: it ended instead, with its reason.
+        CommandError: it ended instead; the text says why.
     """
-    told = b""
+    data = b""
     try:
         if not select.select([reader], [], [], PATIENCE / 1000)[0]:
             output.complain(f"the daemon is starting; its log is {log}")
-        while data := os.read(reader, 2**16):
-            told += data
+        while chunk := os.read(reader, 2**16):
+            data += chunk
     except KeyboardInterrupt:
-        os.kill(pid, signal.SIGTERM)  # it is our child and not waited for, so the number is still its own
+        os.kill(pid, signal.SIGTERM)  # our child, not reaped yet, so the pid cannot have been reused
         raise
     try:
-        answer = msgspec.json.decode(told, type=Told)
+        report = msgspec.json.decode(data, type=StartReport)
     except msgspec.DecodeError:
-        end_without_a_word(pid, log)
-    if answer.ready is None:
+        raise_without_report(pid, log)
+    if report.ready is None:
         os.waitpid(pid, 0)
-        raise CommandError(Exit(answer.code), answer.error)
-    return answer.ready
+        raise CommandError(Exit(report.code), report.error)
+    return report.ready
 
 
-def end_without_a_word(pid: int, log: str) -> NoReturn:
+def raise_without_report(pid: int, log: str) -> NoReturn:
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
     raise CommandError(Exit.SOFTWARE, f"the daemon {how} before it was ready; see its log: {log}")

@@ -1,6 +1,7 @@
-"""doctor: what is wrong on this machine, and how to mend it.  Asks the daemon and looks at files; changes nothing.
+"""doctor: what is wrong on this machine, and how to fix it.  Queries the daemon and reads files; changes nothing.
 
-What makes hooks not run, or gates deny for another reason than policy, is a problem; the rest are hints.
+Anything that keeps hooks from running, or makes gates deny for a reason other than policy, is a problem; everything
+else is a hint.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ SHELL_WORDS = frozenset(
 )
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """What is wrong, and what to do."""
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What is wrong, and what to do about it."""
 
     what: str
     do: str
@@ -50,21 +51,21 @@ def add_commands(commands: Commands) -> None:
     commands.add(
         "doctor",
         doctor,
-        help="say what is wrong and how to mend it",
+        help="say what is wrong and how to fix it",
         example="hooklatch doctor",
         exits=(Exit.FINDINGS,),
     )
 
 
 def doctor(arguments: argparse.Namespace) -> int:
-    """Look at everything, and print what there is to do."""
+    """Check everything, and print what to do."""
     try:
         with administrator(arguments) as link:
             status, hooks = link.ask("status"), link.ask("hooks")["hooks"]
             events = link.ask("events")["events"]
         found = [*of_status(status), *of_project(status), *of_programs(status, hooks), *of_events(status, events)]
     except HooklatchError as error:
-        found = [Finding(str(error), "hooklatch serve --detach"), *of_configuration(arguments)]
+        found = [Diagnosis(str(error), "hooklatch serve --detach"), *of_configuration(arguments)]
     found += of_settings()
     problems = [finding for finding in found if finding.is_problem]
     hints = [finding for finding in found if not finding.is_problem]
@@ -81,68 +82,68 @@ def doctor(arguments: argparse.Namespace) -> int:
 
 
 def way_out_of(fault: str, of_record: list[str]) -> str:
-    """Return what ends a fault that is no file's and no hook's."""
+    """Return how to resolve a fault that belongs to no file and no hook."""
     if fault in of_record:
-        return "mend its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
+        return "repair its disk; if it is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
     if fault.startswith(("the daemon's part ", "a part of the daemon's ")):
-        return "it is started again by itself; see: hooklatch status --tree, and report what the log has"
-    return "mend what is named, then start the daemon again"
+        return "it is restarted automatically; see: hooklatch status --tree, and report what the log has"
+    return "fix what is named, then start the daemon again"
 
 
-def of_status(status: dict[str, Any]) -> Iterator[Finding]:
+def of_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
     for problem in status["problems"]:
-        yield Finding(place_and_text(problem), "mend it; a saved file is taken at once (see: hooklatch reload)")
+        yield Diagnosis(place_and_text(problem), "fix it; a saved file is loaded at once (see: hooklatch reload)")
     isolation = status["isolation"]
     for path in isolation["absent"]:
-        what = f"[isolation] names {path}, which is not there: workers that were started cannot use it"
-        yield Finding(what, "make it, then: hooklatch reload", is_problem=False)
+        what = f"[isolation] names {path}, which does not exist: workers that are already running cannot use it"
+        yield Diagnosis(what, "create it, then: hooklatch reload", is_problem=False)
     for source in status["sources"]:
         if source["isolation"]["configured"] != isolation["level"]:
             what = f"{source['source']} is isolated as {source['isolation']['configured']}, not as {isolation['level']}"
-            yield Finding(
+            yield Diagnosis(
                 f"{what} as [isolation] says", "see isolation in its [[source]], or in [lsp]", is_problem=False
             )
     for fault in status["faults"]:
-        yield Finding(fault, way_out_of(fault, status["record"]["faults"]))
+        yield Diagnosis(fault, way_out_of(fault, status["record"]["faults"]))
     for name in status["quarantined"]:
         enable = f"hooklatch hooks enable {quoted(name)}"
-        yield Finding(f"{name} is quarantined: its worker died too often", f"mend it, then: {enable}")
+        yield Diagnosis(f"{name} is quarantined: its worker died too often", f"fix it, then: {enable}")
     config = status["places"]["config"]
     if not os.path.lexists(config) and not os.path.lexists(os.path.join(os.path.dirname(config), "hooks.d")):
         mend = f"hooklatch init --config {shlex.quote(config)}, or start the daemon with another --config"
-        yield Finding(f"there is no {config}, and no hooks.d beside it: nothing is guarded by you", mend)
+        yield Diagnosis(f"there is no {config}, and no hooks.d beside it: none of your own guards is active", mend)
     for one in status["failing"]:
-        yield Finding(failing_text(one), f"see why, and mend it: hooklatch hooks show {one['hook']}")
+        yield Diagnosis(failing_text(one), f"see why, and fix it: hooklatch hooks show {one['hook']}")
     if status["draining"]:
-        yield Finding(
-            "the daemon is draining: gates are denied", "start it again when it has left: hooklatch serve --detach"
+        yield Diagnosis(
+            "the daemon is draining: gates are denied", "start it again once it has ended: hooklatch serve --detach"
         )
 
 
-def of_project(status: dict[str, Any]) -> Iterator[Finding]:
-    """Look at the project that this command was started in."""
+def of_project(status: dict[str, Any]) -> Iterator[Diagnosis]:
+    """Check the project in whose directory this command was started."""
     try:
         folder = os.path.realpath(os.getcwd())
-    except OSError:  # it was removed
+    except OSError:  # the directory was removed
         return
     below = os.path.join(folder, ".hooklatch")
     if os.path.isdir(below) and folder not in [project["folder"] for project in status["projects"]]:
-        yield Finding(f"{below} is not trusted, its hooks are ignored", "look at them, then: hooklatch trust")
+        yield Diagnosis(f"{below} is not trusted, its hooks are ignored", "look at them, then: hooklatch trust")
 
 
-def of_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Finding]:
-    """Look for the programs of shell hooks where the daemon's workers look."""
+def of_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
+    """Check that the programs of shell hooks are on the workers' PATH."""
     for hook in hooks:
         program = program_of(hook["target"]) if hook["kind"] == "shell" and hook["enabled"] else None
         if program is not None and shutil.which(program, path=status["path"]) is None:
-            yield Finding(
+            yield Diagnosis(
                 f"{hook['name']} runs {program!r}, which is not on the daemon's PATH ({status['path']})",
-                f"install it, or write its whole path, or: hooklatch hooks disable {quoted(hook['name'])}",
+                f"install it, or write its full path, or: hooklatch hooks disable {quoted(hook['name'])}",
             )
 
 
 def program_of(command: str) -> str | None:
-    """Return the program of a command that surely starts with one, and that does not depend on a folder."""
+    """Return the program of a command, if it certainly starts with one and is independent of the directory."""
     try:
         first = shlex.split(command)[0]
     except (ValueError, IndexError):
@@ -152,22 +153,22 @@ def program_of(command: str) -> str | None:
     return first if "/" not in first or os.path.isabs(first) else None
 
 
-def of_events(status: dict[str, Any], events: list[dict[str, Any]]) -> Iterator[Finding]:
-    """Name events that have hooks and that nobody fires, once somebody fires anything."""
+def of_events(status: dict[str, Any], events: list[dict[str, Any]]) -> Iterator[Diagnosis]:
+    """Report events that have hooks but are never fired, once anything has been fired."""
     silent = [event["name"] for event in events if event["hooks"] and not event["fired"]]
     if not status["fired"]:
-        settings = "see that your agent asks, for Claude Code by: hooklatch hook claude-code --settings"
-        yield Finding("nothing has been fired since the daemon's start", settings, is_problem=False)
+        settings = "check that your agent asks hooklatch; for Claude Code: hooklatch hook claude-code --settings"
+        yield Diagnosis("nothing has been fired since the daemon started", settings, is_problem=False)
     elif silent:
-        yield Finding(
-            f"no host has fired {', '.join(silent)} since the daemon's start, and there are hooks on it",
-            "see that your host fires it: hooklatch events NAME",
+        yield Diagnosis(
+            f"no host has fired {', '.join(silent)} since the daemon started, but there are hooks on it",
+            "check that your host fires it: hooklatch events NAME",
             is_problem=False,
         )
 
 
-def of_configuration(arguments: argparse.Namespace) -> Iterator[Finding]:
-    """Look at the main file without a daemon."""
+def of_configuration(arguments: argparse.Namespace) -> Iterator[Diagnosis]:
+    """Check the main file without a daemon."""
     from hooklatch.service.config.configuration import ConfigError, read_config
     from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 
@@ -175,19 +176,19 @@ def of_configuration(arguments: argparse.Namespace) -> Iterator[Finding]:
     try:
         read_config(path, read_safely(path))
     except FileNotFoundError:
-        yield Finding(f"there is no {path}", "hooklatch init", is_problem=False)
+        yield Diagnosis(f"there is no {path}", "hooklatch init", is_problem=False)
     except (ConfigError, UnsafeFileError, OSError) as error:
-        yield Finding(str(error), "mend it before you start the daemon")
+        yield Diagnosis(str(error), "fix it before you start the daemon")
 
 
-def of_settings() -> Iterator[Finding]:
-    """Look for entries in hosts' settings whose program is gone: there a host goes on without asking."""
+def of_settings() -> Iterator[Diagnosis]:
+    """Report commands in hosts' settings whose program is gone: the host then goes on without asking."""
     for path in SETTINGS:
         whole = os.path.abspath(os.path.expanduser(path))
         gone = sorted({word for command in commands_in(whole) for word in missing(command)})
         if gone:
             again = "hooklatch hook claude-code --settings"
-            yield Finding(f"{whole} starts {', '.join(gone)}, which is gone", f"write its hooks anew with: {again}")
+            yield Diagnosis(f"{whole} starts {', '.join(gone)}, which is gone", f"write its hooks again with: {again}")
 
 
 def commands_in(path: str) -> Iterator[str]:

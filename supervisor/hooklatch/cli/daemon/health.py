@@ -1,4 +1,4 @@
-"""health: is the daemon ready?  For health checks and scripts: one word, one exit code.  Changes nothing."""
+"""health: whether the daemon is ready, as one word and an exit code, for health checks and scripts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hooklatch.errors import DaemonUnreachableError, RequestFailedError, Unreada
 
 __all__ = ["add_commands"]
 
-PAUSE = 0.1  # seconds between two questions
+PAUSE = 0.1  # seconds between two requests
 CODES = {"ready": Exit.OK, "red": Exit.FINDINGS, "draining": Exit.UNAVAILABLE}
 
 
@@ -27,11 +27,11 @@ def add_commands(commands: Commands) -> None:
         example="hooklatch health --wait 10",
         exits=(Exit.FINDINGS, Exit.UNAVAILABLE),
     )
-    parser.add_argument("--wait", metavar="TIME", type=span, default=0.0, help="ask again until it is, for so long")
+    parser.add_argument("--wait", metavar="TIME", type=span, default=0.0, help="keep asking for this long until it is")
 
 
 def health(arguments: argparse.Namespace) -> int:
-    """Return how the daemon is; the code says it too."""
+    """Print the health of the daemon; return the matching exit code."""
     deadline = time.monotonic() + arguments.wait
     while True:
         try:

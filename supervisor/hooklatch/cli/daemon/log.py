@@ -1,4 +1,4 @@
-"""log: what was decided, from the record's own files, and whether they are as they were written.  Needs no daemon."""
+"""log: shows and verifies the decision record, from its files.  Works without a daemon."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from hooklatch.record.files.reading import KINDS
 
 if TYPE_CHECKING:
     from hooklatch.record.files.reading import Filters
-    from hooklatch.record.verify import Report, Witness
+    from hooklatch.record.verify import VerifyReport, Witness
 
 __all__ = ["add_commands"]
 
-SHOWN = 20  # records, where nobody says how many
-POLL = 0.2  # seconds between two looks at what has come
+SHOWN = 20  # records to show by default
+POLL = 0.2  # seconds between checks for new records
 WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
 FILTERS = (
     ("session", "ID", "only fires of this session"),
@@ -40,8 +40,8 @@ CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, overload, ... (see docs/hooks.md)"),
     ("kind", "K", KINDS, "decision, abandoned, started, registry, suspended, ... (see docs/record.md)"),
 )
-LOOKED_AT = 20_000  # newest records, for a name that was meant instead of an unknown one
-FIELDS = {"decision": "decision_id"}  # of a record, where an option is called otherwise
+LOOKED_AT = 20_000  # newest records to search for a name similar to an unknown one
+FIELDS = {"decision": "decision_id"}  # record fields whose option has another name
 NAMES = (
     ("event", "event", Exit.USAGE),
     ("hook", "hook", Exit.NO_INPUT),
@@ -67,13 +67,13 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("--since", metavar="WHEN", type=moment, help=moments)
     parser.add_argument("--until", metavar="WHEN", type=moment, help="likewise")
     parser.add_argument("-n", metavar="N", dest="number", type=count, default=SHOWN, help="the newest N (20); 0: all")
-    parser.add_argument("--follow", action="store_true", help="go on with what is recorded from now on, until Ctrl-C")
+    parser.add_argument("--follow", action="store_true", help="then show new records as they are written, until Ctrl-C")
     add_place(parser)
     below = Commands(parser)
     checking = below.add(
         "verify",
         check,
-        help="find every record that was changed, left out, moved, doubled or cut off, as far as that can be found",
+        help="find records that were changed, left out, moved, duplicated or cut off, as far as that is possible",
         example="hooklatch log verify --witness 4711:5b2e0c4f9a6d1e07",
         exits=(Exit.FINDINGS, Exit.NO_INPUT),
     )
@@ -85,7 +85,7 @@ def add_commands(commands: Commands) -> None:
     acknowledging = below.add(
         "acknowledge",
         acknowledge,
-        help="say that the faults of the record which the status shows are known; that is recorded, and they go",
+        help="acknowledge the record's faults that the status shows; this is recorded, and they are no longer shown",
         example='hooklatch log acknowledge --reason "the disk was replaced on Monday"',
         exits=(Exit.UNAVAILABLE,),
     )
@@ -100,21 +100,21 @@ def add_place(parser: Parser) -> None:
 
 
 def moment(text: str) -> str:
-    """Read a moment, and spell it as the record does."""
+    """Parse a time, and return it as the record spells it."""
     try:
         if text[-1:].isdigit() or text.endswith("Z"):
-            found = datetime.fromisoformat(text).astimezone(UTC)
+            parsed = datetime.fromisoformat(text).astimezone(UTC)
         else:
-            found = datetime.now(UTC) - timedelta(seconds=span(text))
+            parsed = datetime.now(UTC) - timedelta(seconds=span(text))
     except (argparse.ArgumentTypeError, ValueError, OverflowError):
         raise argparse.ArgumentTypeError(
-            f"{text!r} is no moment; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
+            f"{text!r} is not a time; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
         ) from None
-    return f"{found:%Y-%m-%dT%H:%M:%S}.{found.microsecond // 1000:03d}Z"
+    return f"{parsed:%Y-%m-%dT%H:%M:%S}.{parsed.microsecond // 1000:03d}Z"
 
 
 def one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
-    """Read one of these words, as argparse wants its types."""
+    """Return an argparse type that accepts one of these words."""
 
     def read(text: str) -> str:
         if text not in known:
@@ -128,7 +128,7 @@ def one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
 
 def count(text: str) -> int:
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of records")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of records")
     return int(text)
 
 
@@ -137,7 +137,7 @@ def witness(text: str) -> Witness:
 
     match = WITNESS.fullmatch(text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is no SEQ:HASH, with 16 to 64 hexadecimal digits")
+        raise argparse.ArgumentTypeError(f"{text!r} is not SEQ:HASH, with 16 to 64 hexadecimal digits")
     return Witness(int(match[1]), match[2])
 
 
@@ -166,7 +166,7 @@ def log(arguments: argparse.Namespace) -> int:
             show(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
         if is_empty and tailer is None:
             check_names(folder, filters)
-            output.complain(f"no record in {folder} is all that was asked for")
+            output.complain(f"no record in {folder} matches")
         while tailer is not None and output.has_reader():
             for record in matching(tailer.new(), filters):
                 show(record, is_json=arguments.json, is_whole=filters.decision_id is not None)
@@ -185,19 +185,19 @@ def chosen(folder: str, filters: Filters, number: int) -> Iterator[dict[str, Any
     if number == 0:
         yield from matching(forwards(folder), filters)
         return
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     for record in newest(folder, filters):
-        found.append(record)
-        if len(found) == number:
+        records.append(record)
+        if len(records) == number:
             break
-    yield from reversed(found)
+    yield from reversed(records)
 
 
 def check_names(folder: str, filters: Filters) -> None:
-    """Say so where a filter names what no record has: an empty answer would read as "that never happened".
+    """Reject a filter that names something no record has: an empty result would read as "that never happened".
 
     Raises:
-        CommandError: one does.
+        CommandError: a filter does.
     """
     from hooklatch.core.hooks.catalogue import Catalogue
     from hooklatch.record.files.reading import Filters, names, newest
@@ -228,7 +228,7 @@ def show(record: dict[str, Any], *, is_json: bool, is_whole: bool) -> None:
 
 
 def details_of(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a decision's line has no room for."""
+    """Yield the details that a decision's line has no room for."""
     for one in record.get("outcomes", []):
         failure = f" ({one['cause']}: {one.get('message', '')})" if one.get("cause") not in (None, "policy") else ""
         again = " again" if one.get("reinvoked") else ""
@@ -244,7 +244,7 @@ def details_of(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def line_of(record: dict[str, Any]) -> str:
-    """Put a record on one line for people."""
+    """Format a record as one line for people."""
     start = f"{record.get('at')}  {record.get('seq'):>8}  "
     if record.get("kind") in ("decision", "abandoned"):
         return start + text_of_decision(record)
@@ -280,7 +280,7 @@ def check(arguments: argparse.Namespace) -> int:
 
     folder = folder_of(arguments)
     try:
-        report = verify(folder, arguments.witness, on_progress=Progress().tell)
+        report = verify(folder, arguments.witness, on_progress=VerifyProgress().show)
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     if arguments.json:
@@ -302,23 +302,23 @@ def acknowledge(arguments: argparse.Namespace) -> int:
     for fault in result["acknowledged"]:
         say("known", fault)
     if not result["acknowledged"]:
-        output.say("the record has no fault that is not acknowledged")
+        output.say("the record has no unacknowledged fault")
     return Exit.OK
 
 
-class Progress:
-    """Says how far it is, once a second."""
+class VerifyProgress:
+    """Prints the progress of a check, once a second."""
 
     def __init__(self) -> None:
         self._next = time.monotonic() + 1
 
-    def tell(self, done: int, total: int) -> None:
+    def show(self, done: int, total: int) -> None:
         if time.monotonic() >= self._next and sys.stderr.isatty():
             self._next = time.monotonic() + 1
             output.complain(f"{done * 100 // max(total, 1)} % of {total // 2**20} MiB")
 
 
-def show_report(folder: str, report: Report) -> None:
+def show_report(folder: str, report: VerifyReport) -> None:
     say("record", f"{folder}: {counted(report.records, 'record')} in {counted(report.segments, 'file')}")
     for first, last in report.ranges[:SHOWN]:
         say("whole", f"{first} to {last}")
@@ -338,7 +338,7 @@ def show_report(folder: str, report: Report) -> None:
         say("told", line_of(told))
     for note in report.notes:
         say("note", note)
-    say("proves", report.proves if report.ok else "that it is not as it was written; where nothing is named, it is")
+    say("proves", report.proves if report.ok else "that the parts named WRONG are not as they were written")
     for text in report.does_not_prove:
         say("cannot", text)
 

@@ -1,4 +1,4 @@
-"""serve, and the door to `hook` for those who write options before it.  Starts parts; knows none of their work."""
+"""serve, and `hook` for command lines with options before it.  Starts the daemon; does not know its parts."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ logger = logging.getLogger("hooklatch.serve")
 HOOKS_D = "hooks.d"
 
 
-class Place(msgspec.Struct, frozen=True):
-    """Where a daemon's files are, whole: a detached one leaves the folder that it was started in."""
+class DaemonPaths(msgspec.Struct, frozen=True):
+    """The daemon's files, as absolute paths, since a detached daemon changes its working directory."""
 
     config: str
     runtime_dir: str
     state_dir: str
     admin_dir: str | None
-    is_config_named: bool  # by the option or the variable, so that it must be there
+    is_config_named: bool  # by option or variable, so the file must exist
 
 
 def add_commands(commands: Commands) -> None:
@@ -55,7 +55,7 @@ def add_commands(commands: Commands) -> None:
         "--admin-dir", metavar="DIR", help="put admin.sock there, away from those who may see agent.sock"
     )
     serve_parser.add_argument(
-        "--detach", action="store_true", help="come back when it is ready, and leave it running (see: hooklatch stop)"
+        "--detach", action="store_true", help="return when it is ready, and leave it running (see: hooklatch stop)"
     )
     hook_parser = commands.add(
         "hook",
@@ -76,11 +76,11 @@ def hook(arguments: argparse.Namespace) -> int:
 
 
 def serve(arguments: argparse.Namespace) -> int:
-    """Run the daemon; prints one line when it can answer."""
+    """Run the daemon; print one line when it is ready."""
     folders = directories(arguments)
     if not folders:
-        raise CommandError(Exit.UNAVAILABLE, "there is no folder for the sockets; name one with --runtime-dir")
-    place = Place(
+        raise CommandError(Exit.UNAVAILABLE, "there is no directory for the sockets; name one with --runtime-dir")
+    place = DaemonPaths(
         config=os.path.abspath(paths.config_file(arguments.config, os.environ)),
         runtime_dir=folders[0],
         state_dir=paths.state_dir(os.environ),
@@ -89,14 +89,14 @@ def serve(arguments: argparse.Namespace) -> int:
     )
     beside = os.path.join(os.path.dirname(place.config), HOOKS_D)
     if not (place.is_config_named or os.path.lexists(place.config) or os.path.lexists(beside)):
-        output.complain(f"there is no {place.config}, so no guard of yours is in force; make one with: hooklatch init")
+        output.complain(f"there is no {place.config}, so no guard of yours is active; make one with: hooklatch init")
     if arguments.detach:
         return serve_detached(arguments, place)
     return run(arguments, place, lambda ready: announce(arguments, ready))
 
 
-def serve_detached(arguments: argparse.Namespace, place: Place) -> int:
-    """Start the daemon in a session of its own; comes back, in this process, when it is ready."""
+def serve_detached(arguments: argparse.Namespace, place: DaemonPaths) -> int:
+    """Start the daemon in its own session; return, in this process, when it is ready."""
     log, log_fd = detaching.open_log(place.state_dir)
     reader, writer = os.pipe()
     pid = os.fork()
@@ -109,10 +109,10 @@ def serve_detached(arguments: argparse.Namespace, place: Place) -> int:
     detaching.leave(log_fd)
     stream = os.fdopen(writer, "wb")
     try:
-        return run(arguments, place, lambda ready: detaching.Told(ready).send(stream), log)
+        return run(arguments, place, lambda ready: detaching.StartReport(ready).send(stream), log)
     except CommandError as error:
-        if not stream.closed:  # else it was ready, and whoever started it has gone
-            detaching.Told(code=error.code, error=str(error)).send(stream)
+        if not stream.closed:  # otherwise it was ready before, and the parent has exited
+            detaching.StartReport(code=error.code, error=str(error)).send(stream)
         raise
 
 
@@ -128,9 +128,12 @@ def announce(arguments: argparse.Namespace, ready: dict[str, Any]) -> None:
 
 
 def run(
-    arguments: argparse.Namespace, place: Place, tell: Callable[[dict[str, Any]], None], log_file: str | None = None
+    arguments: argparse.Namespace,
+    place: DaemonPaths,
+    tell: Callable[[dict[str, Any]], None],
+    log_file: str | None = None,
 ) -> int:
-    # Process 1 of a container has no default action for SIGTERM: until the daemon listens for it, this is one.
+    # As process 1 of a container, SIGTERM has no default action: handle it until the daemon does.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
     from hooklatch.processes.supervisor import PartFailedError, text_of
     from hooklatch.service.process.daemon import ConfigMissingError, Options, Ready, StartError, run_daemon
@@ -163,7 +166,7 @@ def run(
             raise CommandError(Exit.SOFTWARE, f"{text_of(failed)}; {where}") from None
         if group.split(KeyboardInterrupt)[1] is not None:
             raise
-        raise KeyboardInterrupt from None  # before the daemon listened for signals
+        raise KeyboardInterrupt from None  # received before the daemon handled signals
     finally:
         log.close()
     return Exit.OK

@@ -1,4 +1,4 @@
-"""stop: has the daemon drain and end, and waits until it is gone.  Sends no signal: its pid may be another's."""
+"""stop: has the daemon drain and exit, and waits for that.  Sends no signal, since the pid may have been reused."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from hooklatch.cli.terminal.requests import administrator
 
 __all__ = ["add_commands"]
 
-PATIENCE = 1.0  # seconds before it is said what is being waited for
-LIMIT = 30.0  # seconds; a daemon gives its fires ten
+PATIENCE = 1.0  # seconds before the user is told what is being waited for
+LIMIT = 30.0  # seconds; the daemon waits up to ten for fires in flight
 
 
 def add_commands(commands: Commands) -> None:
     commands.add(
         "stop",
         stop,
-        help="have the daemon answer the fires under way and end, and wait until it is gone",
+        help="let the daemon answer the fires in flight and exit, and wait until it is gone",
         example="hooklatch stop",
         exits=(Exit.FINDINGS, Exit.UNAVAILABLE),
     )
@@ -32,9 +32,9 @@ def stop(arguments: argparse.Namespace) -> int:
     with administrator(arguments) as link, link.watch_end() as end:
         pid: int = link.ask("stop")["pid"]
         if not end.wait(PATIENCE, pid):
-            output.complain(f"waiting for the daemon (pid {pid}) to end; fires under way are given 10 s")
+            output.complain(f"waiting for the daemon (pid {pid}) to end; fires in flight are given 10 s")
             if not end.wait(LIMIT - PATIENCE, pid):
-                what = f"the daemon (pid {pid}) was told to stop and has not ended in {LIMIT:.0f} s"
+                what = f"the daemon (pid {pid}) was told to stop but has not ended in {LIMIT:.0f} s"
                 raise CommandError(Exit.FINDINGS, f"{what}; new gates are denied; to end it: kill -KILL {pid}")
     if arguments.json:
         output.say_json({"stopped": True, "pid": pid, "seconds": round(time.monotonic() - begun, 3)})

@@ -1,4 +1,4 @@
-"""watch: decisions and changes as they happen, a line each.  Only listens; who reads too slowly is told so."""
+"""watch: decisions and changes as they happen, one line each.  Read-only; a reader that lags is told so."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def add_commands(commands: Commands) -> None:
 
 
 def watch(arguments: argparse.Namespace) -> int:
-    """Print announcements until told to stop, or until nobody reads them."""
+    """Print announcements until interrupted, or until the output is closed."""
     try:
         with administrator(arguments) as link:
             revision = link.ask("subscribe", topics=["registry", "decisions"])["revision"]
@@ -39,33 +39,33 @@ def watch(arguments: argparse.Namespace) -> int:
                 output.say_json(announcement) if arguments.json else output.say(line_of(announcement))
                 shown += 1
     except KeyboardInterrupt:
-        return Exit.OK  # this is how one stops watching
+        return Exit.OK  # the normal way to stop watching
     return Exit.OK
 
 
 def line_of(announcement: msgspec.Raw) -> str:
-    told: dict[str, Any] = msgspec.json.decode(announcement)
-    text = decision_text(told) if told["topic"] == "decisions" else change_text(told)
+    message: dict[str, Any] = msgspec.json.decode(announcement)
+    text = decision_text(message) if message["topic"] == "decisions" else change_text(message)
     return output.plain(f"{time.strftime('%H:%M:%S')} {text}")
 
 
-def decision_text(told: dict[str, Any]) -> str:
-    decision = told["decision"]
+def decision_text(message: dict[str, Any]) -> str:
+    decision = message["decision"]
     parts = [f"{decision['verdict']:<7}{decision['event']}"]
     if decision["hook"]:
         name = decision.get("name") or f"{decision['layer']}/{decision['hook']}"
         parts.append(f"by {name}")
     if decision["cause"] not in (None, "policy"):
         parts.append(f"cause {decision['cause']}")
-    if told["session_id"]:
-        parts.append(f"session {told['session_id']}")
+    if message["session_id"]:
+        parts.append(f"session {message['session_id']}")
     parts.append(f"{decision['duration_ms']:.1f} ms")
     return ", ".join(parts) + (f": {decision['reason']}" if decision["reason"] else "")
 
 
-def change_text(told: dict[str, Any]) -> str:
-    if "resync" in told:
-        return f"missed  some; the hooks are now at revision {told['resync']}"
+def change_text(message: dict[str, Any]) -> str:
+    if "resync" in message:
+        return f"missed  some; the hooks are now at revision {message['resync']}"
     kinds = ("added", "removed", "changed")
-    changes = [f"{kind} {', '.join(told[kind])}" for kind in kinds if told[kind]]
-    return f"hooks  revision {told['revision']}: {'; '.join(changes)}"
+    changes = [f"{kind} {', '.join(message[kind])}" for kind in kinds if message[kind]]
+    return f"hooks  revision {message['revision']}: {'; '.join(changes)}"

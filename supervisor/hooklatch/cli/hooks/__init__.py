@@ -1,4 +1,4 @@
 """Commands about hooks: list, change, show, suspend, trust, import, and reports on them.
 
-One module a command; each asks the daemon and decides nothing.
+One module per command; each queries the daemon and does not decide anything.
 """

@@ -1,4 +1,4 @@
-"""hooks: who is registered, in which order, and changes to that.  Asks the daemon; decides nothing itself."""
+"""hooks: lists, explains and changes registered hooks.  Queries the daemon; does not decide anything itself."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TITLES = (
     "LAYER", "ID", "EVENT", "MATCH", "STATE", "PRIORITY", "CALLS", "P50 MS", "P99 MS", "FAILURES", "ORIGIN", "RUNS",
     "DESCRIPTION",
 )  # fmt: skip
-MAX_CELL = 60  # characters of a command or a description in the table; --json has all of it
+MAX_CELL = 60  # characters of a command or description in the table; --json shows all of it
 
 
 def add_commands(commands: Commands) -> None:
@@ -49,9 +49,9 @@ def add_commands(commands: Commands) -> None:
     add_adding(below)
     show.add_showing(below)
     for name, run, help_text in (
-        ("remove", remove, "remove a hook that was added; one that a file declares is removed there"),
-        ("enable", enable, "enable a global hook, and lift its quarantine; kept over restarts"),
-        ("disable", disable, "disable a global hook; kept over restarts"),
+        ("remove", remove, "remove a hook that was added; a hook that a file declares is removed in that file"),
+        ("enable", enable, "enable a global hook, and lift its quarantine; kept across restarts"),
+        ("disable", disable, "disable a global hook; kept across restarts"),
     ):
         one = below.add(
             name,
@@ -60,11 +60,13 @@ def add_commands(commands: Commands) -> None:
             example=f"hooklatch hooks {name} guards:no_force_push",
             exits=(Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED),
         )
-        one.add_argument("id", metavar="ID", help="its id where one hook has it; else its name, global/ID and such")
+        one.add_argument(
+            "id", metavar="ID", help="its id if that is unambiguous; else its full name, such as global/ID"
+        )
     explaining = below.add(
         "explain",
         explain,
-        help="say which hooks would fire for a payload, in which order, and why each other one would not",
+        help="say which hooks would fire for a payload, in which order, and why the others would not",
         example="hooklatch hooks explain pre_tool_use < payload.json",
         exits=(Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE),
     )
@@ -88,7 +90,7 @@ def add_adding(below: Commands) -> None:
     adding = below.add(
         "add",
         add,
-        help="add a global hook, or replace one that was added; kept over restarts",
+        help="add a global hook, or replace one that was added; kept across restarts",
         example="hooklatch hooks add pre_tool_use --run guards.py:no_force_push --match Bash",
         exits=(Exit.BAD_DATA, Exit.UNAVAILABLE, Exit.NOT_PERMITTED),
     )
@@ -104,9 +106,9 @@ def add_adding(below: Commands) -> None:
     )
     adding.add_argument("--timeout", metavar="TIME", type=span, help="such as 2, 90s, 2m (default: the event's)")
     adding.add_argument("--description", metavar="TEXT")
-    adding.add_argument("--observe", action="store_true", help="run it, record its verdict, enforce nothing of it")
+    adding.add_argument("--observe", action="store_true", help="run it and record its verdict, but do not enforce it")
     adding.add_argument("--amends", action="store_true", help="it runs first, and guards judge what it made")
-    adding.add_argument("--optional", action="store_true", help="skip it where it fails, also on a gate")
+    adding.add_argument("--optional", action="store_true", help="skip it if it fails, even on a gate")
 
 
 def list_hooks(arguments: argparse.Namespace) -> int:
@@ -131,7 +133,7 @@ def list_hooks(arguments: argparse.Namespace) -> int:
             output.say(
                 output.plain(
                     f"{hook['name']} is quarantined, its worker died too often; "
-                    f"mend it, then: hooklatch hooks enable {quoted(hook['name'])}"
+                    f"fix it, then: hooklatch hooks enable {quoted(hook['name'])}"
                 )
             )
     output.say(f"revision {result['revision']}")
@@ -155,12 +157,12 @@ def shortened(text: str) -> str:
 
 
 def layer_of(hook: dict[str, Any]) -> str:
-    """Return the first half of a hook's name; a gate handed down by another session also shows whose it is."""
+    """Return the layer in a hook's name; with the project of a gate inherited from another session."""
     return str(hook["layer"]) + (f" {hook['project']}" if hook["project"] else "")
 
 
 def check_event(link: Link, event: str) -> None:
-    """An empty list because of a slip of the pen would read as "no guards needed here"."""
+    """Reject an unknown event: an empty list would read as "no guards needed here"."""
     names = [spec["name"] for spec in link.ask("events")["events"]]
     if event not in names:
         raise CommandError(Exit.USAGE, unknown_event(event, names))
@@ -193,7 +195,7 @@ def add(arguments: argparse.Namespace) -> int:
 
 
 def absolute(run: str) -> str:
-    """Return a file's whole path: the daemon does not know the folder that this command was started in."""
+    """Return the target with an absolute path, since the daemon has another working directory."""
     place, colon, function = run.rpartition(":")
     if not place.endswith(".py") and "/" not in place:
         return run
@@ -217,7 +219,7 @@ def match_of(arguments: argparse.Namespace) -> object:
 
 
 def remove(arguments: argparse.Namespace) -> int:
-    """Unregister a global hook; that there is none is no error, but said."""
+    """Unregister a global hook; report, but do not fail, if there is none."""
     hook_id: str = arguments.id
     with administrator(arguments) as link:
         hooks = [hook for hook in link.ask("hooks")["hooks"] if hook["layer"] == "global"]
@@ -258,7 +260,7 @@ def report(arguments: argparse.Namespace, result: dict[str, Any], text: str) -> 
 
 
 def explain(arguments: argparse.Namespace) -> int:
-    """Say who would fire."""
+    """Print which hooks would fire, and why the others would not."""
     payload = msgspec.Raw(piped_payload() if arguments.payload is None else read_payload(arguments.payload))
     with administrator(arguments) as link:
         session: str | None = getattr(arguments, "session", None)

@@ -1,4 +1,4 @@
-"""import: other systems' hooks as a file for hooks.d.  Reads one file and writes one; overwrites none unasked."""
+"""import: converts other systems' hooks to a file for hooks.d.  Reads one file and writes one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_commands"]
 
-MAX_FILE = 4 * 2**20  # bytes; the daemon reads no larger file of hooks either
+MAX_FILE = 4 * 2**20  # bytes; the daemon's limit for a file of hooks
 FOLDER = "hooks.d"
 
 
@@ -28,17 +28,17 @@ def add_commands(commands: Commands) -> None:
     parser = commands.add(
         "import",
         import_file,
-        help="turn hooks of Claude Code, Reasonix or Radium into a file for hooks.d; print it where --to is not given",
+        help="convert hooks of Claude Code, Reasonix or Radium to a file for hooks.d; without --to, print it",
         example="hooklatch import ~/.claude/settings.json --to ~/.config/hooklatch/hooks.d/claude.toml",
         exits=(Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.CANNOT_CREATE),
     )
     parser.add_argument("file", metavar="FILE", help="settings.json, hooks.toml, or - for standard input")
-    parser.add_argument("--to", metavar="FILE", default="-", help="where it goes (default: -, standard output)")
-    parser.add_argument("--force", action="store_true", help="replace the file that is there")
+    parser.add_argument("--to", metavar="FILE", default="-", help="the file to write (default: -, standard output)")
+    parser.add_argument("--force", action="store_true", help="replace an existing file")
 
 
 def import_file(arguments: argparse.Namespace) -> int:
-    """Read, write, and say what could not be kept; the exit code says whether there was any such thing."""
+    """Convert a file and report what could not be kept; the exit code tells whether anything was lost."""
     from hooklatch.importing import UnreadableFileError, read_hooks, write_toml
 
     origin: str = arguments.file
@@ -82,26 +82,26 @@ def read(name: str) -> bytes:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise CommandError(Exit.NO_INPUT, f"{name} cannot be read: {reason}") from None
     if len(data) > MAX_FILE:
-        raise CommandError(Exit.BAD_DATA, f"{name} is over {MAX_FILE // 2**20} MiB, which no file of hooks is")
+        raise CommandError(Exit.BAD_DATA, f"{name} is over the limit of {MAX_FILE // 2**20} MiB for a file of hooks")
     return data
 
 
 def check_place(place: str, *, is_forced: bool) -> None:
     name = os.path.basename(place)
     if not name.endswith(".toml") or name.startswith("."):
-        raise CommandError(Exit.USAGE, f"{name!r} is no name for --to: of hooks.d the daemon reads NAME.toml alone")
+        raise CommandError(Exit.USAGE, f"--to cannot be {name!r}: in hooks.d the daemon only reads NAME.toml")
     if os.path.lexists(place) and not is_forced:
         raise exists(place)
 
 
 def exists(place: str) -> CommandError:
     return CommandError(
-        Exit.CANNOT_CREATE, f"{place} is there already and was left as it is; give --force to replace it"
+        Exit.CANNOT_CREATE, f"{place} exists already and was left unchanged; give --force to replace it"
     )
 
 
 def write(place: str, text: str, *, is_forced: bool) -> None:
-    """Put the file there at once and whole: a daemon may be watching the folder."""
+    """Write the file atomically: a daemon may be watching the directory."""
     place = os.path.realpath(place)
     folder = os.path.dirname(place)
     try:
@@ -113,14 +113,14 @@ def write(place: str, text: str, *, is_forced: bool) -> None:
             if is_forced:
                 os.replace(draft, place)
             else:
-                os.link(draft, place)  # fails where a file is, unlike a rename
+                os.link(draft, place)  # fails if the file exists, unlike a rename
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(draft)
     except FileExistsError:
         raise exists(place) from None
     except OSError as error:
-        raise CommandError(Exit.CANNOT_CREATE, f"{place} cannot be made: {error.strerror}") from None
+        raise CommandError(Exit.CANNOT_CREATE, f"{place} cannot be created: {error.strerror}") from None
     try:
         check_folders(folder)
     except UnsafeFileError as error:
@@ -143,7 +143,7 @@ def summary(imported: Imported, place: str) -> str:
     inactive = sum(hook.problem is not None for hook in imported.hooks)
     dropped = sum(note.is_loss for note in imported.notes)
     counts = [counted(len(imported.hooks) - inactive, "hook")]
-    counts += [f"{counted(inactive, 'hook')} as a comment, to be mended"] * bool(inactive) + [f"{dropped} lost"] * bool(
+    counts += [f"{counted(inactive, 'hook')} as a comment, to be fixed"] * bool(inactive) + [f"{dropped} lost"] * bool(
         dropped
     )
     where = "" if os.path.basename(os.path.dirname(place)) == FOLDER else "; put it into hooks.d beside hooks.toml"

@@ -1,4 +1,4 @@
-"""events, reload, sessions and status: what the daemon says of itself, for people.  Changes nothing but by reload."""
+"""events, reload, sessions and status: the daemon's reports, formatted for people.  Only reload changes anything."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def add_commands(commands: Commands) -> None:
     commands.add(
         "reload",
         reload,
-        help="have the daemon take every change of its files now, also that one is gone or empty",
+        help="have the daemon load every change of its files now, including files that are gone or empty",
         example="hooklatch reload",
         exits=(Exit.FINDINGS, Exit.UNAVAILABLE),
     )
@@ -50,12 +50,12 @@ def add_commands(commands: Commands) -> None:
     status_parser = commands.add(
         "status",
         status,
-        help="say whether all is well, and what to do where it is not",
+        help="say whether all is well, and what to do if it is not",
         example="hooklatch status",
         exits=(Exit.FINDINGS, Exit.UNAVAILABLE),
     )
     status_parser.add_argument(
-        "--tree", action="store_true", help="show the daemon's own parts: who restarts whom, and how often that was"
+        "--tree", action="store_true", help="show the daemon's own parts: their supervisors and restarts"
     )
 
 
@@ -63,28 +63,28 @@ def events(arguments: argparse.Namespace) -> int:
     """Show the catalogue, or one event."""
     try:
         with administrator(arguments) as link:
-            found: list[dict[str, Any]] = link.ask("events")["events"]
+            known: list[dict[str, Any]] = link.ask("events")["events"]
         is_live = True
     except DaemonUnreachableError:
-        found = [described(spec) for spec in Catalogue.standard().values()]
+        known = [described(spec) for spec in Catalogue.standard().values()]
         is_live = False
         output.complain("no daemon is reachable: this is the standard catalogue, without events of your own")
     if arguments.name is not None:
-        named = [event for event in found if event["name"] == arguments.name]
+        named = [event for event in known if event["name"] == arguments.name]
         if not named:
-            raise CommandError(Exit.USAGE, unknown_event(arguments.name, [event["name"] for event in found]))
-        found = named
+            raise CommandError(Exit.USAGE, unknown_event(arguments.name, [event["name"] for event in known]))
+        known = named
     if arguments.json:
-        output.say_json({"events": found, "live": is_live})
+        output.say_json({"events": known, "live": is_live})
     elif arguments.name is not None:
-        show_event(found[0])
+        show_event(known[0])
     else:
-        output.say_table(EVENT_TITLES, [row_of(event) for event in found])
+        output.say_table(EVENT_TITLES, [row_of(event) for event in known])
     return Exit.OK
 
 
 def described(spec: EventSpec) -> dict[str, Any]:
-    """Describe an event as the daemon does, where it has no say: hooks and counts are unknown."""
+    """Describe a standard event in the daemon's format; hooks and counts are unknown."""
     return {
         "name": spec.name, "model": spec.model, "flow": spec.flow, "view": spec.view, "combine": spec.combine,
         "verdicts": sorted(spec.verdicts), "outputs": sorted(spec.outputs), "patch": sorted(spec.patch),
@@ -129,7 +129,7 @@ def show(*lines: tuple[str, object]) -> None:
 
 
 def reload(arguments: argparse.Namespace) -> int:
-    """Reload, and say what that changed."""
+    """Reload, and print what changed."""
     with administrator(arguments) as link:
         result = link.ask("reload")
     diagnostics = result["diagnostics"]
@@ -145,7 +145,7 @@ def reload(arguments: argparse.Namespace) -> int:
 
 def place_and_text(diagnostic: dict[str, Any]) -> str:
     if not diagnostic["line"] and diagnostic["message"].startswith(diagnostic["file"]):
-        return str(diagnostic["message"])  # it begins with its file already
+        return str(diagnostic["message"])  # it already starts with its file
     line = f":{diagnostic['line']}" if diagnostic["line"] else ""
     return f"{diagnostic['file']}{line}: {diagnostic['message']}"
 
@@ -171,7 +171,7 @@ def session_row(session: dict[str, Any]) -> tuple[object, ...]:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """Return how the daemon is, or what became of it."""
+    """Print the daemon's status, or how the last one ended."""
     try:
         with administrator(arguments) as link:
             result = link.ask("status")
@@ -209,11 +209,11 @@ def show_status(result: dict[str, Any]) -> None:
     show(*(("SUSPENDED", suspension_text(one)) for one in result["suspended"]))
     show(*(("wrong", place_and_text(problem)) for problem in result["problems"]))
     if result["problems"]:
-        show(("do", "mend what is named; a saved file is taken at once (`hooklatch reload` says what came of it)"))
+        show(("do", "fix what is named; a saved file is loaded at once (`hooklatch reload` says what came of it)"))
     show(*(("wrong", fault) for fault in result["faults"]))
     for name in result["quarantined"]:
         show(("wrong", f"{name} is quarantined: its worker died too often"))
-        show(("do", f"mend it, then: hooklatch hooks enable {quoted(name)}"))
+        show(("do", f"fix it, then: hooklatch hooks enable {quoted(name)}"))
     for one in result["failing"]:
         show(("warning", failing_text(one)), ("do", f"see why: hooklatch hooks show {quoted(one['hook'])}"))
     show(*(("warning", warning) for warning in result["warnings"]))
@@ -247,7 +247,7 @@ def failing_text(one: dict[str, Any]) -> str:
 
 
 def show_tree(nodes: list[dict[str, Any]], indent: str = "") -> None:
-    """Show parts with what is below them: one_for_one, each restarted on its own."""
+    """Print parts with their children; the strategy is one_for_one, each restarted on its own."""
     for number, node in enumerate(nodes, 1):
         is_last = number == len(nodes)
         output.say(output.plain(f"{indent}{'└─ ' if is_last else '├─ '}{node['name']}: {node_text(node)}"))
@@ -279,7 +279,7 @@ def record_text(record: dict[str, Any]) -> str:
 
 
 def state_text(state: dict[str, Any]) -> str:
-    """Return what hooks remember, if they do."""
+    """Return what hooks have stored, if anything."""
     if not state["keys"] and state["kept_in"] is None:
         return ""
     kept = f"kept in {state['kept_in']}" if state["kept_in"] else "until the daemon ends"
@@ -300,7 +300,7 @@ def source_text(source: dict[str, Any]) -> str:
 
 
 def isolation_text(isolation: dict[str, Any]) -> str:
-    """Return how a source's workers are isolated, and loudly where that is less than it should be."""
+    """Return how a source's workers are isolated, in capitals if that is less than configured."""
     if isolation["missing"]:
         return f"WEAKER than {isolation['configured']}: no {'; no '.join(isolation['missing'])}"
     return str(isolation["in_force"])

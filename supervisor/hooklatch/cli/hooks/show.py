@@ -1,4 +1,4 @@
-"""hooks show: one hook, and why its last calls failed.  Asks the daemon; decides nothing itself."""
+"""hooks show: one hook, and why its last calls failed.  Queries the daemon; does not decide anything itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_showing(below: Commands) -> None:
     parser = below.add(
         "show",
         show_hook,
-        help="show one hook: where it is declared, how it does, and its last failures with their tracebacks",
+        help="show one hook: where it is declared, its state, and its last failures with their tracebacks",
         example="hooklatch hooks show guards:no_force_push",
         exits=(Exit.NO_INPUT, Exit.UNAVAILABLE),
     )
@@ -28,7 +28,7 @@ def add_showing(below: Commands) -> None:
 
 
 def show_hook(arguments: argparse.Namespace) -> int:
-    """Show every hook of this id."""
+    """Print every hook with this id."""
     with administrator(arguments) as link:
         result = link.ask("hook", id=arguments.id, session=getattr(arguments, "session", None))
     if arguments.json:
@@ -40,11 +40,11 @@ def show_hook(arguments: argparse.Namespace) -> int:
         for label, value in lines_of(hook):
             if value not in (None, ""):
                 output.say(f"{label:<12}{output.plain(str(value))}")
-        told = ""
+        previous = ""
         for failure in hook["last_failures"]:
             words = failure["traceback"] or failure["stderr"]
-            show_failure(failure, "as above" if words and words == told else words)
-            told = words
+            show_failure(failure, "as above" if words and words == previous else words)
+            previous = words
     return Exit.OK
 
 
@@ -62,7 +62,7 @@ def lines_of(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
     yield "declared in", hook["origin"]
     yield "command" if hook["command"] else "runs", hook["command"] or hook["target"]
     yield "priority", hook["priority"]
-    yield "timeout", f"{hook['timeout']:g} s" if hook["timeout"] is not None else "that of its event"
+    yield "timeout", f"{hook['timeout']:g} s" if hook["timeout"] is not None else "the event's default"
     yield "calls", calls_text(timings)
     digests: dict[str, str] = hook["digests"] or {}
     for path, digest in digests.items():
@@ -71,10 +71,10 @@ def lines_of(hook: dict[str, Any]) -> Iterator[tuple[str, object]]:
 
 def calls_text(timings: dict[str, Any]) -> str:
     if not timings["count"]:
-        return "none since the daemon's start"
+        return "none since the daemon started"
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
     return (
-        f"{timings['count']} since the daemon's start, p50 {timings['p50_ms']} ms, p99 {timings['p99_ms']} ms; "
+        f"{timings['count']} since the daemon started, p50 {timings['p50_ms']} ms, p99 {timings['p99_ms']} ms; "
         f"failures: {failures or 'none'}"
     )
 

@@ -1,4 +1,4 @@
-"""suspend and resume: break-glass, for a limited time and with a reason.  Asks the daemon; decides nothing itself."""
+"""suspend and resume: break-glass, for a limited time and with a reason.  Only queries the daemon."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def add_commands(commands: Commands) -> None:
     parser = commands.add(
         "resume",
         resume,
-        help="end a suspension before its time",
+        help="end a suspension early",
         example="hooklatch resume --all",
         exits=EXITS,
     )
@@ -61,7 +61,7 @@ def suspend(arguments: argparse.Namespace) -> int:
 
 
 def resume(arguments: argparse.Namespace) -> int:
-    """End the suspension of a hook or a plugin, or every one."""
+    """End the suspension of a hook or a plugin, or all suspensions."""
     with administrator(arguments) as link:
         result = link.ask("resume", id=arguments.id, all=arguments.all)
     if not result["was_suspended"] and arguments.id is not None:
@@ -69,5 +69,5 @@ def resume(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(result)
     else:
-        output.say(output.plain(f"in force again: {arguments.id or 'every hook'}"))
+        output.say(output.plain(f"active again: {arguments.id or 'every hook'}"))
     return Exit.OK

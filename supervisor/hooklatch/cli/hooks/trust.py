@@ -1,4 +1,4 @@
-"""trust: let a project's own hooks run, pinned as they are now, or stop that.  Asks the daemon; runs nothing itself."""
+"""trust: lets a project's own hooks run, pinned to their current content, or revokes that.  Only queries the daemon."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def trust(arguments: argparse.Namespace) -> int:
 def folder_of(named: str | None) -> str:
     try:
         return os.path.abspath(os.path.expanduser(named or "."))
-    except OSError:  # this folder was removed
-        raise CommandError(Exit.NO_INPUT, "this folder is gone; name another one") from None
+    except OSError:  # the working directory was removed
+        raise CommandError(Exit.NO_INPUT, "the current directory is gone; name a project") from None
 
 
 def show(result: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What all commands share: the parser, output, exit codes, durations, and requests to the daemon.
+"""Shared by all commands: the parser, output, exit codes, durations, and requests to the daemon.
 
-Knows streams and sockets; knows no command.
+Knows streams and sockets; does not know commands.
 """

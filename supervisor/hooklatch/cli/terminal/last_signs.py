@@ -1,4 +1,4 @@
-"""What is known of a daemon that does not answer, from its record's end and its lock.  Changes nothing."""
+"""Finds out how a daemon that does not answer ended, from the end of its record and its lock.  Read-only."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ START = "start one with: hooklatch serve --detach"
 
 
 class Absence(msgspec.Struct, frozen=True):
-    """How the last daemon ended, and when; `elsewhere` is one that runs, on other sockets than were looked for.
+    """How the last daemon ended, and when; `elsewhere`: one is running, on other sockets than those tried.
 
-    `failed` is one that ended by itself, of a `failure`.  `unknown`: there was none, or its record cannot be read.
+    `failed`: it ended by itself because of a `failure`.  `unknown`: there was none, or its record cannot be read.
     """
 
     how: Literal["stopped", "failed", "killed", "elsewhere", "unknown"]
@@ -34,7 +34,7 @@ class Absence(msgspec.Struct, frozen=True):
             case "failed":
                 return f"the last one failed at {self.at}: {self.failure}; {START}"
             case "killed":
-                return f"the last one was killed or crashed (its last record is of {self.at}); {START}"
+                return f"the last one was killed or crashed (its last record is from {self.at}); {START}"
             case "elsewhere":
                 return f"one with the same state (pid {self.pid}) listens elsewhere; name its folder with --runtime-dir"
             case "unknown":
@@ -42,7 +42,7 @@ class Absence(msgspec.Struct, frozen=True):
 
 
 class NobodyListensError(DaemonUnreachableError):
-    """There is no daemon at any of the sockets; a daemon that is there and does not answer is another error."""
+    """No daemon listens on any of the sockets, as opposed to one that listens but does not answer."""
 
     def __init__(self, tried: str, absence: Absence) -> None:
         super().__init__(f"no daemon is reachable at {tried}: {absence.text}")
@@ -50,7 +50,7 @@ class NobodyListensError(DaemonUnreachableError):
 
 
 def look(state_dir: str) -> Absence:
-    """Find out what became of the daemon that used this folder."""
+    """Find out what happened to the daemon that used this directory."""
     from hooklatch.record.files.reading import Filters, NoRecordError, newest
 
     lock = os.path.join(state_dir, "daemon.lock")
@@ -70,7 +70,7 @@ def look(state_dir: str) -> Absence:
 
 
 def is_locked(path: str) -> bool:
-    """Return whether somebody holds a lock, without taking it: a daemon that starts just now would find it taken."""
+    """Return whether a lock is held, without taking it, which could make a daemon that is starting fail."""
     try:
         inode = str(os.stat(path).st_ino)
         with open(LOCKS, encoding="ascii") as file:

@@ -1,7 +1,7 @@
-"""What commands print.  Knows two streams that may be closed, full or ASCII; knows no command.
+"""Output of commands.  Knows two streams that may be closed, full or ASCII; does not know commands.
 
-Output that nobody reads does not change how a command ends: `hooklatch fire ... | head -0` still exits with the
-decision's code.
+Output that nobody reads does not change the exit code: `hooklatch fire ... | head -0` still exits with that of the
+decision.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ import msgspec
 __all__ = ["complain", "finish", "has_reader", "plain", "prepare", "say", "say_json", "say_table"]
 
 
-class Output:
-    """What became of standard output."""
+class StdoutState:
+    """Whether standard output still works."""
 
     has_reader = True
     fault: str | None = None
 
 
-OUTPUT = Output()
+OUTPUT = StdoutState()
 
 
 def prepare() -> None:
-    """Make both streams safe to use, whatever they are."""
+    """Make the standard streams safe to use, whatever they are."""
     for fd in (0, 1, 2):
         try:
             os.fstat(fd)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number; else a socket would get it
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free descriptor, which otherwise a socket would get
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -39,22 +39,22 @@ def prepare() -> None:
 
 
 def has_reader() -> bool:
-    """Return whether somebody may still read what is said."""
+    """Return whether the output may still have a reader."""
     return OUTPUT.has_reader
 
 
 def say(text: str = "") -> None:
-    """Print a line, now."""
+    """Print a line and flush."""
     write(text.encode(sys.stdout.encoding if sys.stdout else "utf-8", "backslashreplace") + b"\n")
 
 
 def say_json(value: object) -> None:
-    """Print JSON on one line; UTF-8 whatever the locale, as RFC 8259 wants it."""
+    """Print JSON on one line, in UTF-8 regardless of the locale (RFC 8259, section 8.1)."""
     write((bytes(value) if isinstance(value, msgspec.Raw) else msgspec.json.encode(value)) + b"\n")
 
 
 def say_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under titles, in columns."""
+    """Print rows as a table with titles."""
     cells = [list(titles), *([plain("-" if cell is None else str(cell)) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
     for row in cells:
@@ -76,7 +76,7 @@ def write(data: bytes) -> None:
 
 
 def give_up() -> None:
-    # The interpreter flushes once more at its end, and would complain (library documentation, signal, SIGPIPE).
+    # The interpreter flushes again at exit and would report the error (Python library, signal, "Note on SIGPIPE").
     OUTPUT.has_reader = False
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 1)
@@ -84,7 +84,7 @@ def give_up() -> None:
 
 
 def complain(text: str) -> None:
-    """Print a message to standard error; a program that cannot even do that goes on."""
+    """Print a message to standard error; ignore failures."""
     if sys.stderr is None:  # pyright: ignore[reportUnnecessaryComparison]  # its descriptor was closed
         return
     try:
@@ -94,10 +94,10 @@ def complain(text: str) -> None:
 
 
 def finish() -> str | None:
-    """Return what went wrong with standard output, other than that its reader left."""
+    """Return what went wrong with standard output, except for a closed pipe."""
     return OUTPUT.fault
 
 
 def plain(text: str) -> str:
-    """Return a text without what could command a terminal: a hook's or an agent's words may hold anything."""
+    """Escape control characters, since a text from a hook or an agent may contain terminal escape sequences."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

@@ -1,4 +1,4 @@
-"""The grammar of the command line.  Knows options and help; runs nothing.
+"""The grammar of the command line.  Knows options and help; does not run commands.
 
 Every command takes the same three options, before its name or after it.
 """
@@ -15,15 +15,15 @@ from hooklatch.cli.terminal.exits import MEANINGS, Exit
 __all__ = ["Commands", "Parser"]
 
 PROGRAM = "hooklatch"
-GENERAL = (Exit.OK, Exit.USAGE, Exit.SOFTWARE, Exit.IO_ERROR, Exit.INTERRUPTED)  # that every command has
+GENERAL = (Exit.OK, Exit.USAGE, Exit.SOFTWARE, Exit.IO_ERROR, Exit.INTERRUPTED)  # common to all commands
 Run = Callable[[argparse.Namespace], int]
 
 
 class Parser(argparse.ArgumentParser):
-    """Ends misuse with 64, where argparse has 2, which here means deny."""
+    """An argument parser whose usage errors exit with 64; argparse uses 2, which here means deny."""
 
     def __init__(self, *, prog: str = PROGRAM, **given: Any) -> None:
-        # `add_subparsers` makes parsers of this class with keywords of its own; 3.14 came with a new one (color).
+        # `add_subparsers` instantiates this class with keywords of its own; Python 3.14 added one (color).
         super().__init__(prog=prog, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **given)
         options = self.add_argument_group("options of every command")
         options.add_argument(
@@ -42,14 +42,14 @@ class Parser(argparse.ArgumentParser):
         options.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for programs")
 
     def error(self, message: str) -> NoReturn:
-        # A host takes any code but 2 for "go on", so a command line that was meant for it must end with 2.
+        # A host takes every code but 2 for "go on", so a command line meant for a host must fail with 2.
         is_for_a_host = self.prog == PROGRAM and "hook" in sys.argv[1:]
         self.print_usage(sys.stderr)
         self.exit(Exit.REFUSED if is_for_a_host else Exit.USAGE, f"hooklatch: {message}; see: {self.prog} --help\n")
 
 
 class ShowVersion(argparse.Action):
-    """Finds the version out only when it is asked for, since that reads the installed package's metadata."""
+    """Looks up the version only when needed, since that reads the metadata of the installed package."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         from hooklatch.version import VERSION
@@ -59,7 +59,7 @@ class ShowVersion(argparse.Action):
 
 
 class Commands:
-    """Commands by name, below `hooklatch` or below one of its commands."""
+    """Named commands, below `hooklatch` or below one of its commands."""
 
     def __init__(self, parser: Parser | None = None) -> None:
         self.parser = parser or Parser(
@@ -88,7 +88,7 @@ class Commands:
         exits: Collection[Exit] = (),
         general: Collection[Exit] = GENERAL,
     ) -> Parser:
-        """Add a command; give its parser, for the options of its own."""
+        """Add a command; return its parser, for further options."""
         codes = sorted({*general, *exits, *((Exit.PROTOCOL,) if Exit.UNAVAILABLE in exits else ())})
         lines = [f"  {code.value:<4}{MEANINGS[code]}" for code in codes]
         epilog = "\n".join([f"example: {example}", "", "exit codes:", *lines])
@@ -100,7 +100,7 @@ class Commands:
         return self._actions.choices[name]
 
     def parse(self, words: list[str]) -> argparse.Namespace:
-        """Read a command line; ends the program where it is wrong or asks for help."""
+        """Parse a command line; exit on usage errors and on --help."""
         return self.parser.parse_args(words)
 
 

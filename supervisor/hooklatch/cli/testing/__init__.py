@@ -1,4 +1,4 @@
-"""Commands that fire events: one by hand, or recorded ones from a file of policy tests.
+"""Commands that fire events: a single one, or recorded ones from a file of policy tests.
 
 Fails closed like every client.
 """

@@ -1,4 +1,4 @@
-"""Files of policy tests: what is fired, and what is expected of the decision.  Knows their keys; runs nothing.
+"""Reads policy test files: what to fire, and which decision to expect.  Knows their keys; does not run anything.
 
 TOML    [[case]] tables
 JSON    one case on each line
@@ -34,10 +34,10 @@ HEADER = re.compile(r"\s*\[\[\s*case\s*\]\]")
 
 
 class Expected(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a decision should be.  Of texts a part is enough; `hook` is an id, with its layer or without.
+    """The expected decision.  Texts match if they are contained; `hook` is an id, with or without its layer.
 
-    A refusal has to be the policy's unless another `cause` is named: a guard that crashes refuses too, and a test that
-    took this for a success would hide that there is no guard.
+    A refusal must have the cause policy unless another `cause` is named: a guard that crashes refuses as well, and a
+    test that accepted this would hide that the guard does not work.
     """
 
     verdict: str
@@ -50,42 +50,42 @@ class Expected(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     resume: str | None = None
 
     def differences(self, decision: Decision) -> list[str]:
-        """Return where a decision is another than this; nothing where it is not."""
-        cause, found = self.cause, list[str]()
+        """Return how a decision differs from the expected one; empty if it does not."""
+        cause, differences = self.cause, list[str]()
         if decision.verdict != self.verdict:
-            found.append(f"verdict is {decision.verdict}, not {self.verdict}")
+            differences.append(f"verdict is {decision.verdict}, not {self.verdict}")
         elif decision.is_refusal:
             cause = cause or "policy"
         if cause is not None and decision.cause != cause:
-            found.append(f"cause is {decision.cause}, not {cause}")
+            differences.append(f"cause is {decision.cause}, not {cause}")
         if self.hook is not None and self.hook not in (
             decision.hook,
             f"{decision.layer}/{decision.hook}",
             decision.name,
         ):
-            found.append(f"hook is {decision.hook}, not {self.hook}")
-        said = {
+            differences.append(f"hook is {decision.hook}, not {self.hook}")
+        texts = {
             "reason": decision.reason,
             "append": decision.append,
             "resume": decision.resume,
             "inject": json.dumps(decision.inject, ensure_ascii=False) if decision.inject else None,
         }
-        for key, text in said.items():
+        for key, text in texts.items():
             part: str | None = getattr(self, key)
             if part is not None and part not in (text or ""):
-                found.append(f"{key} is {text!r}, without {part!r}")
+                differences.append(f"{key} is {text!r}, without {part!r}")
         patch: dict[str, Any] = {key: msgspec.json.decode(value) for key, value in (decision.patch or {}).items()}
         for key, value in (self.patch or {}).items():
             if key not in patch or patch[key] != value:
-                found.append(f"patch of {key} is {patch.get(key)!r}, not {value!r}")
-        return found
+                differences.append(f"patch of {key} is {patch.get(key)!r}, not {value!r}")
+        return differences
 
 
-SESSION = "policy-test"  # that all cases of a file belong to, but those that name one as their host does
+SESSION = "policy-test"  # the session of all cases in a file, except those whose host names its own
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One case, and where it stands."""
+    """One case, and its place in the file."""
 
     name: str
     file: str
@@ -95,7 +95,7 @@ class Case(msgspec.Struct, frozen=True):
     is_hosted: bool = False
 
     def spoken_in(self, dialect: str) -> Case:
-        """Return the case as one in that system's words, unless it names its own or came from a host."""
+        """Return the case with this dialect, unless it names its own or comes from a host."""
         if self.params.dialect is not None or self.is_hosted:
             return self
         return msgspec.structs.replace(self, params=msgspec.structs.replace(self.params, dialect=dialect))
@@ -106,10 +106,10 @@ class Case(msgspec.Struct, frozen=True):
 
 
 def read_cases(name: str, data: bytes, folder: str) -> list[Case]:
-    """Read a file of cases; the paths in it are relative to `folder`.
+    """Read a file of cases; paths in it are relative to `folder`.
 
     Raises:
-        CommandError: where it is wrong, and what to write.
+        CommandError: it is invalid; the text says where, and what to write.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -123,7 +123,7 @@ def read_cases(name: str, data: bytes, folder: str) -> list[Case]:
 
 
 def problem_with(case: Case, event: str, catalogue: Catalogue) -> str | None:
-    """Return why a case can never be as expected with these events; `event` is what its own is called here."""
+    """Return why a case can never pass with this catalogue, or None; `event` is the canonical name of its event."""
     spec = catalogue.get(event)
     if spec is None:
         return f"{case.place}: {unknown_event(catalogue, event)}"
@@ -138,7 +138,7 @@ def refuse(name: str, line: int, text: str) -> NoReturn:
 
 
 class LineCases:
-    """JSON lines."""
+    """Cases as JSON lines."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -158,7 +158,7 @@ class LineCases:
 
 
 class TomlCases:
-    """[[case]] tables; the parser keeps no positions, so lines are looked for."""
+    """Cases as [[case]] tables; the parser reports no positions, so lines are found by searching."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
@@ -184,7 +184,7 @@ class TomlCases:
             yield headers[index] if index < len(headers) else 0, case
 
     def line_of(self, line: int, key: str) -> int:
-        """Find the line of a key of the case that begins at `line`; 0 stands for the file."""
+        """Return the line of a key within the case that begins at `line`; 0 stands for the whole file."""
         pattern = re.compile(rf"""(^|[\s{{,.\[])["']?{re.escape(key)}["']?\s*[=.\]]""")
         for number, text in enumerate(self._lines[line:], line + 1):
             if line and HEADER.match(text):
@@ -195,7 +195,7 @@ class TomlCases:
 
 
 class CaseReader:
-    """Reads one case, and turns each complaint into a place."""
+    """Reads one case, and reports each error with its line."""
 
     def __init__(self, reader: LineCases | TomlCases, folder: str, number: int, line: int, entry: object) -> None:
         self._reader = reader
@@ -226,7 +226,8 @@ class CaseReader:
         if verdict not in VERDICTS:
             near = difflib.get_close_matches(str(verdict), VERDICTS, 1)
             self._refuse(
-                "expect", f"there is no verdict {verdict!r}; {f'did you mean {near[0]!r}?' if near else said(VERDICTS)}"
+                "expect",
+                f"there is no verdict {verdict!r}; {f'did you mean {near[0]!r}?' if near else choices(VERDICTS)}",
             )
         try:
             return msgspec.convert(table, Expected)
@@ -242,7 +243,7 @@ class CaseReader:
         return FireParams(event, payload, dialect=self._text("dialect"), envelope=envelope)
 
     def _native(self, host: str) -> FireParams:
-        """Read a payload as its host sent it."""
+        """Read a payload in its host's format."""
         if host != claude_code.HOST:
             self._refuse("host", f'there is no host {host!r}; write host = "{claude_code.HOST}"')
         try:
@@ -277,8 +278,8 @@ class CaseReader:
             self._refuse("payload", f"payload is a table, not {given!r:.60}")
         try:
             return json.dumps(given or {}, ensure_ascii=False, allow_nan=False, default=str).encode()
-        except ValueError as error:  # also what is no valid Unicode
-            self._refuse("payload", f"payload is no JSON: {error}")
+        except ValueError as error:  # includes text that is not valid Unicode
+            self._refuse("payload", f"payload is not JSON: {error}")
 
     def _cwd(self) -> str | None:
         cwd = self._text("cwd")
@@ -301,5 +302,5 @@ class CaseReader:
         refuse(self._reader.name, line, text)
 
 
-def said(words: tuple[str, ...]) -> str:
+def choices(words: tuple[str, ...]) -> str:
     return f"there are {', '.join(words)}"

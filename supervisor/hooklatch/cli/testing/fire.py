@@ -1,4 +1,4 @@
-"""fire: one event, one decision, one exit code.  Fails closed like every client: no usable answer is a local deny."""
+"""fire: one event, one decision, one exit code.  Fails closed: without an answer it denies locally."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hooklatch.errors import HooklatchError, RequestFailedError
 
 __all__ = ["add_commands", "piped_payload", "read_payload"]
 
-# Its answer that it knows no such event, or cannot use what was given: the mistake is in the command line.
+# Errors by which the daemon reports an unknown event or invalid parameters: the command line is wrong.
 MISUSES = ("unknown_event", "invalid_params")
 
 
@@ -35,10 +35,10 @@ def add_commands(commands: Commands) -> None:
     )
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: {})")
-    parser.add_argument("--session", metavar="ID", help="the host's session id, for hooks to see; opens no session")
+    parser.add_argument("--session", metavar="ID", help="the host's session id, visible to hooks; opens no session")
     parser.add_argument("--cwd", metavar="DIR", help="the agent's working directory (default: this one)")
     parser.add_argument(
-        "--dialect", metavar="NAME", help="EVENT and payload are in this system's words, such as reasonix"
+        "--dialect", metavar="NAME", help="EVENT and payload are in this system's dialect, such as reasonix"
     )
     parser.add_argument("--timeout", metavar="TIME", type=span, help="for all hooks together: 5, 90s, 2m")
 
@@ -72,11 +72,11 @@ def params_of(arguments: argparse.Namespace, payload: bytes) -> dict[str, object
     if arguments.cwd is None:
         try:
             envelope["cwd"] = os.getcwd()
-        except OSError:  # it was removed; the daemon may know where that was, and must not take it for no folder
+        except OSError:  # removed; the daemon may still know its project, and must not treat it as no directory
             envelope["cwd"] = removed_folder()
     params: dict[str, object] = {"event": arguments.event, "payload": msgspec.Raw(payload), "envelope": envelope}
     if len(payload) > MAX_PAYLOAD:
-        params |= {"payload": {}, "truncated": True}  # a frame of that size is refused; the daemon says what follows
+        params |= {"payload": {}, "truncated": True}  # a frame of that size would be rejected; the daemon decides
     for key in ("timeout", "dialect"):
         if (value := getattr(arguments, key)) is not None:
             params[key] = value
@@ -84,7 +84,7 @@ def params_of(arguments: argparse.Namespace, payload: bytes) -> dict[str, object
 
 
 def removed_folder() -> str:
-    """Return the path that our folder had; "", which is no folder, where nobody can tell."""
+    """Return the former path of the working directory; "", which matches no directory, if unknown."""
     try:
         return os.readlink("/proc/self/cwd").removesuffix(" (deleted)")
     except OSError:
@@ -92,10 +92,10 @@ def removed_folder() -> str:
 
 
 def read_payload(name: str | None) -> bytes:
-    """Return the JSON object in a file, in standard input for "-", or an empty one, on one line.
+    """Return the JSON object in a file, or in standard input for "-", or an empty one, on one line.
 
     Raises:
-        CommandError: it cannot be read, or is no JSON object.
+        CommandError: it cannot be read, or is not a JSON object.
     """
     if name is None:
         return b"{}"
@@ -113,13 +113,13 @@ def read_payload(name: str | None) -> bytes:
 
 
 def piped_payload() -> bytes:
-    """Return the JSON object that a pipe or a file is to standard input; an empty one for nothing, or a output.
+    """Return the JSON object on standard input if that is a pipe or a file; an empty one otherwise, or if it is empty.
 
     Raises:
-        CommandError: it is no JSON object.
+        CommandError: it is not a JSON object.
     """
     mode = os.fstat(0).st_mode
-    # A shell makes nothing else of "<" and "|"; agents leave sockets open there, whose end never comes.
+    # Shells only create these for "<" and "|"; agents leave sockets open there, which never reach EOF.
     if not (stat.S_ISREG(mode) or stat.S_ISFIFO(mode)):
         return b"{}"
     data = sys.stdin.buffer.read() if sys.stdin else b""
@@ -130,8 +130,8 @@ def one_line(data: bytes, where: str) -> bytes:
     try:
         text = data.decode("utf-8-sig").encode()
         if not Payload(text).fields and not text.strip().startswith(b"{"):
-            raise PayloadError("the payload is no JSON object")
-        return msgspec.json.format(text, indent=-1)  # a line is a message, so it must hold no line break
+            raise PayloadError("the payload is not a JSON object")
+        return msgspec.json.format(text, indent=-1)  # one line, since a line is a message
     except (PayloadError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise CommandError(Exit.BAD_DATA, f"{where}: {error}; write an object, such as {{}}") from None
 
@@ -167,11 +167,11 @@ def show(decision: Decision) -> None:
             text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
             output.say(f"{label:<9}{output.plain(text)}")
     for outcome in decision.outcomes:
-        said = outcome.verdict or outcome.outcome
+        answer = outcome.verdict or outcome.outcome
         why = f" ({outcome.cause}: {outcome.message})" if outcome.cause not in (None, "policy") else ""
         marks = " observed" * outcome.observed + " again" * outcome.reinvoked
         name = outcome.name or f"{outcome.layer}/{outcome.hook}"
-        text = f"{name} {said}{why}{marks}, {outcome.duration_ms:.1f} ms"
+        text = f"{name} {answer}{why}{marks}, {outcome.duration_ms:.1f} ms"
         output.say(f"{'asked':<9}{output.plain(text)}")
     revision = "" if decision.revision is None else f", revision {decision.revision}"
     is_to_follow = not decision.is_local and decision.cause not in (None, "policy")

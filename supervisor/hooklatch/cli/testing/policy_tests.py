@@ -1,7 +1,7 @@
-"""test: recorded payloads against the configured hooks, each decision compared with what is expected of it.
+"""test: fires recorded payloads at the configured hooks and compares each decision with the expected one.
 
-The service runs in this process, on folders of its own that are gone afterwards: a daemon that runs is not asked, and
-its state is neither read nor changed.
+The service runs in this process, in temporary directories: a running daemon is not involved, and its state is neither
+read nor changed.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 __all__ = ["Progress", "add_commands"]
 
 DEFAULT_FILE = "policy-tests.toml"
-FIRST_WORD = 1.0  # seconds before it is said what is being done; then each time twice as long
+FIRST_WORD = 1.0  # seconds before the first progress message; the interval then doubles
 MAX_FILE = 64 * 2**20  # bytes; payloads may be large
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of one case."""
+    """The result of one case."""
 
     case: Case
     decision: Decision
@@ -45,7 +45,7 @@ class Result(msgspec.Struct, frozen=True):
 
     @property
     def failures(self) -> list[str]:
-        """Hooks that failed, also where that decided nothing."""
+        """Hooks that failed, even if that did not decide anything."""
         return [
             f"{outcome.name or f'{outcome.layer}/{outcome.hook}'} failed ({outcome.cause}): {outcome.message}"
             for outcome in self.decision.outcomes
@@ -54,7 +54,7 @@ class Result(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct):
-    """What came of all cases, or why they were not fired."""
+    """The results of all cases, or why they were not fired."""
 
     results: list[Result] = []
     diagnostics: list[str] = []
@@ -66,7 +66,7 @@ class Run(msgspec.Struct):
 
 
 class Progress:
-    """What is being done right now, for who waits longer than a moment."""
+    """Reports progress when a run takes longer than a moment."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -74,7 +74,7 @@ class Progress:
         self.doing = "loading the hooks"
 
     async def run(self) -> None:
-        """Say it after a second, then after two, four, …; until cancelled."""
+        """Report after one second, then after two, four, …; until cancelled."""
         import trio
 
         wait = FIRST_WORD
@@ -99,7 +99,7 @@ def add_commands(commands: Commands) -> None:
         help=f".toml, .jsonl, or - for JSON lines (default: {DEFAULT_FILE} beside the file of hooks)",
     )
     parser.add_argument(
-        "--dialect", metavar="NAME", help="events and payloads are in this system's words, where a case names none"
+        "--dialect", metavar="NAME", help="the dialect of events and payloads, for cases that name none"
     )
 
 
@@ -113,11 +113,11 @@ def test(arguments: argparse.Namespace) -> int:
     config = os.path.abspath(paths.config_file(arguments.config, os.environ))
     folder = os.path.dirname(config)
     if not os.path.exists(config) and not os.path.isdir(os.path.join(folder, "hooks.d")):
-        raise CommandError(Exit.NO_INPUT, f"{config} is not there; name the file of hooks with --config")
+        raise CommandError(Exit.NO_INPUT, f"{config} does not exist; name the file of hooks with --config")
     cases = [case for name in arguments.files or [os.path.join(folder, DEFAULT_FILE)] for case in cases_of(name)]
     if arguments.dialect is not None:
         cases = [case.spoken_in(arguments.dialect) for case in cases]
-    logging.getLogger("hooklatch").addHandler(logging.NullHandler())  # what matters is in the report
+    logging.getLogger("hooklatch").addHandler(logging.NullHandler())  # the report contains what matters
     tell: Callable[[Result], None] = (lambda _: None) if arguments.json else show
     with scratch_folder() as scratch:
         options = Options(
@@ -163,7 +163,7 @@ def scratch_folder() -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix="hooklatch-test-")
     except OSError as error:
-        raise CommandError(Exit.UNAVAILABLE, f"there is no place for temporary files: {error}") from None
+        raise CommandError(Exit.UNAVAILABLE, f"there is no directory for temporary files: {error}") from None
 
 
 def run_cases(options: Options, cases: list[Case], tell: Callable[[Result], None]) -> Run:
@@ -178,7 +178,7 @@ def run_cases(options: Options, cases: list[Case], tell: Callable[[Result], None
 
 
 async def fire_all(options: Options, cases: list[Case], tell: Callable[[Result], None]) -> Run:
-    """Fire one case after another, as an agent's calls come."""
+    """Fire the cases one after another, as an agent would."""
     import trio
 
     from hooklatch.service.process.daemon import StartError, serve
@@ -208,9 +208,9 @@ async def fire_each(hub: Hub, cases: list[Case], run: Run, progress: Progress, t
         progress.doing = f"running {case.name!r}"
         if case.file != file:
             file = case.file
-            hub.shared_state.clear()  # a file is a story of its own, told from the beginning
+            hub.shared_state.clear()  # each file starts with empty state
         decision = await decide(case.params, hub)
-        # Each case stands alone: that a hook died in those before must not decide about this one.
+        # Cases are independent: a hook that died in earlier ones must not be quarantined in this one.
         hub.dispatcher.targets.breakers.clear()
         run.results.append(Result(case, decision, case.expected.differences(decision)))
         progress.done += 1
@@ -219,10 +219,10 @@ async def fire_each(hub: Hub, cases: list[Case], run: Run, progress: Progress, t
 
 
 def check_case(case: Case, hub: Hub) -> None:
-    """Refuse a case that can never be as expected.
+    """Reject a case that can never pass.
 
     Raises:
-        CommandError: it names an event, a dialect or a verdict that there is none of.
+        CommandError: its event, dialect or verdict does not exist.
     """
     from hooklatch.cli.testing.cases import problem_with
     from hooklatch.core.protocol import RpcError

@@ -1,7 +1,7 @@
-"""The events a host can fire, and what the hooks of each may say.
+"""The events that a host can fire, and what hooks may answer to each.
 
-One table, read by everything that decides; nothing else in the core tells one event from another by its name.
-Fields and moments are read off the classes that hooks are called with. Knows no hook, no dialect, no clock.
+A single table; nothing else in the core distinguishes events by name.  Fields and descriptions are taken from the event
+classes that hooks receive.  Does not know hooks, dialects or a clock.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Combine: TypeAlias = Literal["first_wins", "last_wins"]
 
 WORDS: Final = {"A": "allow", "D": "deny", "K": "ask", "H": "halt", "C": "claim"}
 OUTPUTS: Final = {"i": "inject", "a": "append", "r": "resume", "v": "value"}
-MAX_TIMEOUT: Final = 600.0  # seconds; a larger number was meant as milliseconds
+MAX_TIMEOUT: Final = 600.0  # seconds; a larger number is most likely in milliseconds
 
 
 class InvalidEventError(ValueError):
-    """An operator's definition of an event that cannot stand; the reason says what to write instead."""
+    """An operator's definition of an event is invalid; the reason says what to write instead."""
 
     def __init__(self, name: str, reason: str) -> None:
         self.name = name
@@ -39,14 +39,14 @@ class InvalidEventError(ValueError):
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A payload field of an event, and the type it has, as text."""
+    """A payload field of an event, with its type as text."""
 
     name: str
     type: str
 
 
 class EventSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """All that is particular to one event. `warn` and `context` are legal on every event and not listed."""
+    """The properties of one event.  `warn` and `context` are legal on every event and not listed."""
 
     name: str
     model: Model
@@ -65,22 +65,22 @@ class EventSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def is_gate(self) -> bool:
-        """Its hooks run in order and can refuse."""
+        """Whether its hooks run in order and can refuse."""
         return self.model == "gate"
 
     @cached_property
     def fails_closed(self) -> bool:
-        """A hook that fails counts as a deny. No setting: it follows from what the event can say."""
+        """Whether a failed hook counts as a deny.  Not configurable: it follows from the event's verdicts."""
         return "deny" in self.verdicts
 
     @property
     def allows_last(self) -> bool:
-        """A hook may end the chain; never on a gate, where that would silence the guards after it."""
+        """Whether a hook may end the chain; never on a gate, where that would skip the remaining guards."""
         return self.flow == "sequential" and not self.is_gate
 
 
 class EventDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An event as an operator writes it: the axes that are his to choose."""
+    """An event as an operator writes it, limited to the properties that operators may choose."""
 
     name: str
     model: Model
@@ -96,19 +96,19 @@ class EventDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Catalogue(Mapping[str, EventSpec]):
-    """Every event by its name, in the order of the table, custom ones last. Immutable."""
+    """All events by name, in the order of the table, custom ones last.  Immutable."""
 
     def __init__(self, specs: Iterable[EventSpec]) -> None:
         self._specs = MappingProxyType({spec.name: spec for spec in specs})
 
     @classmethod
     def standard(cls) -> Catalogue:
-        """The catalogue without custom events."""
+        """Return the catalogue without custom events."""
         return _STANDARD
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The events' names, in order."""
+        """The names of the events, in order."""
         return tuple(self._specs)
 
     def __getitem__(self, name: str) -> EventSpec:
@@ -121,11 +121,11 @@ class Catalogue(Mapping[str, EventSpec]):
         return len(self._specs)
 
     def nearest(self, name: str) -> str | None:
-        """The event that a misspelt name most likely meant."""
+        """Return the known event closest to a misspelt name, or None."""
         return _nearest(name, self._specs)
 
     def with_custom(self, definitions: Sequence[Mapping[str, object] | EventDefinition]) -> Catalogue:
-        """This catalogue and the operator's own events.
+        """Return this catalogue extended by the operator's own events.
 
         Raises:
             InvalidEventError: a definition is malformed, contradicts itself, or reuses a name.
@@ -214,9 +214,9 @@ def _problem_of_words(definition: EventDefinition) -> str | None:
     words, outputs = WORDS.values(), OUTPUTS.values()
     for word in definition.verdicts:
         if word in outputs:
-            return f'{word!r} is no verdict; write outputs = ["{word}"]'
+            return f'{word!r} is not a verdict; write outputs = ["{word}"]'
         if word == "amend":
-            return "'amend' is no verdict; name the keys that hooks may change in patch"
+            return "'amend' is not a verdict; name the keys that hooks may change in patch"
         if word not in words:
             return f"unknown verdict {word!r}; {_choose(word, words)}"
     for output in definition.outputs:
@@ -248,7 +248,7 @@ def _problem_of_model(definition: EventDefinition) -> str | None:
 def _problem_of_fields(definition: EventDefinition, fields: tuple[Field, ...]) -> str | None:
     names = [field.name for field in fields]
     if definition.match is not None and definition.match not in names:
-        return f"match names no field of it, {definition.match!r}; {_choose(definition.match, names)}"
+        return f"match does not name one of its fields: {definition.match!r}; {_choose(definition.match, names)}"
     if not all([*names, *definition.patch]):
         return "a field has an empty name; write the key that it has in the payload"
     if not 0 < definition.timeout <= MAX_TIMEOUT:
@@ -297,9 +297,9 @@ def _first(name: str, *, patch: str, match: str | None = None, timeout: float = 
     return _row(name, "amend", patch=patch, match=match, timeout=timeout, combine="first_wins", view="original")
 
 
-QUICK: Final = 5.0  # someone waits for these before anything has begun; the rest may take 30 s
+QUICK: Final = 5.0  # seconds; something waits for these events before it can start; other events get 30 s
 
-# Verdicts and outputs by their letters, see WORDS and OUTPUTS.
+# Verdicts and outputs are abbreviated to letters, see WORDS and OUTPUTS.
 _STANDARD: Final = Catalogue(
     [
         _row("session_start", "notify", "Hi", match="source"),

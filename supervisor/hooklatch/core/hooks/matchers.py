@@ -1,7 +1,7 @@
-"""Compiles what a hook matches on.  Knows patterns and strings; knows no event and no payload.
+"""Compiles matchers.  Knows patterns and strings; does not know events or payloads.
 
-Patterns of users run in linear time: exact names and sets by us, globs and regular expressions by RE2.  A raw pattern
-is compiled alone and then full-matched, never wrapped: a wrapper would turn `a)|(b` into an unanchored match.
+User patterns run in linear time: exact names and sets by lookup, globs and regular expressions by RE2.  A raw pattern
+is compiled as it is and full-matched, never wrapped: a wrapper would turn `a)|(b` into an unanchored match.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import re2
 
 __all__ = ["MAX_STEPS", "Matcher", "MatcherError", "compile_matcher", "compile_re2"]
 
-MAX_PATTERN = 4096  # characters; a longer one is a mistake, or an attack on the compiler
-MAX_MEMORY = 2**20  # bytes that RE2 may use for one pattern; its default of 8 MiB is much for each of a thousand hooks
-# Steps, of 5 ns at the worst, that matching one value may take.  Linear in the value's length is not enough where it
-# may have 8 MiB: RE2 takes as many steps for a character as the pattern has instructions.
+MAX_PATTERN = 4096  # characters; a longer one is a mistake or an attack on the compiler
+MAX_MEMORY = 2**20  # bytes of RE2 memory per pattern; its default of 8 MiB is too much for each of a thousand hooks
+# Upper bound on the steps (of 5 ns at worst) for matching one value.  Linear time alone is not enough where a value may
+# have 8 MiB: RE2 takes up to one step per character for each instruction of the compiled pattern.
 MAX_STEPS = 2 * 10**8
-MAX_SHOWN = 200  # characters of a value that an error repeats
+MAX_SHOWN = 200  # characters of a value that an error quotes
 ALTERNATIVES = (
     (("(?=", "(?!", "(?<"), "look-around is not supported: write the exception as a second hook"),
     (("(?P", r"\1", r"\2", r"\3", r"\4", r"\5", r"\6", r"\7", r"\8", r"\9"), "back-references are not supported"),
-    (("(?>", "++", "*+", "?+"), "nothing ever backtracks, so write the group or the repetition plainly"),
-    (("repetition size",), "a part is repeated 1000 times at most, all nesting counted: write * or +"),
-    (("too large",), "it needs too much memory: write * or + for repetitions that are counted"),
+    (("(?>", "++", "*+", "?+"), "RE2 never backtracks, so write a plain group or repetition"),
+    (("repetition size",), "a part may repeat at most 1000 times, nested repetitions multiplied: write * or +"),
+    (("too large",), "it needs too much memory: write * or + in place of counted repetitions"),
 )
 
 
 class MatcherError(ValueError):
-    """A matcher that cannot be compiled, with what to write instead."""
+    """A matcher does not compile; the text says what to write instead."""
 
 
 class Matcher:
-    """Says whether a value matches; `text` shows it to people, `source` is its canonical JSON form.
+    """A compiled matcher; `text` is its display form, `source` its canonical JSON form.
 
-    `weight` is how many steps it may take for one character, 0 where it looks at a value as a whole.
+    `weight` is the maximum number of steps per character; 0 if the value is compared as a whole.
     """
 
     __slots__ = ("_test", "source", "text", "weight")
@@ -58,7 +58,7 @@ class Matcher:
         return f"Matcher({self.text})"
 
 
-class Pattern(Protocol):
+class CompiledPattern(Protocol):
     @property
     def programsize(self) -> int: ...
 
@@ -70,7 +70,7 @@ def compile_matcher(source: object) -> Matcher:
     """Compile a matcher from its JSON form: null, "*", a name, a list of names, {glob} or {regex, search}.
 
     Raises:
-        MatcherError: it has another form, or its pattern is not one that RE2 can run.
+        MatcherError: it has another form, or RE2 cannot run its pattern.
     """
     match source:
         case None | "*":
@@ -91,7 +91,7 @@ def compile_matcher(source: object) -> Matcher:
 
 def of_names(names: Sequence[object]) -> Matcher:
     if not names or not all(isinstance(name, str) for name in names):
-        raise MatcherError(f"a list of names must hold one string or more, not {shown(names)}")
+        raise MatcherError(f"a list of names must hold at least one string, and only strings, not {shown(names)}")
     known = frozenset(checked_name(name) for name in cast("Sequence[str]", names))
     return Matcher(list(names), "|".join(sorted(known)), known.__contains__)
 
@@ -129,9 +129,9 @@ def refuse_unknown(source: Mapping[str, object], kind: str, *others: str) -> Non
 
 
 def checked_name(name: str) -> str:
-    # Such a hook would never be called: on a gate, that is a guard which is not there.
+    # A hook with this name would never be called; on a gate, that would be a missing guard.
     if name in ("", "*"):
-        raise MatcherError(f'{name!r} is the name of nothing; leave the matcher out, or write just "*", to match all')
+        raise MatcherError(f'{name!r} does not name anything; leave the matcher out, or write just "*", to match all')
     return checked(name)
 
 
@@ -148,7 +148,7 @@ def checked(pattern: object) -> str:
 
 
 def regex_of_glob(pattern: str) -> str:
-    """Translate `*`, `?` and `[...]`, where `*` crosses every character: tool names have no folders."""
+    """Translate `*`, `?` and `[...]`; `*` matches every character, since tool names are not paths."""
     parts: list[str] = ["(?s)"]
     position = 0
     while position < len(pattern):
@@ -161,7 +161,7 @@ def regex_of_glob(pattern: str) -> str:
         elif character == "[":
             negated = pattern.startswith(("!", "^"), position)
             position += negated
-            end = pattern.find("]", position + 1)  # a bracket that comes first is itself a member
+            end = pattern.find("]", position + 1)  # a "]" that comes first is a member of the set
             if end < 0:
                 raise MatcherError(f"the glob {shown(pattern)} has an unclosed '['")
             inside = pattern[position:end].replace("\\", "\\\\")
@@ -173,9 +173,9 @@ def regex_of_glob(pattern: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def compile_re2(pattern: str) -> Pattern:
+def compile_re2(pattern: str) -> CompiledPattern:
     options = re2.Options()
-    options.log_errors = False  # else the library writes to standard error
+    options.log_errors = False  # otherwise RE2 writes to standard error
     options.max_mem = MAX_MEMORY
     try:
         return re2.compile(pattern, options)
@@ -190,18 +190,18 @@ def compile_re2(pattern: str) -> Pattern:
 def reason_of(error: Exception) -> str:
     first = error.args[0] if error.args else ""
     text = first.decode("utf-8", "replace") if isinstance(first, bytes) else str(first)
-    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"  # it may repeat the whole pattern
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"  # it may quote the whole pattern
 
 
 def alternative_to(reason: str) -> str:
-    """Return what to write instead of what RE2 refused for a reason."""
+    """Return what to write instead of a pattern that RE2 rejected for this reason."""
     for marks, alternative in ALTERNATIVES:
         if any(mark in reason for mark in marks):
             return f"{alternative}, or match more and decide in the callback"
-    return "RE2 has no look-around and no back-references; mend it, or match more and decide in the callback"
+    return "RE2 has no look-around and no back-references; rewrite it, or match more and decide in the callback"
 
 
 def shown(value: object) -> str:
-    """Return a value as an error repeats it: whole where it is short."""
+    """Return the repr of a value for an error, clipped."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}…"

@@ -1,10 +1,11 @@
-"""What hooks are called, so that a name means one hook.  Knows names; knows no file, no switch and no session.
+"""Full names of hooks, each of which means one hook.  Knows names; does not know files, switches or sessions.
 
     builtin/lsp   plugin/acme.audit   global/no-rm   project:/srv/app/no-rm   session:s1/mine      one hook each
     plugin:acme/*                                                              every hook of a plugin
 
-An id, or a plugin's name, will do where it can mean but one of these.  A folder and a session's id may hold slashes; so
-in names that begin with one, an id's own are written %2F, and its % %25.  No id may look like a name.
+A bare id or plugin name is accepted where it is unambiguous.  A directory and a session id may contain slashes;
+therefore in names that begin with one, a slash in the hook's id is written %2F, and a percent sign %25.  No id may look
+like a full name.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LIKE_A_NAME = re.compile(r"(?:builtin|plugin|global|project|parent|session)(?:/|
 
 
 class Named(Protocol):
-    """What `resolve` asks of a hook."""
+    """The part of a hook that `resolve` needs."""
 
     @property
     def id(self) -> str: ...
@@ -38,11 +39,11 @@ H = TypeVar("H", bound=Named)
 
 
 class UnknownNameError(LookupError):
-    """Nothing has that name."""
+    """No hook or plugin has this name."""
 
 
 class AmbiguousNameError(LookupError):
-    """More than one thing may be meant; `names` are theirs."""
+    """A name has several meanings; `names` lists their full names."""
 
     def __init__(self, text: str, names: Iterable[str]) -> None:
         self.names = sorted(names)
@@ -50,7 +51,7 @@ class AmbiguousNameError(LookupError):
 
 
 class Target(Generic[H]):
-    """The one thing that a name means: a hook, or all hooks of a `plugin`."""
+    """What a name means: one hook, or all hooks of a `plugin`."""
 
     def __init__(self, name: str, hooks: Iterable[H], plugin: str | None = None) -> None:
         self.name = name
@@ -59,7 +60,7 @@ class Target(Generic[H]):
 
 
 def name_of(layer: str, hook_id: str, *, project: str = "", session: str = "") -> str:
-    """Name a hook by its layer, or by the one project or session that it belongs to."""
+    """Return a hook's full name, from its layer or from the project or session that it belongs to."""
     if project or session:
         escaped = hook_id.replace("%", "%25").replace("/", "%2F")
         return f"project:{project}/{escaped}" if project else f"session:{session}/{escaped}"
@@ -67,27 +68,27 @@ def name_of(layer: str, hook_id: str, *, project: str = "", session: str = "") -
 
 
 def whole(plugin: str) -> str:
-    """Name all hooks of a plugin."""
+    """Return the name for all hooks of a plugin."""
     return f"plugin:{plugin}/*"
 
 
 def quoted(name: str) -> str:
-    """Write a name as a shell takes it."""
+    """Quote a name for a shell."""
     return shlex.quote(name)
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be a name in full, as opposed to an id."""
+    """Return whether a text is a full name, as opposed to an id."""
     return NAME.fullmatch(text) is not None
 
 
 def is_like_a_name(text: str) -> bool:
-    """Return whether a text begins as a name in full does; no id may."""
+    """Return whether a text starts like a full name, which no id may."""
     return LIKE_A_NAME.match(text) is not None
 
 
 def bare(name: str) -> str:
-    """Return the id in a name, or the plugin in that of a whole one."""
+    """Return the id within a full name, or the plugin within the name of a whole plugin."""
     kind, separator, rest = re.split("([:/])", name, maxsplit=1)
     if separator == "/":
         return rest
@@ -97,17 +98,17 @@ def bare(name: str) -> str:
 
 
 def resolve(text: str, hooks: Iterable[H]) -> Target[H]:
-    """Find the one thing that a name, an id or a plugin's name means.
+    """Return what a full name, an id or a plugin's name means.
 
     Raises:
-        UnknownNameError: there is none.
-        AmbiguousNameError: it may mean several.
+        UnknownNameError: nothing has this name.
+        AmbiguousNameError: several things do.
     """
     known = list(hooks)
     wholes = {whole(hook.plugin): hook.plugin for hook in known if hook.plugin is not None}
-    meant = {thing(hook) for hook in known if hook.name == text} | wholes.keys() & {text}
+    meant = {meaning_of(hook) for hook in known if hook.name == text} | wholes.keys() & {text}
     if not meant:
-        meant = {thing(hook) for hook in known if hook.id == text} | wholes.keys() & {whole(text)}
+        meant = {meaning_of(hook) for hook in known if hook.id == text} | wholes.keys() & {whole(text)}
     if not meant:
         raise UnknownNameError(text)
     if len(meant) > 1:
@@ -118,6 +119,7 @@ def resolve(text: str, hooks: Iterable[H]) -> Target[H]:
     return Target(name, members, plugin)
 
 
-def thing(hook: Named) -> str:
-    """Name what a hook's name means: what stands for a broken plugin bears its name, and is all there is of it."""
+def meaning_of(hook: Named) -> str:
+    """Return the full name that a hook's name resolves to."""
+    # The placeholder of a broken plugin is named after it, and is the plugin's only hook.
     return whole(hook.plugin) if hook.plugin is not None and hook.name == f"plugin/{hook.plugin}" else hook.name

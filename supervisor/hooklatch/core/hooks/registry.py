@@ -1,6 +1,7 @@
-"""Who is registered, in which order, and what changed.  Knows hooks and layers; knows no file, session or process.
+"""Immutable snapshots of hooks, their order, and their differences.  Knows hooks and layers; does not know files,
+sessions or processes.
 
-A snapshot is immutable.  A change makes a new one with a higher revision; a chain keeps the one it began with.
+A change creates a new snapshot with a higher revision; a fire keeps the snapshot that it started with.
 """
 
 from __future__ import annotations
@@ -37,18 +38,18 @@ __all__ = [
     "switched",
 ]
 
-EVERY_GATE = "*"  # the event of a hook that stands for a file of which nothing is known
-MAX_BUDGET = 600.0  # seconds that one fire may take in all
+EVERY_GATE = "*"  # event of the placeholder for an unreadable file, whose events are unknown
+MAX_BUDGET = 600.0  # seconds per fire
 
 
 class Layer(IntEnum):
-    """Where a hook comes from; the order of the numbers is the order of firing."""
+    """Where a hook comes from; hooks fire in the order of these numbers."""
 
     BUILTIN = 1
     PLUGIN = 2
     GLOBAL = 3
     PROJECT = 4
-    PARENT = 5  # the gates of the session that started this one
+    PARENT = 5  # gates of the session that started this one
     SESSION = 6
 
     @property
@@ -60,9 +61,9 @@ LABELS = {layer: layer.name.lower() for layer in Layer}
 
 
 class PythonTarget(msgspec.Struct, frozen=True):
-    """A function of a source.  `build` counts the source's reloads: each has workers of its own.
+    """A function of a source.  `build` counts the source's reloads; each build has its own workers.
 
-    One that was registered in a dialect may answer in its words: the name of the dialect, and of the native event.
+    A hook registered in a dialect may answer in it; `dialect` and `native` name the dialect and its native event.
     """
 
     source: Source
@@ -78,9 +79,9 @@ class PythonTarget(msgspec.Struct, frozen=True):
 
 
 class ServedTarget(msgspec.Struct, frozen=True):
-    """A function in the client that registered it; `owner` is that connection's number.
+    """A function in the client that registered it; `owner` is the number of that client's connection.
 
-    One that was registered in a dialect is asked in its words: the name of the dialect, and of the native event.
+    A hook registered in a dialect is called in it; `dialect` and `native` name the dialect and its native event.
     """
 
     owner: int
@@ -92,7 +93,7 @@ class ServedTarget(msgspec.Struct, frozen=True):
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """The file and line that declare a hook; line 0 where it is not known."""
+    """The file and line that declare a hook; line 0 if unknown."""
 
     file: str
     line: int = 0
@@ -102,10 +103,10 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """One registered hook.  A `problem` says why it cannot run; it then fails as `load`.
+    """One registered hook.  A `problem` says why it cannot run; calls then fail with cause `load`.
 
-    `project` is the folder whose files declare it, `owner` the session that registered it, if one did.  They are part
-    of its name, which is that hook's alone and stays its own where a session hands it down to another as a gate.
+    `project` is the directory whose files declare it, `owner` the session that registered it.  Both are part of its
+    unique name, which it keeps where a session passes it on to a child session as a gate.
     """
 
     id: str
@@ -126,7 +127,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     plugin: str | None = None
     owner: str = ""
     project: str = ""
-    size: int = 0  # bytes of a client's definition, as JSON
+    size: int = 0  # of a client's definition, as JSON, in bytes
 
     @property
     def name(self) -> str:
@@ -138,11 +139,11 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def name_of_several(self) -> str:
-        """Return its name where its layer and its id may be another hook's too; else nothing."""
+        """Return its full name if other hooks may have the same layer and id; otherwise an empty string."""
         return self.name if self.project or self.owner else ""
 
     def fingerprint(self) -> bytes:
-        """Return a digest of all that decides how this hook behaves."""
+        """Return a digest of everything that determines the hook's behaviour."""
         target = self.target
         place = (
             [
@@ -166,7 +167,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 
 def misfit(spec: EventSpec, matcher: Matcher, *, amends: bool) -> str | None:
-    """Return which setting of a hook means nothing on its event, and what to write instead; None where all is well."""
+    """Return which setting of a hook its event does not support, and what to do about it; None if all fit."""
     if spec.match is None and not matcher.matches_all:
         return f"{spec.name} has no field to match on; remove match"
     if amends and not spec.patch:
@@ -175,7 +176,7 @@ def misfit(spec: EventSpec, matcher: Matcher, *, amends: bool) -> str | None:
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Ids that a change added, removed or altered."""
+    """The ids of hooks that a change added, removed or altered."""
 
     added: list[str]
     removed: list[str]
@@ -192,7 +193,7 @@ class Snapshot:
     __slots__ = ("_by_event", "_digest", "hooks", "revision")
 
     def __init__(self, revision: int, hooks: Iterable[Hook]) -> None:
-        # Within a layer: priority, then the order of registration, which the sort keeps because it is stable.
+        # Within a layer: by priority, then in the order of registration, which the stable sort keeps.
         self.hooks = tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
         self.revision = revision
         self._digest: str | None = None
@@ -208,28 +209,28 @@ class Snapshot:
         return self._digest
 
     def for_event(self, spec: EventSpec) -> tuple[Hook, ...]:
-        """Return the enabled hooks of an event, in firing order; EVERY_GATE hooks stand at each that fails closed."""
-        key = spec.name, spec.fails_closed  # what a custom event is may change, and its hooks stay
-        found = self._by_event.get(key)
-        if found is None:
+        """Return the enabled hooks of an event in firing order, with EVERY_GATE hooks if the event fails closed."""
+        key = spec.name, spec.fails_closed  # a custom event's definition may change while its hooks stay
+        hooks = self._by_event.get(key)
+        if hooks is None:
             names = (spec.name, EVERY_GATE) if spec.fails_closed else (spec.name,)
-            found = tuple(hook for hook in self.hooks if hook.event in names and hook.enabled)
-            self._by_event[key] = found
-        return found
+            hooks = tuple(hook for hook in self.hooks if hook.event in names and hook.enabled)
+            self._by_event[key] = hooks
+        return hooks
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """The hooks that match a payload; `is_blind` when a matcher had no string to look at, or one too long for it."""
+    """The hooks that match a payload; `is_blind` if the field to match is not a string, or is too long to match."""
 
     hooks: tuple[Hook, ...]
     is_blind: bool = False
 
 
 def select(spec: EventSpec, hooks: Sequence[Hook], payload: Payload) -> Selection:
-    """Choose the hooks whose matcher accepts the payload.
+    """Return the hooks whose matcher accepts the payload.
 
     Raises:
-        PayloadError: the payload is no JSON object.
+        PayloadError: the payload is not a JSON object.
     """
     if spec.match is None or all(hook.matcher.matches_all for hook in hooks):
         return Selection(tuple(hooks))
@@ -240,7 +241,7 @@ def select(spec: EventSpec, hooks: Sequence[Hook], payload: Payload) -> Selectio
 
 
 def budget(spec: EventSpec, hooks: Iterable[Hook], requested: float | None = None) -> float:
-    """Return the seconds that a fire may take: what was asked for, else enough for each hook's own timeout."""
+    """Return the seconds that a fire may take: as requested, otherwise enough for each of its hooks' timeouts."""
     if requested is not None:
         return min(requested, MAX_BUDGET)
     needed = sum(hook.timeout or spec.timeout for hook in hooks)
@@ -263,7 +264,7 @@ def difference(old: Snapshot, new: Snapshot) -> Difference:
 
 
 def switched(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
-    """Apply what was enabled or disabled to definitions: by a hook's name, else by that of its whole plugin."""
+    """Apply operators' enable and disable switches to hooks: by full name, otherwise by whole plugin."""
     return [
         msgspec.structs.replace(hook, enabled=not hook.enabled) if is_switched(hook, switches) else hook
         for hook in hooks
@@ -276,5 +277,5 @@ def is_switched(hook: Hook, switches: Mapping[str, bool]) -> bool:
 
 
 def has(plugins: Collection[str] | None, plugin: str) -> bool:
-    """Return whether a plugin is among those that are allowed; None stands for all of them."""
+    """Return whether a plugin is allowed; None allows all."""
     return plugins is None or plugin in plugins

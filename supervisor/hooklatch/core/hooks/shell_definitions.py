@@ -1,6 +1,6 @@
-"""What a person writes to declare a shell hook, checked.  Knows keys and forms; runs nothing.
+"""Parses and checks the declaration of a shell hook.  Knows keys and forms; does not run anything.
 
-A shell hook is a Python target like any other: the function `run` of a built-in source, whose config is the command.
+A shell hook is an ordinary Python target: the function `run` of a built-in source, with the command as its config.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHOICES = {
 
 
 class ShellCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A command and how it is spoken to; one of `command` (a shell line) and `argv` is set."""
+    """A command and its protocol; exactly one of `command` (a shell line) and `argv` is set."""
 
     command: str | None = None
     argv: list[str] | None = None
@@ -41,10 +41,10 @@ class ShellCommand(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 def read_shell(raw: Mapping[str, Any]) -> ShellCommand | None:
-    """Read the keys of a shell hook; None where there is no command.
+    """Parse the keys of a shell hook; return None if it has no command.
 
     Raises:
-        ValueError: a key has a value that it cannot have; the text says which it can.
+        ValueError: a key has an invalid value; the text says what is valid.
     """
     command, argv = raw.get("command"), raw.get("argv")
     if command is None and argv is None:
@@ -85,7 +85,7 @@ def is_environment(value: object) -> bool:
 
 
 def shell_config(shell: ShellCommand, spec: EventSpec, *, hook_id: str, timeout: float | None, config: bytes) -> bytes:
-    """Return the config of the call: the command, and what it must know of its event."""
+    """Encode the config of a call: the command, and the facts that it needs about its event."""
     return msgspec.json.encode(
         {
             **msgspec.to_builtins(shell),

@@ -1,7 +1,7 @@
-"""Break-glass: which hooks an operator has suspended, and until when.  Knows hooks and moments; has no clock.
+"""Break-glass: which hooks an operator has suspended, and until when.  Knows hooks and times; has no clock.
 
-A suspension is for a limited time and has a reason.  It takes hooks out of every fire that starts while it lasts; a
-decision in which that mattered says so in its warnings.
+A suspension is temporary and needs a reason.  Fires that start while it is active skip its hooks; a decision that
+would have asked a suspended hook carries a warning.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from hooklatch.core.hooks.registry import Hook
 
 __all__ = ["MAX_SUSPENSION", "Suspension", "SuspensionError", "check", "find", "note", "parted"]
 
-MAX_SUSPENSION = 24 * 3600.0  # seconds; who wants it longer disables the hook, which stays visible as disabled
+MAX_SUSPENSION = 24 * 3600.0  # seconds; for longer, disable the hook, which stays visible as disabled
 MAX_REASON = 500  # characters
 
 
 class SuspensionError(ValueError):
-    """A suspension that is not accepted: what is wrong, and what to write instead."""
+    """A suspension was rejected; the text says what is wrong and what to write instead."""
 
 
 class Suspension(msgspec.Struct, frozen=True):
-    """One hook or one whole plugin by its name in full, or (None) all hooks; moments are seconds since 1970."""
+    """A suspension of one hook or one whole plugin by its full name, or (None) of all hooks; times are Unix times."""
 
     hook: str | None
     since: float
@@ -37,10 +37,10 @@ class Suspension(msgspec.Struct, frozen=True):
 
 
 def check(seconds: float, reason: str) -> str:
-    """Return the reason as it is kept.
+    """Return the normalized reason.
 
     Raises:
-        SuspensionError: it is for too long, for no time, or without a reason.
+        SuspensionError: the duration is not positive or too long, or the reason is empty.
     """
     if not 0 < seconds <= MAX_SUSPENSION:
         raise SuspensionError(
@@ -54,13 +54,13 @@ def check(seconds: float, reason: str) -> str:
 
 
 def find(suspensions: Iterable[Suspension], hook: Hook) -> Suspension | None:
-    """Return the suspension that covers a hook and lasts longest."""
+    """Return the longest-lasting suspension that covers a hook, or None."""
     covering = [one for one in suspensions if one.covers(hook)]
     return max(covering, key=lambda one: one.until, default=None)
 
 
 def note(suspensions: Iterable[Suspension], hook: Hook) -> str:
-    """Say in a decision's warnings that a hook was left out, why, and until when."""
+    """Return the warning that a hook was skipped, why, and until when."""
     one = find(suspensions, hook)
     assert one is not None
     until = datetime.fromtimestamp(one.until, UTC).isoformat(timespec="seconds")
@@ -68,7 +68,7 @@ def note(suspensions: Iterable[Suspension], hook: Hook) -> str:
 
 
 def parted(suspensions: Iterable[Suspension], hooks: Iterable[Hook]) -> tuple[tuple[Hook, ...], tuple[Hook, ...]]:
-    """Part hooks into those that fire and those that are suspended."""
+    """Split hooks into those that fire and those that are suspended."""
     known = tuple(suspensions)
     firing: list[Hook] = []
     suspended: list[Hook] = []

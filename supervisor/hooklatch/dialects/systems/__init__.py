@@ -1,4 +1,4 @@
-"""One module a system: its events, keys, axes and words as a table.
+"""One module per system: its events, keys, axes and words as a table.
 
-Data only; a table can tighten an event, never open it.
+Data only; a table can make an event stricter, never more permissive.
 """

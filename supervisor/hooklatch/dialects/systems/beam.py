@@ -1,4 +1,4 @@
-"""The BeamAgent dialect as data: one context map threaded through every hook, and ok, deny or ask with a reason."""
+"""The BeamAgent dialect: one context map threaded through every hook; answers are ok, deny or ask with a reason."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hooklatch.dialects.dialect import Answers, Dialect, Feed, NativeEvent, feed
 
 __all__ = ["BEAM"]
 
-# Its context map has the same keys at every event. All of them are fields: a context can stand in for none.
+# The context map has the same keys at every event.  All of them are fields, so context from hooks cannot replace any.
 CONTEXT = {
     "session_id": "session_id",
     "tool_name": "tool_name",

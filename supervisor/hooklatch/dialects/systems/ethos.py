@@ -1,4 +1,4 @@
-"""The Ethos dialect as data: camelCase keys, three execution models fixed by the point, one merged object as answer."""
+"""The Ethos dialect: camelCase keys, three execution models fixed by the point, one merged object as answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["ETHOS"]
 SESSION = {"sessionId": "session_id", "sessionKey": "session_key", "personalityId": "personality_id"}
 CHILD = {"parentSessionId": "parent_session_id", "childSessionId": "subagent_id", "personalityId": "personality_id"}
 CALL = {"sessionId": "session_id", "toolCallId": "tool_use_id", "toolName": "tool_name", "voiceOrigin": "voice_origin"}
-# Each handler is shown the original, the first value of a key wins, all handlers run, and `error` decides at the end.
+# Each handler receives the original, the first value of a key wins, all handlers run, and then `error` decides.
 MODIFYING: Final[dict[str, Any]] = {"view": "original", "combine": "first_wins", "ends_at": frozenset[str]()}
 
 

@@ -1,4 +1,4 @@
-"""The ExAthena dialect as data: regular expressions that search, and ok, deny, halt, inject, transform, augment."""
+"""The ExAthena dialect: regular expressions that search; answers are ok, deny, halt, inject, transform or augment."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INJECT = {"inject": "inject"}
 
 
 def listening(event: str, keys: dict[str, str], **outputs: str) -> NativeEvent:
-    """An event that cannot be refused: a halt is a wish to stop the run, where the catalogue knows one."""
+    """Return an event that cannot be refused; a halt asks to stop the run, if the catalogue allows it."""
     heard = feed(event, keys, flow="sequential" if event != "pre_iteration" else None)
     return NativeEvent(feeds=(heard,), answers=Answers(words=words_of(heard), outputs=outputs))
 
@@ -28,7 +28,7 @@ def words_of(heard: Feed) -> dict[str, str]:
 
 
 def gate(*feeds: Feed, words: dict[str, str], patch: dict[str, str] | None = None) -> NativeEvent:
-    """An event that can be refused; what the catalogue lets its hooks inject, they can inject there too."""
+    """Return an event that can be refused; its hooks can inject wherever the catalogue allows it."""
     outputs = INJECT if feeds[0].event != "permission_request" else {}
     return NativeEvent(feeds=feeds, answers=Answers(words=words, patch=patch or {}, outputs=outputs))
 
@@ -84,7 +84,7 @@ EVENTS: Final[dict[str, Any]] = {
     "SubagentStop": listening(
         "subagent_stop", {**SESSION, **SUBAGENT, "outcome": "outcome", "result": "result"}, **INJECT
     ),
-    # A run compacts by itself there, so a matcher on the trigger has something to look at.
+    # A run only compacts automatically there, so the trigger has a default that matchers can match.
     "PreCompact": gate(
         feed("pre_compact", {"trigger": "trigger", "estimate": "estimate"}, defaults={"trigger": "auto"}),
         words=HALT,

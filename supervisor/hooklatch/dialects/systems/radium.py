@@ -1,4 +1,4 @@
-"""The Radium dialect as data: thirteen hook types by priority, and a list of one result for each hook."""
+"""The Radium dialect: thirteen hook types by priority, and a list with one result for each hook as answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ERROR = {
     "error_data": "data",
 }
 DATA = {"event_type": "event_type", "data": "data", "metadata": "metadata"}
-STOP = {"deny": "stop"}  # should_continue = false, which all thirteen types can say
+STOP = {"deny": "stop"}  # should_continue = false, which all thirteen types can answer
 LAST: Final[dict[str, Any]] = {"view": "original", "combine": "last_wins"}
 
 

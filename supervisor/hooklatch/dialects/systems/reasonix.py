@@ -1,4 +1,4 @@
-"""The Reasonix dialect as data: camelCase keys, anchored matchers, and an exit code as the answer."""
+"""The Reasonix dialect: camelCase keys, anchored matchers, and an exit code as the answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BLOCK = {"deny": "block"}
 
 
 def gating(event: str, keys: dict[str, str], **outputs: str) -> NativeEvent:
-    """An event that a non-zero exit can block here, whether or not it could there."""
+    """Return an event that a non-zero exit can block here, whether or not it can there."""
     return NativeEvent(feeds=(feed(event, keys),), answers=Answers(words=BLOCK, outputs=outputs))
 
 
@@ -50,7 +50,7 @@ REASONIX: Final = Dialect(
         ),
         "SessionStart": observing("session_start", {**COMMON, "source": "source"}, inject="stdout"),
         "SessionEnd": observing("session_end", {**COMMON, "reason": "reason"}),
-        # Not there yet: what its author says is missing.  Keys as its other events spell them.
+        # Not in Reasonix yet; its author lists it as missing.  Keys are spelt as in its other events.
         "PreSubagent": gating(
             "subagent_start",
             {**COMMON, "subagentId": "subagent_id", "agentType": "agent_type", "prompt": "prompt"},

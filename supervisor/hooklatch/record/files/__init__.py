@@ -1,4 +1,4 @@
-"""The files of the record as bytes: the chain, segments, slots, and how they are read.
+"""The record's files as bytes: chain, segments, slots, and how to read them.
 
-Knows formats; knows no policy and no decision.
+Knows formats; does not know policies or decisions.
 """

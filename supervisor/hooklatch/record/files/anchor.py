@@ -1,6 +1,6 @@
-"""The anchor: the newest record that is on the disk, told beside the segments.  Knows one small file.
+"""The anchor: names the newest record on disk, in a file beside the segments.  Knows that one file.
 
-What is cut off the end of a chain leaves a chain that is whole.  The anchor shows it, up to the last sync.
+A chain that was truncated is still a valid chain.  The anchor reveals the truncation, up to the last sync.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ def path_of_anchor(folder: str) -> str:
 
 
 def read_anchor(folder: str) -> tuple[int, str] | None:
-    """Return the number and the hash that it holds; None where there is none.
+    """Return the sequence number and hash in the anchor; None if there is no anchor.
 
     Raises:
-        SlotError: it holds something else.
+        SlotError: the file is unreadable or holds something else.
     """
     path = path_of_anchor(folder)
     text = read_slot(path)
@@ -31,15 +31,15 @@ def read_anchor(folder: str) -> tuple[int, str] | None:
         return None
     match = FORM.fullmatch(text)
     if match is None:
-        raise SlotError(f"{path} holds no anchor; somebody wrote to it")
+        raise SlotError(f"{path} does not hold an anchor; something else wrote to it")
     return int(match[1]), match[2].decode()
 
 
 class Anchor:
-    """The anchor of a record that is written to."""
+    """The anchor of a record that is open for writing."""
 
     def __init__(self, folder: str, seq: int, own: str) -> None:
-        """Make it say this.
+        """Open the anchor and set it.
 
         Raises:
             OSError: it cannot be written.
@@ -48,7 +48,7 @@ class Anchor:
         self.slot = Slot(self.path, spelled(seq, own))
 
     def write(self, seq: int, own: str) -> None:
-        """Set it, on the disk.
+        """Set the anchor and sync it.
 
         Raises:
             OSError: it could not be written.

@@ -1,11 +1,11 @@
-"""The mark: what is known of a record outside of its folder.  Knows one small file; judges nothing.
+"""The mark: facts about a record, kept outside its directory.  Knows one small file; does not judge.
 
-It lies beside the folder, not in it: who removes, restores or cuts the folder does not take it along by accident.  It
-tells which numbers may have been used, where the record ended when it was ended, from where on it was kept, and
-whether there is a fault that nobody has acknowledged.
+It lies beside the directory, not in it, so that removing, restoring or truncating the directory does not affect it by
+accident.  It holds which sequence numbers may have been used, where the record ended at a clean shutdown, where it
+begins after retention, and whether there is an unacknowledged fault.
 
-It is written over with every group sync and brought to the disk only now and then: every 5,000 records, and with what
-must not be forgotten.  So it costs a gate nothing; after a power cut it may be older than the anchor.
+It is overwritten at every group sync, but synced only every 5,000 records and when a change must not be lost.  So it
+adds no latency to a gate; after a power failure it may be older than the anchor.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from hooklatch.record.files.slots import Slot, SlotError, read_slot
 
 __all__ = ["BLOCK", "Mark", "MarkFile", "path_of_mark", "read_mark"]
 
-BLOCK = 10_000  # numbers that are reserved at once
+BLOCK = 10_000  # sequence numbers reserved at once
 FORM = re.compile(rb"(open|shut) (\d{18}) (\d{18}) ([0-9a-f]{64}) (\d{18}) ([0-9a-f]{64}) (\d{18}) (\d{18}) (\d{18})")
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """What it says.
+    """The contents of the mark.
 
-    `through` is the highest number that may have been used.  `seq` and `hash` are the newest record that is known to be
-    on the disk; the last of all if the record `is_shut`.  Everything before `kept_seq` was removed by retention;
-    `kept_prev` is what the record of that number holds of the one before.  `told_seq`: that what lies before is gone
-    has been told.  `lost` numbers were gone already when retention came to them.  `fault_seq`: a fault that was
-    recorded from this number on has not been acknowledged; 0 if there is none.
+    `through` is the highest number that may have been used.  `seq` and `hash` are those of the newest record known to
+    be on disk; of the very last record if the record `is_shut`.  Retention removed everything before `kept_seq`;
+    `kept_prev` is the `prev` of that record.  `told_seq`: it is already reported that everything before this number
+    is missing.  `lost` counts the records that were already missing when retention reached them.  `fault_seq`: a fault
+    recorded at or after this number is unacknowledged; 0 if there is none.
     """
 
     is_shut: bool = False
@@ -57,10 +57,10 @@ def path_of_mark(folder: str) -> str:
 
 
 def read_mark(folder: str) -> Mark | None:
-    """Return what the mark beside a folder says; None where there is none.
+    """Return the mark beside a directory; None if there is no mark.
 
     Raises:
-        SlotError: it says nothing that was written here.
+        SlotError: the file is unreadable or holds something else.
     """
     path = path_of_mark(folder)
     text = read_slot(path)
@@ -68,7 +68,7 @@ def read_mark(folder: str) -> Mark | None:
         return None
     match = FORM.fullmatch(text)
     if match is None:
-        raise SlotError(f"{path} holds no mark; somebody wrote to it")
+        raise SlotError(f"{path} does not hold a mark; something else wrote to it")
     state, through, seq, own, kept_seq, kept_prev, *numbers = match.groups()
     told_seq, lost, fault_seq = (int(number) for number in numbers)
     return Mark(
@@ -85,10 +85,10 @@ def read_mark(folder: str) -> Mark | None:
 
 
 class MarkFile:
-    """The mark of a record that is written to, by the daemon's thread and by that of the sync."""
+    """The mark of a record that is open for writing, shared by the main thread and the sync thread."""
 
     def __init__(self, folder: str, mark: Mark) -> None:
-        """Make it say this, on the disk.
+        """Open the mark, set it and sync it.
 
         Raises:
             OSError: it cannot be written.
@@ -101,25 +101,25 @@ class MarkFile:
         self._retirement: tuple[int, Mark] | None = None
 
     def save(self, **changes: object) -> None:
-        """Change what it says, on the disk.
+        """Change some fields and sync.
 
         Raises:
-            OSError: it could not be written, and says what it did.
+            OSError: it could not be written and is unchanged.
         """
         with self._lock:
             self._write(msgspec.structs.replace(self.mark, **changes))
             os.fdatasync(self.slot.fd)
 
     def reserve(self, seq: int) -> None:
-        """Have numbers beyond `seq`, before one of them is used.
+        """Reserve numbers beyond `seq`, before any of them is used.
 
         Raises:
-            OSError: they cannot be had, so none may be used.
+            OSError: they could not be reserved and must not be used.
         """
         self.save(through=seq + BLOCK)
 
     def advance(self, seq: int, own: str, used: int) -> None:
-        """Take that this record is on the disk, and have enough numbers beyond the one that was `used` last.
+        """Note that this record is on disk, and reserve numbers well ahead of the last one `used`.
 
         Raises:
             OSError: it could not be written.
@@ -132,12 +132,12 @@ class MarkFile:
                 os.fdatasync(self.slot.fd)
 
     def retire(self, seq: int, kept_seq: int, kept_prev: str, lost: int) -> None:
-        """Have it say where the record begins as soon as record `seq`, which tells of it, is on the disk."""
+        """Set where the record begins as soon as record `seq`, which announces the removal, is on disk."""
         with self._lock:
             self._retirement = (seq, Mark(kept_seq=kept_seq, kept_prev=kept_prev, lost=lost))
 
     def keep(self) -> None:
-        """Take back what was to be retired: there is no record of it."""
+        """Cancel a retirement that could not be recorded."""
         with self._lock:
             self._retirement = None
 

@@ -1,7 +1,7 @@
-"""Reads the record for people and programs: forwards, backwards, filtered, as it grows.  Knows files; changes none.
+"""Reads the record: forwards, backwards, filtered, or as it grows.  Knows files; does not change them.
 
-It trusts nothing: a line that is no JSON is passed over (`verify` is what says so), and the last line may be in the
-middle of being written.
+Nothing read is trusted: a line that is not JSON is skipped (`verify` reports those), and the last line may still be
+incomplete.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from hooklatch.core.hooks.names import bare, is_like_a_name
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.record.files.chain import read_link
-from hooklatch.record.files.segments import Place, places
+from hooklatch.record.files.segments import SegmentFile, list_segments
 
 __all__ = [
     "KINDS",
@@ -34,7 +34,7 @@ __all__ = [
 
 BLOCK = 256 * 1024
 MAX_RECORDS = 10_000
-MAX_ANSWER = 4 * 2**20  # bytes of one answer over a socket
+MAX_ANSWER = 4 * 2**20  # bytes per response over a socket
 KINDS = (
     *("decision", "abandoned", "started", "stopped", "registry", "source", "suspended", "resumed", "quarantined"),
     *("settings", "segment", "retired", "recovered", "disk", "unrecorded", "mended", "fault", "acknowledged"),
@@ -44,14 +44,15 @@ ENCODER = msgspec.json.Encoder()
 
 
 class NoRecordError(Exception):
-    """There is no record in this folder: what to do."""
+    """A directory holds no record; the text says what to do."""
 
 
 class Filters(msgspec.Struct, frozen=True):
-    """What is asked for; all that is given must hold.  Moments are texts as in `at`, compared letter by letter.
+    """A query; a record must match everything that is given.  Times are texts as in `at`, compared as strings.
 
-    `run` is one live session, where `session` is an id that may come again.  `hook` is a hook's name (`global/x`,
-    `project:/srv/x`) or an id, which may be several hooks'; every hook that was called counts, not the decider alone.
+    `run` identifies one live session, while a `session` id may be reused.  `hook` is a full name (`global/x`,
+    `project:/srv/x`) or an id, which several hooks may share; it matches every hook that was called, not just the one
+    that decided.
     """
 
     session: str | None = None
@@ -67,8 +68,8 @@ class Filters(msgspec.Struct, frozen=True):
     limit: int = 100
 
 
-class Sieve:
-    """Says of a line whether it is asked for.  Most lines are put aside by their bytes, before any JSON is read."""
+class RecordMatcher:
+    """Matches lines against a query.  Most lines are rejected by a byte search, before any JSON is parsed."""
 
     def __init__(self, filters: Filters) -> None:
         self._filters = filters
@@ -82,7 +83,7 @@ class Sieve:
             self.needles.append(b'"hook":%b' % ENCODER.encode(hook_id))
 
     def record_of(self, line: bytes) -> dict[str, Any] | None:
-        """Return a line's record if it is one, and asked for."""
+        """Return the record on this line if it is one and matches."""
         for needle in self.needles:
             if needle not in line:
                 return None
@@ -110,12 +111,12 @@ def is_of(hook: str, outcome: dict[str, Any]) -> bool:
     return hook in (outcome.get("hook"), f"{outcome.get('layer')}/{outcome.get('hook')}", outcome.get("name"))
 
 
-def segments_of(folder: str) -> list[Place]:
+def segments_of(folder: str) -> list[SegmentFile]:
     try:
-        found = places(folder)
+        found = list_segments(folder)
     except OSError as error:
         raise NoRecordError(
-            f"there is no record in {folder} ({error.strerror}); a daemon writes it there, or name its folder"
+            f"there is no record in {folder} ({error.strerror}); a daemon creates it there, or name the right folder"
         ) from None
     if not found:
         raise NoRecordError(f"{folder} holds no record; name the folder that does")
@@ -123,10 +124,10 @@ def segments_of(folder: str) -> list[Place]:
 
 
 def forwards(folder: str) -> Iterator[bytes]:
-    """Yield every line, oldest first; a last one without an end is left out.
+    """Yield every complete line, oldest first.
 
     Raises:
-        NoRecordError: there is none.
+        NoRecordError: there is no record.
     """
     for place in segments_of(folder):
         try:
@@ -135,14 +136,14 @@ def forwards(folder: str) -> Iterator[bytes]:
                     if line.endswith(b"\n"):
                         yield line
         except FileNotFoundError:
-            continue  # retired meanwhile
+            continue  # retired in the meantime
 
 
 def backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
-    """Yield every line, newest first; a last one without an end is left out.  Lines without all needles may be too.
+    """Yield complete lines, newest first; lines that lack one of the needles may be skipped.
 
     Raises:
-        NoRecordError: there is none.
+        NoRecordError: there is no record.
     """
     for place in reversed(segments_of(folder)):
         try:
@@ -154,7 +155,7 @@ def backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
 
 def lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
     position = file.seek(0, os.SEEK_END)
-    rest: bytes | None = None  # the end of a line whose beginning is not read yet; None before the last line's end
+    rest: bytes | None = None  # the end of a line whose start is not read yet; None until the last newline is found
     while position > 0:
         start = max(0, position - BLOCK)
         file.seek(start)
@@ -170,14 +171,14 @@ def lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[b
         if all(needle in text for needle in needles):
             rest, *whole = text.split(b"\n")
             yield from reversed(whole)
-        else:  # most blocks hold nothing that is asked for, and cutting them into lines is what costs
+        else:  # most blocks hold no match, and splitting them into lines is what costs time
             rest = text[:end] if (end := text.find(b"\n")) >= 0 else text
     if rest:
         yield rest
 
 
-def of_kind(segments: Sequence[Place], kind: str, *, since: int) -> Iterator[dict[str, Any]]:
-    """Yield the sound records of one kind with numbers above `since`, newest first; older segments are not read."""
+def of_kind(segments: Sequence[SegmentFile], kind: str, *, since: int) -> Iterator[dict[str, Any]]:
+    """Yield the valid records of one kind with numbers above `since`, newest first; skip older segments."""
     needle = b'"kind":"%b"' % kind.encode()
     for place in reversed(segments):
         try:
@@ -193,74 +194,74 @@ def of_kind(segments: Sequence[Place], kind: str, *, since: int) -> Iterator[dic
 
 
 def newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:
-    """Return the records that are asked for, newest first.
+    """Return the matching records, newest first.
 
     Raises:
-        NoRecordError: there is none.
+        NoRecordError: there is no record.
     """
-    return matching(backwards(folder, Sieve(filters).needles), filters)
+    return matching(backwards(folder, RecordMatcher(filters).needles), filters)
 
 
 def matching(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[str, Any]]:
-    """Yield the records that are asked for, of any number."""
-    sieve = Sieve(filters)
+    """Yield the matching records, without a limit."""
+    matcher = RecordMatcher(filters)
     for line in lines:
-        record = sieve.record_of(line)
+        record = matcher.record_of(line)
         if record is not None:
             yield record
 
 
 def query(folder: str, filters: Filters) -> dict[str, Any]:
-    """Return the newest records that are asked for, oldest of them first; `more` says that there are older ones.
+    """Return the newest matching records in ascending order; `more` tells whether older ones match too.
 
     Raises:
-        NoRecordError: there is none.
+        NoRecordError: there is no record.
     """
-    found: list[dict[str, Any]] = []
+    records: list[dict[str, Any]] = []
     size = 0
     for record in newest(folder, filters):
         size += len(ENCODER.encode(record))
-        if len(found) >= max(0, min(filters.limit, MAX_RECORDS)) or size > MAX_ANSWER:
-            return {"records": found[::-1], "more": True}
-        found.append(record)
-    return {"records": found[::-1], "more": False}
+        if len(records) >= max(0, min(filters.limit, MAX_RECORDS)) or size > MAX_ANSWER:
+            return {"records": records[::-1], "more": True}
+        records.append(record)
+    return {"records": records[::-1], "more": False}
 
 
 def names(folder: str, field: str, most: int) -> set[str]:
-    """Return what the newest records have in a field (`hook`: with its layer and without); of so many records.
+    """Return the values of a field in the newest `most` records (`hook`: with and without its layer).
 
     Raises:
-        NoRecordError: there is none.
+        NoRecordError: there is no record.
     """
-    found: set[str] = set()
+    values: set[str] = set()
     for record in islice(newest(folder, Filters()), most):
         for one in (record, *record.get("outcomes", [])):
             if isinstance(name := one.get(field), str):
-                found.add(name)
+                values.add(name)
                 if field == "hook" and "layer" in one:
-                    found.add(f"{one['layer']}/{name}")
-    return found
+                    values.add(f"{one['layer']}/{name}")
+    return values
 
 
 class Tailer:
-    """Gives the lines that are written from now on, over the ends of segments."""
+    """Follows a record: returns the lines appended from now on, across segments."""
 
     def __init__(self, folder: str) -> None:
-        """Begin at the end of what there is.
+        """Start at the current end.
 
         Raises:
-            NoRecordError: there is none.
+            NoRecordError: there is no record.
         """
         self._folder = folder
         self._place = segments_of(folder)[-1]
         self._position = whole_size(self._place)
 
     def new(self) -> Iterator[bytes]:
-        """Yield what has come since the last time."""
+        """Yield the lines appended since the last call."""
         yield from self._rest()
         for place in segments_of(self._folder):
             if place.first > self._place.first:
-                yield from self._rest()  # what came to the old one before it ended
+                yield from self._rest()  # lines appended to the old segment before it ended
                 self._place, self._position = place, 0
         yield from self._rest()
 
@@ -277,7 +278,7 @@ class Tailer:
             return
 
 
-def whole_size(place: Place) -> int:
+def whole_size(place: SegmentFile) -> int:
     with open(place.path, "rb") as file:
         data = file.read()
     return data.rfind(b"\n") + 1

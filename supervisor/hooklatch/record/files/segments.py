@@ -1,8 +1,10 @@
-"""The files of the record: whole lines or nothing, with room kept for the last words.  Knows files; knows no decision.
+"""The segment files of the record: each line is written whole or not at all, and space is reserved for final records.
 
-A segment is allocated a little beyond its end (fallocate(2), FALLOC_FL_KEEP_SIZE).  Ordinary records need that room to
-be there after them too, so a full disk shows while there is still a reserve to say so in.  Where a filesystem cannot do
-that, a file of the same size is given up instead.
+Knows files; does not know decisions.
+
+A segment's blocks are allocated a little beyond its end (fallocate(2), FALLOC_FL_KEEP_SIZE).  Ordinary records need
+that reserve to remain behind them, so a full disk shows while there is still room to record it.  On filesystems without
+fallocate, a spare file of the same size is deleted instead.
 """
 
 from __future__ import annotations
@@ -16,17 +18,27 @@ from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple, cast
 
-from hooklatch.record.files.chain import Link, read_link
+from hooklatch.record.files.chain import ChainLink, read_link
 
-__all__ = ["NO_SPACE", "Place", "Segment", "Tail", "moment_of", "places", "read_tail", "set_aside", "sync_folder"]
+__all__ = [
+    "NO_SPACE",
+    "SegmentFile",
+    "Segment",
+    "Tail",
+    "moment_of",
+    "list_segments",
+    "read_tail",
+    "set_aside",
+    "sync_folder",
+]
 
 NAME = re.compile(r"(\d{16})\.jsonl")
-KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE of linux/falloc.h
-CHUNK = 2**20  # bytes that are allocated at once: a call for some thousand records
+KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE from linux/falloc.h
+CHUNK = 2**20  # bytes per allocation, enough for some thousand records
 RESERVE_NAME = "reserve"
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPERM})
-WINDOW = 64 * 1024  # bytes of a file's end that are read first
+WINDOW = 64 * 1024  # bytes to read first from the end of a file
 
 
 def find_fallocate() -> Callable[[int, int, int, int], int] | None:
@@ -44,10 +56,10 @@ FALLOCATE = find_fallocate()
 
 
 def allocate(fd: int, start: int, length: int) -> None:
-    """Allocate blocks for a file without making it longer.
+    """Allocate blocks for a file without changing its size.
 
     Raises:
-        OSError: there is no room, or this cannot be done here.
+        OSError: there is no space, or the filesystem does not support it.
     """
     if FALLOCATE is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -56,14 +68,14 @@ def allocate(fd: int, start: int, length: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-class Place(NamedTuple):
-    """A segment in its folder; its name is the number of its first record."""
+class SegmentFile(NamedTuple):
+    """The path of a segment, which is named after the number of its first record."""
 
     first: int
     path: str
 
     @classmethod
-    def of(cls, folder: str, first: int) -> Place:
+    def of(cls, folder: str, first: int) -> SegmentFile:
         return cls(first, os.path.join(folder, f"{first:016d}.jsonl"))
 
     @property
@@ -71,20 +83,20 @@ class Place(NamedTuple):
         return os.path.basename(self.path)
 
 
-def places(folder: str) -> list[Place]:
-    """List the segments of a folder, oldest first.
+def list_segments(folder: str) -> list[SegmentFile]:
+    """List the segments of a directory, oldest first.
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the directory cannot be read.
     """
     found = [match for name in os.listdir(folder) if (match := NAME.fullmatch(name))]
-    return sorted(Place(int(match[1]), os.path.join(folder, match[0])) for match in found)
+    return sorted(SegmentFile(int(match[1]), os.path.join(folder, match[0])) for match in found)
 
 
 class Segment:
-    """A segment that is written to.  `end` is where the next record goes."""
+    """A segment that is open for writing.  `end` is the offset of the next record."""
 
-    def __init__(self, place: Place, *, reserve: int, is_new: bool) -> None:
+    def __init__(self, place: SegmentFile, *, reserve: int, is_new: bool) -> None:
         flags = os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
         self.place = place
         self.fd = os.open(place.path, flags | (os.O_CREAT | os.O_EXCL if is_new else 0), 0o600)
@@ -95,11 +107,11 @@ class Segment:
         self._allocated = 0
         self._can_allocate = True
         self._spare = os.path.join(os.path.dirname(place.path), RESERVE_NAME)
-        self.is_whole = True  # False: a part of a line stands at the end, and could not be taken back
+        self.is_whole = True  # False: it ends in a partial line that could not be truncated
 
     @property
     def reserve(self) -> int:
-        """The bytes that are kept for when the disk is full."""
+        """The bytes reserved for when the disk is full."""
         if self._can_allocate:
             return max(0, self._allocated - self.end)
         try:
@@ -111,7 +123,7 @@ class Segment:
         """Write a line, whole or not at all.
 
         Raises:
-            OSError: it was not written, and nothing of it is there unless `is_whole` has become false.
+            OSError: it was not written; no part of it remains unless `is_whole` has become false.
         """
         if not from_reserve:
             self._make_room(self.end + len(line))
@@ -124,12 +136,12 @@ class Segment:
 
     def _write(self, line: bytes) -> None:
         written = os.write(self.fd, line)
-        while written < len(line):  # the disk has an end here, and the next call says which
+        while written < len(line):  # a short write: the next call raises the reason
             self.is_whole = False
             try:
                 written += os.write(self.fd, line[written:])
             except OSError:
-                self._allocated = 0  # cutting a file frees what was allocated beyond its end
+                self._allocated = 0  # truncating also frees the blocks beyond the end
                 os.ftruncate(self.fd, self.end)
                 self.is_whole = True
                 raise
@@ -137,7 +149,7 @@ class Segment:
         self.end += written
 
     def _make_room(self, end: int) -> None:
-        """Have the reserve behind what will be the end."""
+        """Keep the reserve allocated beyond the future end."""
         if not self._can_allocate:
             return self._keep_spare()
         if end + self._reserve <= self._allocated:
@@ -164,7 +176,7 @@ class Segment:
             return
         fd = os.open(self._spare, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
-            data = os.urandom(self._reserve)  # a filesystem that compresses must not make it small
+            data = os.urandom(self._reserve)  # incompressible, for filesystems that compress
             if os.write(fd, data) != len(data):
                 raise OSError(errno.ENOSPC, "the reserve does not fit")
             os.fsync(fd)
@@ -182,22 +194,22 @@ class Segment:
         return True
 
     def fault(self) -> str | None:
-        """Return what somebody else did to the file, if anything."""
+        """Return how another process has changed the file, or None."""
         try:
             own = os.fstat(self.fd)
             named = os.stat(self.place.path, follow_symlinks=False)
         except FileNotFoundError:
             return f"{self.place.path} was removed while it was being written"
         except OSError as error:
-            return f"{self.place.path} cannot be looked at: {error.strerror}"
+            return f"{self.place.path} cannot be examined: {error.strerror}"
         if (named.st_dev, named.st_ino) != self._identity:
             return f"{self.place.path} was replaced while it was being written"
         if own.st_size != self.end:
-            return f"{self.place.path} has {own.st_size} bytes and not the {self.end} that were written to it"
+            return f"{self.place.path} has {own.st_size} bytes instead of the {self.end} that were written to it"
         return None
 
     def free(self) -> None:
-        """Free what is allocated beyond the end, by us or by a daemon that was killed."""
+        """Free the blocks beyond the end, allocated by this daemon or one that was killed."""
         if self.is_whole:
             os.ftruncate(self.fd, self.end)
             self._allocated = 0
@@ -207,20 +219,20 @@ class Segment:
 
 
 class Tail(NamedTuple):
-    """The last sound record of a segment, where it ends, and how long the file is."""
+    """The last valid record of a segment, where it ends, and the file's size."""
 
-    link: Link
+    link: ChainLink
     end: int
     size: int
-    fault: str | None  # what is wrong among the records before it, as far as they were read
+    fault: str | None  # a fault in the records before it, as far as they were read
 
     @property
     def torn(self) -> int:
         return self.size - self.end
 
 
-def read_tail(place: Place) -> Tail | None:
-    """Find the last sound record by reading a file's end only; None where it has none.
+def read_tail(place: SegmentFile) -> Tail | None:
+    """Find the last valid record by reading only the end of the file; None if there is none.
 
     Raises:
         OSError: it cannot be read.
@@ -239,8 +251,8 @@ def read_tail(place: Place) -> Tail | None:
         os.close(fd)
 
 
-def tail_of(data: bytes, start: int, size: int, place: Place) -> Tail | None:
-    found: list[tuple[Link | None, int]] = []
+def tail_of(data: bytes, start: int, size: int, place: SegmentFile) -> Tail | None:
+    found: list[tuple[ChainLink | None, int]] = []
     for begin, end in lines(data, is_beginning=start == 0):
         found.append((read_link(data[begin:end]), start + end))
     while found and found[-1][0] is None:
@@ -253,14 +265,14 @@ def tail_of(data: bytes, start: int, size: int, place: Place) -> Tail | None:
 
 
 def lines(data: bytes, *, is_beginning: bool) -> Iterator[tuple[int, int]]:
-    """Yield where each whole line begins and ends; the first is left out where its beginning is not there."""
+    """Yield start and end of each complete line; skip the first if `data` may start within it."""
     begin = 0 if is_beginning else data.find(b"\n") + 1
     while (end := data.find(b"\n", begin) + 1) > 0:
         yield begin, end
         begin = end
 
 
-def fault_among(links: list[Link | None], place: Place) -> str | None:
+def fault_among(links: list[ChainLink | None], place: SegmentFile) -> str | None:
     for before, after in pairwise(links):
         if before is None or after is None or after.seq <= before.seq or after.prev != before.hash:
             seq = after.seq if after is not None else before.seq + 1 if before is not None else "?"
@@ -268,8 +280,8 @@ def fault_among(links: list[Link | None], place: Place) -> str | None:
     return None
 
 
-def moment_of(place: Place) -> float | None:
-    """Return when a segment was begun, as its first record says; None where that cannot be read."""
+def moment_of(place: SegmentFile) -> float | None:
+    """Return when a segment was begun, according to its first record; None if that cannot be read."""
     try:
         with open(place.path, "rb") as file:
             link = read_link(file.readline(WINDOW))
@@ -278,11 +290,11 @@ def moment_of(place: Place) -> float | None:
     return datetime.fromisoformat(link.at).timestamp() if link is not None else None
 
 
-def set_aside(place: Place, end: int) -> str:
-    """Move what follows `end` into a file beside the segment, and cut it there; gives that file's name.
+def set_aside(place: SegmentFile, end: int) -> str:
+    """Move everything after `end` to a file beside the segment and truncate there; return that file's name.
 
     Raises:
-        OSError: it could not be done.
+        OSError: it failed.
     """
     fd = os.open(place.path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -303,7 +315,7 @@ def set_aside(place: Place, end: int) -> str:
     return os.path.basename(path)
 
 
-def open_aside(place: Place) -> tuple[int, str]:
+def open_aside(place: SegmentFile) -> tuple[int, str]:
     for number in range(1, 10_000):
         path = f"{place.path}.torn-{number}"
         try:

@@ -1,8 +1,8 @@
-"""A small file of one line that is written over in place: what is known of the record beside it.  Knows no meaning.
+"""A small file with one line that is overwritten in place: metadata of the record.  Does not know what it means.
 
-The line is of one length always and shorter than a sector, so no crash leaves a part of it; the file is made whole and
-then given its name, so no crash leaves it empty.  Who reads while it is written may see a mixture: the digest at its
-end shows that.
+The line has a fixed length shorter than a disk sector, so no crash leaves it half written; the file is completed before
+it is renamed into place, so no crash leaves it empty.  A concurrent reader may see a mixture of two lines: the digest
+at the end reveals that.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ATTEMPTS = 20
 
 
 class SlotError(Exception):
-    """There is such a file, and it cannot be read."""
+    """The file exists, but cannot be read."""
 
 
 def slot_line(text: bytes) -> bytes:
@@ -27,10 +27,10 @@ def slot_line(text: bytes) -> bytes:
 
 
 def read_slot(path: str) -> bytes | None:
-    """Return what a file holds; None where there is none.
+    """Return the content of a slot; None if there is no file.
 
     Raises:
-        SlotError: it holds something that was not written here.
+        SlotError: it cannot be read, or holds something else.
     """
     for attempt in range(ATTEMPTS):
         if attempt:
@@ -48,24 +48,24 @@ def read_slot(path: str) -> bytes | None:
         text = line[: -DIGEST - 2]
         if line == slot_line(text):
             return text
-    raise SlotError(f"{path} does not hold what was written to it; somebody changed it, or the disk did")
+    raise SlotError(f"{path} does not hold what was written to it; another program or the disk changed it")
 
 
 class Slot:
-    """Such a file, written to."""
+    """A slot that is open for writing."""
 
     def __init__(self, path: str, text: bytes) -> None:
-        """Open a file that holds `text`, or make it hold that.
+        """Open or create the file, and set it to `text`.
 
         Raises:
-            OSError: it cannot be made or opened.
+            OSError: it cannot be created or opened.
         """
         self._path = path
         self._text = text
-        self.fd = self._opened()
+        self.fd = self._open()
 
     def write(self, text: bytes) -> None:
-        """Set it; it is on the disk after the next sync of `fd`.
+        """Overwrite the content; the next sync of `fd` brings it to disk.
 
         Raises:
             OSError: it could not be written.
@@ -74,7 +74,7 @@ class Slot:
         self._text = text
 
     def is_in_place(self) -> bool:
-        """Return whether the file is still the one that is written to."""
+        """Return whether the path still refers to the open file."""
         try:
             named = os.stat(self._path, follow_symlinks=False)
         except OSError:
@@ -83,27 +83,27 @@ class Slot:
         return (named.st_dev, named.st_ino, named.st_size) == (own.st_dev, own.st_ino, len(slot_line(self._text)))
 
     def reopen(self) -> None:
-        """Give the name a file again that holds what this one does.
+        """Create the file at the path again, with the same content.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: it cannot be created.
         """
-        self._make()
+        self._create()
         fd, self.fd = self.fd, os.open(self._path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         os.close(fd)
 
-    def _opened(self) -> int:
+    def _open(self) -> int:
         before = None
         with suppress(SlotError):
             before = read_slot(self._path)
         if before is None or len(before) != len(self._text):
-            self._make()
+            self._create()
         fd = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         if before != self._text:
-            os.pwrite(fd, slot_line(self._text), 0)  # in place: that needs no room on a full disk
+            os.pwrite(fd, slot_line(self._text), 0)  # in place, since that needs no space on a full disk
         return fd
 
-    def _make(self) -> None:
+    def _create(self) -> None:
         fresh = f"{self._path}.new"
         with suppress(FileNotFoundError):
             os.unlink(fresh)

@@ -1,4 +1,4 @@
-"""Keeps the record on one disk: journal, recovery, syncing, retention and space.
+"""Keeps the record on one disk: journal, recovery, syncing, retention and disk space.
 
-Knows files and waiters; what is recorded when is decided by the writer above.
+Knows files and waiting tasks; the writer above decides what to record.
 """

@@ -1,13 +1,13 @@
-"""How near a disk is to being full, and what is still recorded then.  Knows numbers; looks at no disk.
+"""The stages of a filling disk, and what is still recorded in each.  Knows numbers; does not look at the disk.
 
-normal ──free < low──▶ low ──free < critical──▶ critical ──free < full, or an append found no space──▶ full
+normal ──free < low──▶ low ──free < critical──▶ critical ──free < full, or an append failed with ENOSPC──▶ full
 
-low        everything is recorded; a warning
+low        everything is recorded, with a warning
 critical   gates are recorded, without excerpts; everything else is counted
 full       gates are denied; those denials are recorded from a reserve
 
-It gets worse at once, and better only a tenth above the limit, so that it does not flutter.  Once an append has found
-no space, it stays full until one has succeeded: free bytes say nothing of quotas.
+A stage worsens at once, and improves only with a tenth more than its limit free (hysteresis).  After an append failed
+with ENOSPC, the stage stays full until one succeeds: the number of free bytes does not reflect quotas.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from hooklatch.record.settings import RecordSettings
 
 __all__ = ["Disk", "Stage"]
 
-MARGIN = 10  # the part of a limit that must be free beyond it, before it counts as over
+MARGIN = 10  # a stage ends only when limit / MARGIN more bytes are free than the limit
 
 
 class Stage(IntEnum):
-    """A stage; a greater one is worse."""
+    """A stage of a filling disk; greater is worse."""
 
     NORMAL = 0
     LOW = 1
@@ -35,18 +35,18 @@ class Stage(IntEnum):
 
 
 class Disk:
-    """The stage of one disk."""
+    """The current stage of one disk."""
 
     def __init__(self, settings: RecordSettings) -> None:
         self.stage = Stage.NORMAL
         self._has_run_out = False
-        self.limit(settings)
+        self.set_limits(settings)
 
     @property
     def has_run_out(self) -> bool:
         return self._has_run_out
 
-    def limit(self, settings: RecordSettings) -> None:
+    def set_limits(self, settings: RecordSettings) -> None:
         self._limits = {
             Stage.FULL: settings.full_bytes,
             Stage.CRITICAL: settings.critical_bytes,
@@ -54,25 +54,25 @@ class Disk:
         }
 
     def saw(self, free: int) -> Stage:
-        """Take the free bytes of a look at the disk; give the stage."""
-        found = self._by(free)
-        if found < self.stage:
-            found = min(self.stage, self._by(free, with_margin=True))
-        self.stage = Stage.FULL if self._has_run_out else found
+        """Record how many bytes are free; return the stage."""
+        stage = self._stage_at(free)
+        if stage < self.stage:
+            stage = min(self.stage, self._stage_at(free, with_margin=True))
+        self.stage = Stage.FULL if self._has_run_out else stage
         return self.stage
 
     def ran_out(self) -> Stage:
-        """Take that an append found no space."""
+        """Record that an append failed for lack of space; return the stage."""
         self._has_run_out = True
         self.stage = Stage.FULL
         return self.stage
 
     def found_room(self, free: int) -> Stage:
-        """Take that an append succeeded after all."""
+        """Record that an append succeeded again; return the stage."""
         self._has_run_out = False
         return self.saw(free)
 
-    def _by(self, free: int, *, with_margin: bool = False) -> Stage:
+    def _stage_at(self, free: int, *, with_margin: bool = False) -> Stage:
         for stage, limit in self._limits.items():
             if free < limit + (limit // MARGIN if with_margin else 0):
                 return stage

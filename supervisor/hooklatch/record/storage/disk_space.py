@@ -1,6 +1,6 @@
-"""How much room the disk has left, and what was not recorded for want of it.  Knows one folder's disk.
+"""Watches the disk space, and counts what is not recorded for lack of it.  Knows the disk of one directory.
 
-What could not be recorded is counted by its event, and the counts are recorded as soon as there is room again.
+Unrecorded events are counted by name; the counts are recorded as soon as there is space.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Put(Protocol):
 
 
 class DiskSpace:
-    """The room for one record.  `put` appends to it, and raises OSError where it cannot."""
+    """The disk space of one record.  `put` appends to the record, and raises OSError if it cannot."""
 
     def __init__(self, folder: str, settings: RecordSettings, put: Put) -> None:
         self.free_bytes = 0
@@ -42,14 +42,14 @@ class DiskSpace:
 
     def apply(self, settings: RecordSettings) -> None:
         self._settings = settings
-        self._disk.limit(settings)
+        self._disk.set_limits(settings)
 
     def look(self) -> None:
-        """Look how full the disk is, and take the stage from that."""
+        """Check the free space and update the stage."""
         try:
             found = os.statvfs(self._folder)
         except OSError:
-            return  # whether it can be written shows when it is
+            return  # writing will show whether it works
         self.free_bytes = found.f_bavail * found.f_frsize
         before = self._disk.stage
         if self._disk.saw(self.free_bytes) is not before:
@@ -58,33 +58,33 @@ class DiskSpace:
             self._try_again()
 
     def ran_out(self) -> None:
-        """Take that an append found no room."""
+        """Note that an append failed for lack of space."""
         before = self._disk.stage
         if self._disk.ran_out() is not before:
             self._changed(before)
 
     def count(self, event: str) -> None:
-        """Count what is not recorded."""
+        """Count an event that is not recorded."""
         self.unrecorded[event] += 1
 
-    def tell_unrecorded(self, *, from_reserve: bool = False) -> None:
-        """Record what was not recorded, if anything.
+    def record_unrecorded(self, *, from_reserve: bool = False) -> None:
+        """Record the counts of unrecorded events, if any.
 
         Raises:
-            OSError: there is no room for that either.
+            OSError: there is no space for the counts either.
         """
         if self.unrecorded:
             self._put("unrecorded", msgspec.json.encode({"events": self.unrecorded}), from_reserve=from_reserve)
             self.unrecorded.clear()
 
     def _try_again(self) -> None:
-        """Find out by writing whether there is room again: free bytes say nothing of quotas."""
+        """Test by writing whether there is space again: the number of free bytes does not reflect quotas."""
         before = self._disk.stage
         with suppress(OSError):
             if self.unrecorded:
-                self.tell_unrecorded()
+                self.record_unrecorded()
             else:
-                self._put("disk", self._told(before, before))
+                self._put("disk", self._stage_entry(before, before))
             self._disk.found_room(self.free_bytes)
             self._changed(before)
 
@@ -93,19 +93,19 @@ class DiskSpace:
         log = logger.info if stage < before else logger.warning
         log("disk folder=%s stage=%s free=%d", self._folder, stage.label, self.free_bytes)
         with suppress(OSError):
-            self._put("disk", self._told(before, stage), from_reserve=stage is Stage.FULL)
+            self._put("disk", self._stage_entry(before, stage), from_reserve=stage is Stage.FULL)
             if stage < Stage.CRITICAL:
-                self.tell_unrecorded()
+                self.record_unrecorded()
 
-    def _told(self, before: Stage, stage: Stage) -> bytes:
+    def _stage_entry(self, before: Stage, stage: Stage) -> bytes:
         return msgspec.json.encode({"stage": stage.label, "previous": before.label, "free_bytes": self.free_bytes})
 
     def explain(self) -> str | None:
-        """Return what the stage means, where it means something."""
+        """Return a warning for the current stage; None if it is normal."""
         what = {
             Stage.NORMAL: None,
-            Stage.LOW: "is getting full: make room",
-            Stage.CRITICAL: "is nearly full: only gates are recorded, without excerpts; make room",
-            Stage.FULL: "is full, so gates are denied: make room there, and it goes on by itself",
+            Stage.LOW: "is getting full: free some space",
+            Stage.CRITICAL: "is nearly full: only gates are recorded, without excerpts; free some space",
+            Stage.FULL: "is full, so gates are denied until there is space: free some space",
         }[self.stage]
         return f"the disk of {self._folder} {what} ({self.free_bytes} bytes are free)" if what else None

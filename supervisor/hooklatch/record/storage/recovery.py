@@ -1,7 +1,7 @@
-"""Takes a record over from whoever wrote it last: locks it, mends its torn end, finds its head.  Knows files only.
+"""Takes over a record from its last writer: locks it, repairs a torn end, and finds its head.  Knows files only.
 
-Only what a crash can leave is mended: bytes after the last sound record.  They are moved beside the segment, never
-thrown away.  Anything else that is wrong stays as it is and is told.  Where the numbers go on, resuming.py says.
+Only what a crash can leave behind is repaired: bytes after the last valid record.  They are moved to a file beside the
+segment, never discarded.  Any other damage is left as it is and reported.  `resuming` decides the next number.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from typing import Any, TypeVar
 import msgspec
 
 from hooklatch.record.files.anchor import read_anchor
-from hooklatch.record.files.chain import GENESIS, Link
+from hooklatch.record.files.chain import GENESIS, ChainLink
 from hooklatch.record.files.mark import BLOCK, Mark, read_mark
 from hooklatch.record.files.reading import of_kind
-from hooklatch.record.files.segments import Place, places, read_tail, set_aside, sync_folder
+from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail, set_aside, sync_folder
 from hooklatch.record.files.slots import SlotError
-from hooklatch.record.storage.resuming import End, resume
-from hooklatch.record.storage.retention import kept_by, missing_before
+from hooklatch.record.storage.resuming import RecordEnd, resume
+from hooklatch.record.storage.retention import missing_before, read_retired
 from hooklatch.version import VERSION
 
-__all__ = ["Found", "RecordError", "facts_of_host", "lock", "take_over"]
+__all__ = ["Recovery", "RecordError", "facts_of_host", "lock", "take_over"]
 
 LOCK_NAME = "lock"
 Held = TypeVar("Held")
 
 
 class RecordError(Exception):
-    """Something cannot be recorded: what happened, where, and what to do."""
+    """Something cannot be recorded; the text says what happened, where, and what to do."""
 
 
-class Found(msgspec.Struct):
-    """Where the chain goes on, what has to be recorded about its end, and what its anchor and its mark are to say.
+class Recovery(msgspec.Struct):
+    """Where the chain continues, what to record about its end, and the new contents of anchor and mark.
 
-    `unacknowledged` are faults of earlier: nobody has acknowledged them.
+    `unacknowledged` are faults of earlier daemons.
     """
 
     seq: int = 0
     hash: str = GENESIS
-    place: Place | None = None
-    last: Link | None = None
+    place: SegmentFile | None = None
+    last: ChainLink | None = None
     skipped: tuple[int, int] | None = None
     anchored: tuple[int, str] = (0, GENESIS)
     mark: Mark = Mark()
@@ -55,10 +55,10 @@ class Found(msgspec.Struct):
 
 
 def lock(folder: str) -> int:
-    """Make the folder private, and take it for this process; gives the descriptor to keep open.
+    """Make the directory private and lock it for this process; return the descriptor to keep open.
 
     Raises:
-        RecordError: it is somebody else's, or another process writes there.
+        RecordError: it belongs to another user, or another process writes there.
     """
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -80,39 +80,41 @@ def lock(folder: str) -> int:
     except OSError as error:
         os.close(fd)
         raise RecordError(f"{folder} cannot be locked: {error.strerror}; a record needs a local filesystem") from None
-    with suppress(OSError):  # a full disk: the pid is only there to be shown
+    with suppress(OSError):  # fails on a full disk; the pid is only informational
         os.pwrite(fd, b"%-10d\n" % os.getpid(), 0)
     return fd
 
 
-def take_over(folder: str) -> Found:
-    """Find the end of the chain, mend what a crash left behind it, and say how it goes on.
+def take_over(folder: str) -> Recovery:
+    """Find the end of the chain, repair what a crash left behind it, and determine how it continues.
 
     Raises:
-        OSError: it cannot be read or mended.
+        OSError: it cannot be read or repaired.
     """
     anchored, marked = read(read_anchor, folder), read(read_mark, folder)
-    found = Found()
-    segments = places(folder)
+    recovery = Recovery()
+    segments = list_segments(folder)
     while segments:
         place = segments.pop()
         tail = read_tail(place)
         if tail is None:
-            move_away(place, found)
+            move_away(place, recovery)
             continue
         if tail.torn:
             moved = set_aside(place, tail.end)
-            found.recovered.append({"segment": place.name, "bytes": tail.torn, "after_seq": tail.link.seq, "to": moved})
+            recovery.recovered.append(
+                {"segment": place.name, "bytes": tail.torn, "after_seq": tail.link.seq, "to": moved}
+            )
         if tail.fault is not None:
-            found.faults.append(tail.fault)
-        found.seq, found.hash, found.place, found.last = tail.link.seq, tail.link.hash, place, tail.link
+            recovery.faults.append(tail.fault)
+        recovery.seq, recovery.hash, recovery.place, recovery.last = tail.link.seq, tail.link.hash, place, tail.link
         break
-    resumption = resume(End(folder, found.seq, found.hash, anchored, marked))
-    found.faults += resumption.faults
-    found.anchored = anchored if isinstance(anchored, tuple) else (found.seq, found.hash)
-    found.seq, found.skipped = resumption.seq, resumption.skipped
-    found.mark = mark_of(folder, found, marked)
-    return found
+    resumption = resume(RecordEnd(folder, recovery.seq, recovery.hash, anchored, marked))
+    recovery.faults += resumption.faults
+    recovery.anchored = anchored if isinstance(anchored, tuple) else (recovery.seq, recovery.hash)
+    recovery.seq, recovery.skipped = resumption.seq, resumption.skipped
+    recovery.mark = mark_of(folder, recovery, marked)
+    return recovery
 
 
 def read(reader: Callable[[str], Held], folder: str) -> Held | str:
@@ -122,42 +124,42 @@ def read(reader: Callable[[str], Held], folder: str) -> Held | str:
         return str(error)
 
 
-def mark_of(folder: str, found: Found, marked: Mark | str | None) -> Mark:
-    """Return what the mark is to say from now on; it must be on the disk before the next record is written."""
+def mark_of(folder: str, recovery: Recovery, marked: Mark | str | None) -> Mark:
+    """Return the new contents of the mark, which must be on disk before the next record is written."""
     mark = marked if isinstance(marked, Mark) else Mark()
-    segments = places(folder)
-    if found.last is not None and found.last.seq > mark.seq:
+    segments = list_segments(folder)
+    if recovery.last is not None and recovery.last.seq > mark.seq:
         for retired in of_kind(segments, "retired", since=mark.seq):
-            kept = kept_by(retired)
+            kept = read_retired(retired)
             if kept is None:
-                found.faults.append(f"record {retired['seq']} in {folder} tells of a removal that was none")
+                recovery.faults.append(f"record {retired['seq']} in {folder} reports a removal with impossible numbers")
                 continue
             mark = msgspec.structs.replace(mark, kept_seq=kept.kept_seq, kept_prev=kept.kept_prev, lost=kept.lost)
             break
     if mark.fault_seq:
         told = of_kind(segments, "fault", since=mark.fault_seq - 1)
-        found.unacknowledged = [str(record.get("text")) for record in told][::-1]
-        if not found.unacknowledged:
-            found.unacknowledged = [
-                f"a fault was found near record {mark.fault_seq}, and its text is not in the record"
+        recovery.unacknowledged = [str(record.get("text")) for record in told][::-1]
+        if not recovery.unacknowledged:
+            recovery.unacknowledged = [
+                f"a fault was found near record {mark.fault_seq}, but its text is not in the record"
             ]
     told_seq, kept_seq, kept_prev, lost = mark.told_seq, mark.kept_seq, mark.kept_prev, mark.lost
-    if found.place is None:
-        used = found.skipped[0] - 1 if found.skipped is not None else found.seq
+    if recovery.place is None:
+        used = recovery.skipped[0] - 1 if recovery.skipped is not None else recovery.seq
         lost += max(0, used + 1 - kept_seq)
-        kept_seq, kept_prev = found.seq + 1, found.hash
+        kept_seq, kept_prev = recovery.seq + 1, recovery.hash
     elif (missing := missing_before(folder, mark)) is not None:
-        found.faults.append(missing)
+        recovery.faults.append(missing)
         told_seq = segments[0].first
     return Mark(
-        is_shut=False, through=max(mark.through, found.seq + BLOCK), seq=mark.seq, hash=mark.hash, kept_seq=kept_seq,
+        is_shut=False, through=max(mark.through, recovery.seq + BLOCK), seq=mark.seq, hash=mark.hash, kept_seq=kept_seq,
         kept_prev=kept_prev, told_seq=told_seq, lost=lost,
-        fault_seq=mark.fault_seq or (found.seq + 1 if found.faults else 0),
+        fault_seq=mark.fault_seq or (recovery.seq + 1 if recovery.faults else 0),
     )  # fmt: skip
 
 
-def move_away(place: Place, found: Found) -> None:
-    """Take a segment without one sound record out of the way: a crash left it, or somebody wrote over it."""
+def move_away(place: SegmentFile, recovery: Recovery) -> None:
+    """Move a segment without any valid record out of the way: a crash left it, or something overwrote it."""
     size = os.stat(place.path).st_size
     moved = None
     if size:
@@ -165,11 +167,11 @@ def move_away(place: Place, found: Found) -> None:
     os.unlink(place.path)
     sync_folder(os.path.dirname(place.path))
     if moved is not None:
-        found.recovered.append({"segment": place.name, "bytes": size, "after_seq": place.first - 1, "to": moved})
+        recovery.recovered.append({"segment": place.name, "bytes": size, "after_seq": place.first - 1, "to": moved})
 
 
 def facts_of_host() -> dict[str, Any]:
-    """Say who writes, and where."""
+    """Return facts about the process and the host that write the record."""
     system = os.uname()
     return {
         "version": VERSION,

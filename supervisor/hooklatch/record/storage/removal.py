@@ -1,9 +1,10 @@
-"""Has old segments removed, so that nobody takes it for a theft, nor a theft for it.  Does not decide what is old.
+"""Removes old segments such that the removal cannot be mistaken for tampering, nor tampering for a removal.
 
-    look ─▶ plan ─▶ `retired` record ─▶ on the disk ─▶ in the mark ─▶ files removed
+Does not decide which segments are old.
 
-After a kill anywhere between, the next start finds in the mark, or in the records that are newer than it, from where on
-the record is kept.
+    look ─▶ plan ─▶ `retired` record ─▶ synced ─▶ in the mark ─▶ files removed
+
+After a kill at any point, the next start finds where the record begins in the mark, or in records newer than the mark.
 """
 
 from __future__ import annotations
@@ -15,61 +16,61 @@ import trio
 
 from hooklatch.core.messages import Head
 from hooklatch.record.files.mark import MarkFile
-from hooklatch.record.files.segments import places
+from hooklatch.record.files.segments import list_segments
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.journal import Journal
 from hooklatch.record.storage.recovery import RecordError
 from hooklatch.record.storage.retention import Retirement, missing_before, plan, remove
 from hooklatch.record.storage.syncing import Syncs
 
-__all__ = ["Retiring"]
+__all__ = ["SegmentRemover"]
 
 
 class Append(Protocol):
     def __call__(self, kind: str, **fields: object) -> Head: ...
 
 
-class Retiring:
-    """Retention of one record.  `append` records something, `note` a fault."""
+class SegmentRemover:
+    """Applies retention to one record.  `append` writes a record, `note` reports a fault."""
 
     def __init__(
-        self, book: Journal, mark: MarkFile, syncs: Syncs, *, append: Append, note: Callable[[str], None]
+        self, journal: Journal, mark: MarkFile, syncs: Syncs, *, append: Append, note: Callable[[str], None]
     ) -> None:
-        self._journal = book
+        self._journal = journal
         self._mark = mark
         self._syncs = syncs
         self._append = append
         self._note = note
-        self._holes: set[str] = set()  # that were told
+        self._reported: set[str] = set()
 
     async def look(self, settings: RecordSettings, now: float) -> None:
-        """Remove what is too much or too old, and tell what somebody else removed.
+        """Remove segments over the limits, and report segments that something else removed.
 
         Raises:
-            OSError, RecordError: it could not be done, or not be recorded.
+            OSError, RecordError: it failed, or could not be recorded.
         """
         folder, current = self._journal.folder, self._journal.segment.place
         missing = missing_before(folder, self._mark.mark)
         if missing is not None:
             self._note(missing)
-            self._mark.save(told_seq=places(folder)[0].first)
+            self._mark.save(told_seq=list_segments(folder)[0].first)
         retirement = await trio.to_thread.run_sync(plan, folder, current, settings, now, self._mark.mark)
-        if retirement is None or not self._may_go(retirement):
+        if retirement is None or not self._may_remove(retirement):
             return
         if retirement.places:
-            await self._tell(retirement)
+            await self._announce(retirement)
         await trio.to_thread.run_sync(remove, folder, [*retirement.leftover, *retirement.places])
 
-    def _may_go(self, retirement: Retirement) -> bool:
-        """Return whether nothing is removed that would show what is missing, before somebody knows of that."""
+    def _may_remove(self, retirement: Retirement) -> bool:
+        """VerifyReport gaps; return false if a removal would hide one that has not been acknowledged."""
         for hole in retirement.holes:
-            if hole not in self._holes:
-                self._holes.add(hole)
+            if hole not in self._reported:
+                self._reported.add(hole)
                 self._note(hole)
         return retirement.lost == self._mark.mark.lost or not self._mark.mark.fault_seq
 
-    async def _tell(self, retirement: Retirement) -> None:
-        """Have it on the disk, in the record and in the mark, that segments go; only then may they."""
+    async def _announce(self, retirement: Retirement) -> None:
+        """Bring the announcement of a removal to disk, in the record and in the mark, before any file is removed."""
         self._mark.retire(self._journal.seq + 1, retirement.kept_seq, retirement.kept_prev, retirement.lost)
         try:
             head = self._append("retired", **retirement.record)

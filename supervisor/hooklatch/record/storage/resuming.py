@@ -1,11 +1,11 @@
-"""Where a record's numbers go on, and what its end, its anchor and its mark say of each other.  Pure: knows no file.
+"""Decides a record's next number, by comparing its end with its anchor and its mark.  Pure: does not touch files.
 
-    ended by its daemon        the mark says which record is the last one: the next number follows it
-    ended by a crash           what was written after the last sync is known to nobody, so the numbers go on behind
-                               all that were reserved, and the next segment says which were skipped
-    a witness gone or broken   the same, and a fault
+    shut down cleanly          the mark names the last record: the next number follows it
+    ended by a crash           records written after the last sync may have been lost, so continue after all reserved
+                               numbers; the next segment states which were skipped
+    anchor or mark unusable    the same, and a fault
 
-A number is never used twice: of a record that was cut off, some reply names the number and the hash.
+A number is never used twice: replies may already name the number and the hash of a record that was lost.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 
 from hooklatch.record.files.mark import BLOCK, Mark
 
-__all__ = ["End", "Resumption", "resume"]
+__all__ = ["RecordEnd", "Resumption", "resume"]
 
 
-class End(msgspec.Struct, frozen=True):
-    """What the folder and the mark were found to say.  Where something cannot be read, a text says why."""
+class RecordEnd(msgspec.Struct, frozen=True):
+    """What the directory, the anchor and the mark hold.  A text in place of a value says why it is unreadable."""
 
     folder: str
     seq: int
@@ -28,14 +28,15 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Resumption(msgspec.Struct, frozen=True):
-    """`seq` counts as used.  `skipped` are numbers below it that nobody has missed: first and last."""
+    """The decision: `seq` is the last used number; `skipped` the first and last number below it that stay unused."""
 
     seq: int
     skipped: tuple[int, int] | None
     faults: list[str]
 
 
-def resume(end: End) -> Resumption:
+def resume(end: RecordEnd) -> Resumption:
+    """Return where the numbers continue, and the faults found."""
     faults = [*faults_of_anchor(end), *faults_of_mark(end)]
     known = [("anchor", *end.anchored)] if isinstance(end.anchored, tuple) else []
     if isinstance(end.marked, Mark):
@@ -43,11 +44,11 @@ def resume(end: End) -> Resumption:
     used = max(end.seq, *(seq for _, seq, _ in known), 0)
     if used > end.seq:
         faults.append(
-            f"records {end.seq + 1} to {used} are missing from the end of the record in {end.folder}: it was cut, or"
-            " its disk lost what it had promised to keep; replies of that time name their hashes"
+            f"records {end.seq + 1} to {used} are missing from the end of the record in {end.folder}: it was truncated,"
+            " or its disk lost data that was synced; replies from that time name their hashes"
         )
     faults += [
-        f"record {seq} in {end.folder} is another one than its {name} says"
+        f"record {seq} in {end.folder} differs from the one that its {name} names"
         for name, seq, own in known
         if seq == end.seq and own != end.hash
     ]
@@ -55,22 +56,22 @@ def resume(end: End) -> Resumption:
     return Resumption(through, (used + 1, through) if through > used else None, faults)
 
 
-def faults_of_anchor(end: End) -> list[str]:
+def faults_of_anchor(end: RecordEnd) -> list[str]:
     if isinstance(end.anchored, str):
         return [end.anchored]
     has_begun = end.seq > 0 or (isinstance(end.marked, Mark) and end.marked.seq > 0)
     if end.anchored is None and has_begun:
-        return [f"the anchor in {end.folder} is gone, which says what is on the disk"]
+        return [f"the anchor in {end.folder} is gone, which names the newest record on disk"]
     return []
 
 
-def faults_of_mark(end: End) -> list[str]:
+def faults_of_mark(end: RecordEnd) -> list[str]:
     mark = end.marked
     if isinstance(mark, str):
         return [mark]
     if mark is None:
         if end.seq > 0 or end.anchored is not None:
-            return [f"the mark {end.folder}.mark is gone, which says how far the record in {end.folder} has come"]
+            return [f"the mark {end.folder}.mark is gone, which tells how far the record in {end.folder} has come"]
         return []
     if mark.is_shut and end.seq > mark.seq:
         return [
@@ -82,7 +83,7 @@ def faults_of_mark(end: End) -> list[str]:
     return []
 
 
-def last_of_reserved(end: End, used: int) -> int:
+def last_of_reserved(end: RecordEnd, used: int) -> int:
     if isinstance(end.marked, Mark):
         return used if end.marked.is_shut else max(used, end.marked.through)
     is_new = end.marked is None and end.anchored is None and used == 0

@@ -1,7 +1,7 @@
-"""Which segments are too many or too old, and their end.  Knows files; writes no record.
+"""Chooses segments over the retention limits, and removes them.  Knows files; does not write records.
 
-A segment's removal is recorded before it happens, and each such record says how far all was removed so far.  So
-`verify` tells it from a theft.  What is gone already when retention comes to it is counted, and told.
+A removal is recorded before it happens, and each such record states everything removed so far.  So `verify` can tell
+it from tampering.  Records that are already missing when retention reaches them are counted and reported.
 """
 
 from __future__ import annotations
@@ -12,33 +12,43 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from hooklatch.record.files.chain import GENESIS, Link, read_link
+from hooklatch.record.files.chain import GENESIS, ChainLink, read_link
 from hooklatch.record.files.mark import Mark
-from hooklatch.record.files.segments import Place, places, read_tail, sync_folder
+from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail, sync_folder
 from hooklatch.record.settings import RecordSettings
 
-__all__ = ["Retirement", "Kept", "header_of", "kept_by", "missing_before", "plan", "remove", "sizes", "skipped_by"]
+__all__ = [
+    "RetiredEntry",
+    "Retirement",
+    "header_of",
+    "missing_before",
+    "plan",
+    "read_retired",
+    "remove",
+    "sizes",
+    "skipped_by",
+]
 
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
 
 class Retirement(NamedTuple):
-    """What is to be removed, what the record says of it, and what was found to be gone already.
+    """The segments to remove, the entry for the record, and the gaps that were found.
 
-    `leftover` are segments whose removal was recorded before, and did not come to its end.
+    `leftover` are segments whose removal was recorded earlier but not completed.
     """
 
-    leftover: list[Place]
-    places: list[Place]
+    leftover: list[SegmentFile]
+    places: list[SegmentFile]
     kept_seq: int
     kept_prev: str
-    lost: int  # all in all, as the record says it
+    lost: int  # in total, as recorded
     holes: list[str]
     record: dict[str, Any]
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """What a `retired` record says: it removed from `first_seq` on; the record begins with `kept_seq` now."""
+class RetiredEntry(msgspec.Struct, frozen=True):
+    """A `retired` record: it removed records from `first_seq` on; the record now begins with `kept_seq`."""
 
     seq: int
     first_seq: int
@@ -47,17 +57,17 @@ class Kept(msgspec.Struct, frozen=True):
     lost: int
 
 
-def kept_by(record: dict[str, Any]) -> Kept | None:
-    """Read a `retired` record; None where it says nothing of that kind."""
+def read_retired(record: dict[str, Any]) -> RetiredEntry | None:
+    """Parse a `retired` record; return None if its numbers are impossible."""
     try:
-        kept = msgspec.convert(record, Kept)
+        kept = msgspec.convert(record, RetiredEntry)
     except msgspec.ValidationError:
         return None
     return kept if 0 < kept.first_seq < kept.kept_seq < kept.seq and kept.lost >= 0 else None
 
 
-def header_of(place: Place) -> tuple[Link, dict[str, Any]] | None:
-    """Read a segment's first record; None where it has none.
+def header_of(place: SegmentFile) -> tuple[ChainLink, dict[str, Any]] | None:
+    """Return a segment's first record; None if it has none.
 
     Raises:
         OSError: it cannot be read.
@@ -69,7 +79,7 @@ def header_of(place: Place) -> tuple[Link, dict[str, Any]] | None:
 
 
 def skipped_by(header: dict[str, Any]) -> tuple[int, int] | None:
-    """Return the numbers that a segment says were never used: first and last, right before its own."""
+    """Return the numbers that a segment declares unused: first and last, directly before its own."""
     skipped = header.get("skipped")
     if not isinstance(skipped, dict):
         return None
@@ -81,12 +91,12 @@ def skipped_by(header: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def missing_before(folder: str, mark: Mark) -> str | None:
-    """Return what is gone from the beginning and was neither retired nor told; None if nothing is.
+    """Return which records are missing at the beginning, if neither retired nor reported; None if none are.
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the directory cannot be read.
     """
-    segments = places(folder)
+    segments = list_segments(folder)
     expected = max(mark.kept_seq, mark.told_seq)
     if not segments or segments[0].first <= expected:
         return None
@@ -96,33 +106,33 @@ def missing_before(folder: str, mark: Mark) -> str | None:
     )
 
 
-def sizes(folder: str) -> dict[Place, tuple[int, float]]:
-    """Return each segment's bytes and the moment of its last record, oldest first.
+def sizes(folder: str) -> dict[SegmentFile, tuple[int, float]]:
+    """Return the size and modification time of each segment, oldest first.
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the directory cannot be read.
     """
-    found: dict[Place, tuple[int, float]] = {}
-    for place in places(folder):
+    known: dict[SegmentFile, tuple[int, float]] = {}
+    for place in list_segments(folder):
         status = os.stat(place.path)
-        found[place] = (status.st_size, status.st_mtime)
-    return found
+        known[place] = (status.st_size, status.st_mtime)
+    return known
 
 
-def plan(folder: str, current: Place, settings: RecordSettings, now: float, mark: Mark) -> Retirement | None:
-    """Choose the oldest segments that are over a limit, never the current one; None if all may stay.
+def plan(folder: str, current: SegmentFile, settings: RecordSettings, now: float, mark: Mark) -> Retirement | None:
+    """Choose the oldest segments that exceed a limit, never the current one; None if all may stay.
 
     Raises:
-        OSError: the folder cannot be read.
+        OSError: the directory cannot be read.
     """
     before = {place: known for place, known in sizes(folder).items() if place.first < current.first}
     leftover = [place for place in before if place.first < mark.kept_seq]
     found = {place: known for place, known in before.items() if place.first >= mark.kept_seq}
     total = sum(size for size, _ in found.values()) + os.stat(current.path).st_size
-    chosen: list[Place] = []
+    chosen: list[SegmentFile] = []
     for place, (size, written_at) in found.items():
         if total <= settings.keep_bytes and now - written_at <= settings.keep_age:
-            break  # in the middle nothing is removed: a chain with a hole proves nothing
+            break  # never remove from the middle: a chain with a gap proves nothing
         chosen.append(place)
         total -= size
     if not chosen:
@@ -144,8 +154,8 @@ def plan(folder: str, current: Place, settings: RecordSettings, now: float, mark
     return Retirement(leftover, chosen, kept.first, kept_prev, mark.lost + lost, holes, record)
 
 
-def gone(mark: Mark, segments: Sequence[Place]) -> tuple[int, list[str]]:
-    """Count the numbers that are gone between segments, and say where; of the beginning `missing_before` does.
+def gone(mark: Mark, segments: Sequence[SegmentFile]) -> tuple[int, list[str]]:
+    """Count the records that are missing between segments, and say where; `missing_before` covers the beginning.
 
     Raises:
         OSError: a segment cannot be read.
@@ -158,9 +168,9 @@ def gone(mark: Mark, segments: Sequence[Place]) -> tuple[int, list[str]]:
         end = skipped[0] - 1 if skipped is not None else place.first - 1
         missing = max(0, end + 1 - expected)
         if not missing and (header is None or header[0].prev != prev):
-            missing = 1  # there is one too few, or another one
+            missing = 1  # one is missing, or another one is in its place
         if missing and expected > mark.kept_seq:
-            holes.append(f"{place.path} does not go on where the segment before it ends; see: hooklatch log verify")
+            holes.append(f"{place.path} does not continue where the segment before it ends; see: hooklatch log verify")
         lost += missing
         tail = read_tail(place)
         if tail is not None:
@@ -168,8 +178,8 @@ def gone(mark: Mark, segments: Sequence[Place]) -> tuple[int, list[str]]:
     return lost, holes
 
 
-def remove(folder: str, chosen: Sequence[Place]) -> None:
-    """Remove segments, the oldest first, and what was set aside of them.
+def remove(folder: str, chosen: Sequence[SegmentFile]) -> None:
+    """Remove segments and the torn ends moved out of them, oldest first.
 
     Raises:
         OSError: one could not be removed.

@@ -1,6 +1,6 @@
-"""Brings records to the disk, many with one call, and knows which are there.  Knows files and waiters; no policy.
+"""Syncs records to disk in groups, and tracks which are there.  Knows files and waiting tasks; does not know policies.
 
-The sync runs in a thread.  Those who write meanwhile share the next one.
+The sync runs in a thread.  Records written in the meantime share the next one.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ MAX_LOST = 1000
 class Syncs:
     """The syncs of one record."""
 
-    def __init__(self, book: Journal, anchor: Anchor, mark: MarkFile, fdatasync: Callable[[int], None]) -> None:
+    def __init__(self, journal: Journal, anchor: Anchor, mark: MarkFile, fdatasync: Callable[[int], None]) -> None:
         self.synced_seq = 0
         self.synced_at = time.monotonic()
         self.count = 0
-        self.trouble: str | None = None  # why the anchor or the mark cannot be written; gone when they can
-        self._thefts: list[str] = []  # of the anchor or the mark, not yet told
-        self._away: set[str] = set()  # those that were taken, and could not be made again yet
-        self._journal = book
+        self.trouble: str | None = None  # why the anchor or the mark cannot be written at the moment
+        self._tampering: list[str] = []  # removals or replacements of the anchor or the mark, not yet reported
+        self._missing: set[str] = set()  # those of the two that could not be created again yet
+        self._journal = journal
         self._anchor = anchor
         self._mark = mark
         self._fdatasync = fdatasync
         self._lost: list[tuple[int, int]] = []  # ranges of records whose sync failed
-        self._tried_seq = 0  # up to here every record is on the disk, or lost
+        self._tried_seq = 0  # every record up to this number is on disk or lost
         self._waiting = trio.lowlevel.ParkingLot()
         self._is_over = False
 
     async def wait_for(self, head: Head) -> None:
-        """Wait until a record is on the disk.
+        """Wait until a record is on disk.
 
         Raises:
-            RecordError: it may not be there, and nobody can know.
+            RecordError: it may not be on disk, and there is no way to know.
         """
         while True:
             if any(first <= head.seq <= last for first, last in self._lost):
@@ -57,33 +57,33 @@ class Syncs:
             await self._waiting.park()
 
     async def once(self) -> str | None:
-        """Bring all that is written by now to the disk; give what went wrong, if anything."""
-        book = self._journal
-        seq, own = book.seq, book.hash
-        ended = list(book.closing)
-        is_folder_dirty = book.is_folder_dirty
-        fault = book.segment.fault()
-        fds = [segment.fd for segment in (*ended, book.segment)]
-        # Until the thread has ended, nobody may close these descriptors: `closing` keeps them.
+        """Sync everything written so far; return what went wrong, or None."""
+        journal = self._journal
+        seq, own = journal.seq, journal.hash
+        ended = list(journal.closing)
+        is_folder_dirty = journal.is_folder_dirty
+        fault = journal.segment.fault()
+        fds = [segment.fd for segment in (*ended, journal.segment)]
+        # These descriptors must stay open until the thread has ended: `closing` keeps them.
         fault = await trio.to_thread.run_sync(self._sync, fds, is_folder_dirty, seq, own) or fault
         for segment in ended:
             segment.close()
-            book.closing.remove(segment)
-        if is_folder_dirty and not book.closing and fault is None:
-            book.is_folder_dirty = False
+            journal.closing.remove(segment)
+        if is_folder_dirty and not journal.closing and fault is None:
+            journal.is_folder_dirty = False
         self._settle(seq, fault)
         return fault
 
     def once_blocking(self) -> str | None:
-        """Do the same in this thread: at the end, when there is nobody to wait."""
-        book = self._journal
-        fds = [segment.fd for segment in (*book.closing, book.segment)]
-        fault = self._sync(fds, book.is_folder_dirty, book.seq, book.hash)
-        self._settle(book.seq, fault)
+        """Sync in this thread, at shutdown."""
+        journal = self._journal
+        fds = [segment.fd for segment in (*journal.closing, journal.segment)]
+        fault = self._sync(fds, journal.is_folder_dirty, journal.seq, journal.hash)
+        self._settle(journal.seq, fault)
         return fault
 
     def end(self) -> None:
-        """Let those who still wait know that they do so in vain."""
+        """Wake the tasks that still wait, so that they fail."""
         self._is_over = True
         self._waiting.unpark_all()
 
@@ -93,7 +93,7 @@ class Syncs:
             self.synced_at = time.monotonic()
             self.count += 1
         else:
-            # What was written while the sync ran stands in the same file, and shares its fate.
+            # FindingKind was written during the sync is in the same file, so it may be lost as well.
             self._lost = [*self._lost[-MAX_LOST:], (self._tried_seq + 1, self._journal.seq)]
             self._tried_seq = self._journal.seq
         self._waiting.unpark_all()
@@ -106,25 +106,25 @@ class Syncs:
                 sync_folder(self._journal.folder)
         except OSError as error:
             return f"the record in {self._journal.folder} cannot be synced: {error.strerror or error}"
-        self._tell_beside(seq, own)
+        self._update_witnesses(seq, own)
         return None
 
-    def take_thefts(self) -> list[str]:
-        """Return what somebody did to the anchor and the mark since the last call."""
-        thefts, self._thefts = self._thefts, []
-        return thefts
+    def take_tampering(self) -> list[str]:
+        """Return what others did to the anchor and the mark since the last call."""
+        tampering, self._tampering = self._tampering, []
+        return tampering
 
-    def _tell_beside(self, seq: int, own: str) -> None:
-        """Have the anchor and the mark say what is on the disk now."""
+    def _update_witnesses(self, seq: int, own: str) -> None:
+        """Write to the anchor and the mark what is on disk now."""
         trouble = None
         for one in (self._anchor, self._mark):
             try:
                 if not one.slot.is_in_place():
-                    if one.path not in self._away:
-                        self._thefts.append(f"{one.path} was removed or replaced while it was being written")
-                    self._away.add(one.path)
+                    if one.path not in self._missing:
+                        self._tampering.append(f"{one.path} was removed or replaced while it was being written")
+                    self._missing.add(one.path)
                     one.slot.reopen()
-                    self._away.remove(one.path)
+                    self._missing.remove(one.path)
                 if one is self._anchor:
                     self._anchor.write(seq, own)
                 else:

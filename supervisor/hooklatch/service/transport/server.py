@@ -49,7 +49,7 @@ def make_runtime_dir(path: str) -> None:
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise RuntimeDirError(f"{path} is not a folder of this user; choose another --runtime-dir")
     if status.st_mode & 0o077:
-        raise RuntimeDirError(f"{path} is open to others; mend it with: chmod 700 {path}")
+        raise RuntimeDirError(f"{path} is open to others; fix it with: chmod 700 {path}")
     try:
         check_folders(path)
     except (UnsafeFileError, OSError) as error:
