@@ -22,23 +22,22 @@ pytestmark = pytest.mark.slow
 
 SOURCE = """
 import json, os, socket, time
-from hooklatch_worker.runtime import state_client
+from hooklatch_worker.author.state import Asked
 from hooklatch_worker import context
-from hooklatch_worker.author import state
+from hooklatch_worker.author.event import call_of
 from hooklatch_worker import wire
-
-def line():
-    return state.line
 
 def send(event):
     '''Send frames of the test's making, then answer as if nothing were.'''
+    line = call_of(event).line
     def asked(generation, call_id, *rest):
-        return Asked(line()._generation + generation, line()._call_id + call_id, *rest)
+        return Asked(line._generation + generation, line._call_id + call_id, *rest)
     os.write(3, b"".join(wire.frame(asked(*one)) for one in event.payload["frames"]))
     time.sleep(event.payload.get("wait", 0))
 
 def garble(event):
-    body = wire.encode(Asked(line()._generation, line()._call_id, 1, "get", "k")).replace(b"get", b"got")
+    line = call_of(event).line
+    body = wire.encode(Asked(line._generation, line._call_id, 1, "get", "k")).replace(b"get", b"got")
     os.write(3, wire.HEADER.pack(len(body)) + body)
     time.sleep(60)
 

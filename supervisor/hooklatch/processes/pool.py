@@ -27,38 +27,36 @@ from hooklatch.processes.worker import Invocation, LoadError, Reply, Worker
 from hooklatch.processes.zygote import ForkError, Zygote, ZygoteLostError
 from hooklatch_worker import wire
 
-__all__ = ["LSP_SOURCE", "Invocation", "IsolationStatus", "Pool", "PoolLimits", "PoolStatus"]
+__all__ = ["Invocation", "IsolationStatus", "Pool", "PoolLimits", "PoolStatus"]
 
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
 RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # of workers that could not be started, or died before any call
 ZYGOTES = 3  # that may die over one start before it counts as failed
 RECYCLED, CLOSES = "recycled", "the pool closes"
-LSP_SOURCE = wire.Source(
-    "module", "hooklatch_worker.lsp.diagnostics"
-)  # our own; a user's code has no telemetry to hand over
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
     """How many workers, and when one is replaced.  The three of memory and processes hold also while a call runs.
 
-    `resident_bytes` is of the worker alone; `total_bytes` is of it and all that it started, whose number is limited
-    by `processes`.
+    `resident_bytes` is of the worker alone; `total_bytes`, if there is such a limit, is of it and all that it started,
+    whose number is limited by `processes`.
 
     `queue` bounds the gates that wait for a worker, and apart from them the other calls: a flood of notifications
     leaves gates their places.  `load_timeout` is for importing, apart from any call's own limit (celery's 4 s is a
-    known trap).
+    known trap).  Workers that `may_emit` send telemetry with their answers; of any other it breaks the protocol.
     """
 
     workers: int = 4
     calls: int = 10_000
     age: float = 3600.0
     resident_bytes: int = 512 * 2**20
-    total_bytes: int = 2 * 2**30
+    total_bytes: int | None = 2 * 2**30
     processes: int = 128
     worker: wire.WorkerLimits = wire.WorkerLimits()
     queue: int = 1024
     load_timeout: float = 30.0
+    may_emit: bool = False
 
 
 class IsolationStatus(msgspec.Struct, frozen=True):
@@ -345,7 +343,7 @@ class Pool:
         return await self._fork_once()
 
     async def _fork_once(self) -> tuple[Worker, wire.Loaded]:
-        worker = Worker(await self._zygote.fork(self.source, self.limits.worker), may_emit=self.source == LSP_SOURCE)
+        worker = Worker(await self._zygote.fork(self.source, self.limits.worker), may_emit=self.limits.may_emit)
         limit = self.limits.load_timeout
         self._loading.add(worker)
         try:

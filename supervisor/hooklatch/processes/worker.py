@@ -21,6 +21,7 @@ import trio
 from hooklatch.core.messages import CallOutcome, Cause
 from hooklatch.processes.zygote import WorkerProcess
 from hooklatch_worker import wire
+from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES, Emitted
 from hooklatch_worker.author.failures import MAX_TRACEBACK
 from hooklatch_worker.author.state import MAX_STEPS, Asked
 
@@ -47,7 +48,6 @@ class Invocation(msgspec.Struct, frozen=True):
     reinvoked: bool = False
     runtime: str = "trio"
     is_gate: bool = True
-    is_told_timeout: bool = False
     share: str = ""
     is_native: bool = False
     on_asked: Callable[[Asked], wire.Told] | None = None
@@ -90,7 +90,7 @@ class Reply:
         self.outcome = outcome
         self.is_lost = is_lost
         self.is_orphaned = is_orphaned
-        self.emitted: list[wire.Emitted] = []
+        self.emitted: list[Emitted] = []
 
 
 class Worker:
@@ -158,8 +158,8 @@ class Worker:
         self.calls += 1
         self._on_asked, self._asked = asked.on_asked, 0
         message = wire.Call(
-            self.generation, number, asked.function, asked.event, asked.payload, asked.envelope, asked.config,
-            asked.merged, asked.reinvoked, asked.runtime, asked.is_native, timeout if asked.is_told_timeout else 0.0,
+            self.generation, number, timeout, asked.function, asked.event, asked.payload, asked.envelope, asked.config,
+            asked.merged, asked.reinvoked, asked.runtime, asked.is_native,
         )  # fmt: skip
         data = wire.frame(message)
         if len(data) > wire.MAX_FRAME:
@@ -168,7 +168,7 @@ class Worker:
             self._is_cut_short = True
             await self._send(data)
             self._is_cut_short = False
-            return await self._answer(number)
+            return self._read(await self._answer(number))
         except EOFError:
             return await self._crashed()
         except wire.FrameError as error:
@@ -179,28 +179,29 @@ class Worker:
         if self._is_cut_short:
             return False  # it waits for the rest of a call that will never come
         try:
-            return not (await self._answer(self._call_id)).is_lost
+            await self._answer(self._call_id)
         except (EOFError, wire.FrameError):
             return False
+        return True
 
-    async def _answer(self, number: int) -> Reply:
-        """Read the answer of a call; before it do what it asks of its state, and take what telemetry it may have."""
-        emitted: list[wire.Emitted] = []
-        while True:
-            message = wire.decode_from_worker(await self._receive())
-            if isinstance(message, Asked):
-                await self._tell(message, number)
-                continue
-            if not isinstance(message, wire.Emitted):
-                reply = self._read(message, number)
-                reply.emitted = emitted
-                return reply
-            is_ours = (message.generation, message.call_id) == (self.generation, number)
-            if not (self._may_emit and is_ours and len(emitted) < wire.MAX_EMITTED):
-                return self._garbage("telemetry that nobody asked for")
-            if len(message.data) > wire.MAX_EMITTED_BYTES:
-                return self._garbage(f"telemetry of {len(message.data)} bytes")
-            emitted.append(message)
+    async def _answer(self, number: int) -> wire.Answered:
+        """Receive the answer to a call; serve what the callback asks of its state before it.
+
+        Raises:
+            EOFError: the worker is gone.
+            FrameError: what came is not that.
+        """
+        while isinstance(message := wire.decode_from_worker(await self._receive()), Asked):
+            await self._tell(message, number)
+        if not self._reader.is_empty:
+            raise wire.FrameError("more than one answer to a call")
+        if not isinstance(message, wire.Answered) or (message.generation, message.call_id) != (self.generation, number):
+            raise wire.FrameError("an answer to another call")
+        if message.emitted and not self._may_emit:
+            raise wire.FrameError("telemetry that nobody asked for")
+        if len(message.emitted) > MAX_EMITTED or any(len(one.data) > MAX_EMITTED_BYTES for one in message.emitted):
+            raise wire.FrameError("more telemetry than a call may send")
+        return message
 
     async def _tell(self, asked: Asked, number: int) -> None:
         """Do one step on the state for the call that is under way, and let everybody else go on before the next one.
@@ -220,19 +221,18 @@ class Worker:
         # Not tried at once: a callback that asks without end takes one turn of the loop for each question.
         await trio.lowlevel.wait_readable(self.process.socket)
 
-    def _read(self, message: wire.FromWorker, number: int) -> Reply:
-        if not self._reader.is_empty:
-            return self._garbage("more than one answer to a call")
-        match message:
-            case wire.Answered(generation, call_id) if (generation, call_id) == (self.generation, number):
-                return Reply(outcome_of("policy", message, answer=message.answer))
-            case wire.Failed(generation, call_id) if (generation, call_id) == (self.generation, number):
-                cause: Cause = CAUSES.get(message.cause, "crash")
-                # The worker is not trusted, with the length of what it tells neither.
-                trace = message.traceback[:MAX_TRACEBACK]
-                return Reply(outcome_of(cause, message, text=message.message, trace=trace))
-            case _:
-                return self._garbage("an answer to another call")
+    def _read(self, said: wire.Answered) -> Reply:
+        cause: Cause = CAUSES.get(said.cause, "crash")
+        # The worker is not trusted, with the length of what it tells neither.
+        trace = said.traceback[:MAX_TRACEBACK]
+        reply = Reply(
+            CallOutcome(
+                cause, b"" if said.cause else said.answer, said.message, said.stdout, said.stderr, said.truncated,
+                exit_code=said.exit_code, traceback=trace,
+            )
+        )  # fmt: skip
+        reply.emitted = said.emitted
+        return reply
 
     def _garbage(self, message: str) -> Reply:
         # A stream that once held garbage cannot be trusted to be in step again.
@@ -321,16 +321,10 @@ class Worker:
         return body
 
 
-# What a worker may say of a call that failed; any other word of its is a crash.
-CAUSES: dict[str, Cause] = {"protocol": "protocol", "timeout": "timeout", "load": "load", "overload": "overload"}
-
-
-def outcome_of(
-    cause: Cause, said: wire.Answered | wire.Failed, *, answer: bytes = b"", text: str = "", trace: str = ""
-) -> CallOutcome:
-    return CallOutcome(
-        cause, answer, text, said.stdout, said.stderr, said.truncated, exit_code=said.exit_code, traceback=trace
-    )
+# What a worker may say of how a call ended; any other word of its is a crash.
+CAUSES: dict[str, Cause] = {
+    "": "policy", "protocol": "protocol", "timeout": "timeout", "load": "load", "overload": "overload"
+}  # fmt: skip
 
 
 def tail(fd: int) -> tuple[bytes, bool]:

@@ -8,7 +8,6 @@ import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -18,6 +17,7 @@ from hooklatch.processes.worker import Reply
 from hooklatch.processes.zygote import open_zygote
 from hooklatch_worker import wire
 from support.daemons import nothing_left, stop_resource_tracker
+from support.pools import until
 from support.survivors import nobody_survives
 from workers.shell.driven import PATH, ends
 
@@ -37,13 +37,14 @@ async def pool_of_shells() -> AsyncGenerator[Pool]:
             stop_resource_tracker()
 
 
-async def call(pool: Pool, folder: Path, command: str, timeout: float = 10.0, **config: Any) -> Reply:
-    definition = {"command": command, "path": PATH, "fails_closed": True, "allows": ["deny"], **config}
+async def call(pool: Pool, folder: Path, command: str, limit: float | None = None) -> Reply:
+    """Run a command that may take so many seconds, in a call that has time enough."""
+    definition = {"command": command, "path": PATH, "fails_closed": True, "allows": ["deny"], "timeout": limit}
     envelope = {"cwd": str(folder), "session_id": "s1"}
     invocation = Invocation(
         "run", "pre_tool_use", b'{"tool_name":"Bash"}', json.dumps(envelope).encode(), json.dumps(definition).encode()
     )
-    return await pool.call(invocation, trio.current_time() + timeout)
+    return await pool.call(invocation, trio.current_time() + 10.0)
 
 
 async def test_one_worker_runs_one_command_after_another(tmp_path: Path) -> None:
@@ -58,7 +59,7 @@ async def test_one_worker_runs_one_command_after_another(tmp_path: Path) -> None
 async def test_a_command_that_fails_is_no_answer_and_costs_no_worker(tmp_path: Path) -> None:
     async with pool_of_shells() as pool:
         failed = await call(pool, tmp_path, "kill -9 $$")
-        late = await call(pool, tmp_path, "sleep 100", timeout=10, __remaining=0.1)
+        late = await call(pool, tmp_path, "sleep 100", limit=0.1)
 
         assert (failed.outcome.cause, failed.is_lost) == ("crash", False)
         assert (late.outcome.cause != "policy", late.is_lost) == (True, False)
@@ -76,19 +77,26 @@ async def test_a_command_that_fails_is_no_answer_and_costs_no_worker(tmp_path: P
     ],
 )
 async def test_the_death_of_a_worker_ends_its_command(tmp_path: Path, command: str) -> None:
-    """A command that hangs is left to its deadline, of which the worker was not told."""
-    async with pool_of_shells() as pool:
-        reply = await call(pool, tmp_path, command, timeout=0.3)
+    began = tmp_path / "began"
+    async with pool_of_shells() as pool, trio.open_nursery() as nursery:
+        replies: list[Reply] = []
 
-        assert (reply.outcome.cause, reply.is_lost) == ("timeout", True)
-        assert ends(int((tmp_path / "began").read_text()))
+        async def run() -> None:
+            replies.append(await call(pool, tmp_path, command))
+
+        nursery.start_soon(run)
+        await until(lambda: began.exists() and began.read_text().endswith("\n"))
+        os.kill(pool.status().pids[0], signal.SIGKILL)
+
+    assert [(reply.outcome.cause, reply.is_lost) for reply in replies] == [("crash", True)]
+    assert ends(int(began.read_text()))
 
 
 @pytest.mark.slow
 async def test_the_death_of_a_worker_ends_what_was_told_to_stop(tmp_path: Path) -> None:
     """The worker is killed while the helper waits out its half second."""
     async with pool_of_shells() as pool:
-        await call(pool, tmp_path, "trap '' TERM; echo $$ > began; sleep 100; sleep 100", __remaining=0.2)
+        await call(pool, tmp_path, "trap '' TERM; echo $$ > began; sleep 100; sleep 100", limit=0.2)
 
         os.kill(pool.status().pids[0], signal.SIGKILL)
 

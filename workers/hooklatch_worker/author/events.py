@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hooklatch_worker.author.call_context import CallContext
 from hooklatch_worker.author.event import EVENT_CLASSES, CustomEvent, Event
 
 __all__ = [
@@ -30,11 +31,11 @@ def build(
     config: dict[str, Any] | None,
     merged: dict[str, Any] | None,
     reinvoked: bool,
-    call_id: int | None = None,
+    call: CallContext | None = None,
 ) -> Event:
     """The event that a hook is called with; a name outside the catalogue makes a `CustomEvent`.
 
-    `call_id` is the worker's call that it belongs to: what it may ask of `state` it asks in that call.
+    `call` is the worker's call that it belongs to, if there is one.
     """
     event_class = EVENT_CLASSES.get(event_name, CustomEvent)
     return event_class(
@@ -44,7 +45,7 @@ def build(
         config=config or {},
         merged=merged or {},
         reinvoked=reinvoked,
-        call_id=call_id,
+        call=call,
     )
 
 

@@ -174,7 +174,6 @@ class Calls:
             call.reinvoked,
             target.runtime if isinstance(target, PythonTarget) else "",
             self._spec.is_gate,
-            isinstance(target, PythonTarget) and bool(target.command),
             self._share,
             isinstance(target, PythonTarget) and bool(target.native),
             partial(self._answer, hook),
