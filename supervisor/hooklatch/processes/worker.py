@@ -13,44 +13,56 @@ import os
 import random
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 import trio
 
-from hooklatch.core.messages import CallOutcome, Cause
+from hooklatch.core.decisions.call import Call, Envelope
+from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.registry import PythonTarget
+from hooklatch.core.messages import Cause, Outcome
 from hooklatch.processes.zygote import WorkerProcess
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES, Emitted
 from hooklatch_worker.author.failures import MAX_TRACEBACK
 from hooklatch_worker.author.state import MAX_STEPS, Asked
 
-__all__ = ["Invocation", "LoadError", "Reply", "Worker"]
+__all__ = ["FireContext", "LoadError", "Worker"]
 
 EXIT_NOTICE = 0.02  # seconds to wait for the news how a worker died; only the text of a crash depends on it
 LOAD_NOTICE = 1.0  # the same while importing, when nobody waits for a decision
 BATCH = struct.Struct("=512Q")  # call ids that are drawn at once, so that one costs no system call
 
 
-class Invocation(msgspec.Struct, frozen=True):
-    """One callback and what it is given; payload, envelope, config and merged are JSON objects.
+class FireContext(Protocol):
+    """What a pool and a worker need of the fire that a call belongs to.
 
-    `share` tells whose turn it takes: its session.  `on_asked` does what the callback asks of its source's state, at
-    once; it raises FrameError where that is nothing that our own code in the worker would send.
+    `share` tells whose turn its calls take: its session's.
     """
 
-    function: str
-    event: str
-    payload: bytes
-    envelope: bytes
-    config: bytes = b""
-    merged: bytes = b""
-    reinvoked: bool = False
-    runtime: str = "trio"
-    is_gate: bool = True
-    share: str = ""
-    is_native: bool = False
-    on_asked: Callable[[Asked], wire.Told] | None = None
+    @property
+    def spec(self) -> EventSpec: ...
+
+    @property
+    def share(self) -> str: ...
+
+    def envelope(self, call: Call) -> Envelope:
+        """Return what the callback is told beside the payload."""
+        ...
+
+    def answer(self, call: Call, asked: Asked) -> wire.Told:
+        """Do one step on the state of the hook's source, at once.
+
+        Raises:
+            FrameError: it is nothing that our own code in the worker would ask for.
+        """
+        ...
+
+    def take(self, emitted: Sequence[Emitted]) -> None:
+        """Take the telemetry that came with an answer."""
+        ...
 
 
 class CallIds:
@@ -78,21 +90,6 @@ class LoadError(Exception):
         self.line = line
 
 
-class Reply:
-    """What came of a call, and whether the worker can be used again (`is_lost`: it died, or must).
-
-    `is_orphaned` tells a death that was the zygote's, not the callback's doing.
-    """
-
-    __slots__ = ("emitted", "is_lost", "is_orphaned", "outcome")
-
-    def __init__(self, outcome: CallOutcome, *, is_lost: bool = False, is_orphaned: bool = False) -> None:
-        self.outcome = outcome
-        self.is_lost = is_lost
-        self.is_orphaned = is_orphaned
-        self.emitted: list[Emitted] = []
-
-
 class Worker:
     """A live worker process."""
 
@@ -112,7 +109,7 @@ class Worker:
         self.kill_reason: str | None = None
         self._reader = wire.FrameReader()
         self._call_id = 0
-        self._on_asked: Callable[[Asked], wire.Told] | None = None  # of the last call
+        self._serving: tuple[Call, FireContext] | None = None  # the last call
         self._asked = 0
         self._is_cut_short = False
         self.is_expired = False
@@ -149,30 +146,37 @@ class Worker:
             case _:
                 raise LoadError("the worker spoke out of turn")
 
-    async def call(self, asked: Invocation, timeout: float) -> Reply:
+    async def call(self, call: Call, fire: FireContext, timeout: float) -> Outcome:
         """Run one callback; `timeout` is the seconds that it has.
 
         Cancelling leaves the worker busy: then `settle` or kill it.
         """
+        target, hook = call.hook.target, call.hook
+        assert isinstance(target, PythonTarget)
         self._call_id = number = call_ids.draw()
         self.calls += 1
-        self._on_asked, self._asked = asked.on_asked, 0
+        self._serving, self._asked = (call, fire), 0
         message = wire.Call(
-            self.generation, number, timeout, asked.function, asked.event, asked.payload, asked.envelope, asked.config,
-            asked.merged, asked.reinvoked, asked.runtime, asked.is_native,
+            self.generation, number, timeout, target.function, fire.spec.name, call.payload.data,
+            msgspec.json.encode(fire.envelope(call)), hook.config,
+            msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
+            bool(target.native),
         )  # fmt: skip
         data = wire.frame(message)
         if len(data) > wire.MAX_FRAME:
-            return Reply(CallOutcome("payload", message=f"its {len(data)} bytes with all patches are over the limit"))
+            return Outcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
         try:
             self._is_cut_short = True
             await self._send(data)
             self._is_cut_short = False
-            return self._read(await self._answer(number))
+            said = await self._answer(number)
         except EOFError:
             return await self._crashed()
         except wire.FrameError as error:
             return self._garbage(str(error))
+        if said.emitted:
+            fire.take(said.emitted)
+        return outcome_of(said)
 
     async def settle(self) -> bool:
         """Read the answer of a call that nobody waits for any more; say whether the worker is fit for another."""
@@ -212,47 +216,38 @@ class Worker:
         self._asked += 1
         expected = self.generation, number, self._asked
         is_next = (asked.generation, asked.call_id, asked.number) == expected and self._asked <= MAX_STEPS
-        if self._on_asked is None or not is_next or not self._reader.is_empty:
+        if self._serving is None or not is_next or not self._reader.is_empty:
             raise wire.FrameError("a question about state out of turn")
-        told = self._on_asked(asked)
+        call, fire = self._serving
+        told = fire.answer(call, asked)
         self._is_cut_short = True
         await self._send(wire.frame(told))
         self._is_cut_short = False
         # Not tried at once: a callback that asks without end takes one turn of the loop for each question.
         await trio.lowlevel.wait_readable(self.process.socket)
 
-    def _read(self, said: wire.Answered) -> Reply:
-        cause: Cause = CAUSES.get(said.cause, "crash")
-        # The worker is not trusted, with the length of what it tells neither.
-        trace = said.traceback[:MAX_TRACEBACK]
-        reply = Reply(
-            CallOutcome(
-                cause, b"" if said.cause else said.answer, said.message, said.stdout, said.stderr, said.truncated,
-                exit_code=said.exit_code, traceback=trace,
-            )
-        )  # fmt: skip
-        reply.emitted = said.emitted
-        return reply
-
-    def _garbage(self, message: str) -> Reply:
+    def _garbage(self, message: str) -> Outcome:
         # A stream that once held garbage cannot be trusted to be in step again.
         self.kill("it broke the protocol")
-        return Reply(self.lost_outcome("protocol", message), is_lost=True)
+        return self.lost_outcome("protocol", message)
 
-    async def _crashed(self) -> Reply:
+    async def _crashed(self) -> Outcome:
         if self.is_expired:
-            return Reply(CallOutcome("timeout"), is_lost=True)
+            return Outcome(cause="timeout", is_lost=True)
         text = self.kill_reason or await self._how_it_died() or "the worker died"
         self.kill("its socket ended")
         is_orphaned = self.process.is_orphaned
         text = "the zygote died, and the worker with it" if is_orphaned else text
-        return Reply(self.lost_outcome("crash", text), is_lost=True, is_orphaned=is_orphaned)
+        return self.lost_outcome("crash", text, is_orphaned=is_orphaned)
 
-    def lost_outcome(self, cause: Cause, message: str) -> CallOutcome:
+    def lost_outcome(self, cause: Cause, message: str, *, is_orphaned: bool = False) -> Outcome:
         """Make the outcome of a call whose worker is dead or about to be, with what it had printed so far."""
         stdout, out_cut = tail(self.process.stdout_fd)
         stderr, err_cut = tail(self.process.stderr_fd)
-        return CallOutcome(cause, b"", message, stdout, stderr, out_cut or err_cut)
+        return Outcome(
+            cause=cause, message=message, stdout=text_of(stdout), stderr=text_of(stderr),
+            truncated=out_cut or err_cut, is_lost=True, is_orphaned=is_orphaned,
+        )  # fmt: skip
 
     async def _how_it_died(self, line_timeouts: float = EXIT_NOTICE) -> str:
         with trio.move_on_after(line_timeouts):
@@ -325,6 +320,19 @@ class Worker:
 CAUSES: dict[str, Cause] = {
     "": "policy", "protocol": "protocol", "timeout": "timeout", "load": "load", "overload": "overload"
 }  # fmt: skip
+
+
+def outcome_of(said: wire.Answered) -> Outcome:
+    """Return what a worker told of a call; it is not trusted, not even with the length of what it tells."""
+    return Outcome(
+        cause=CAUSES.get(said.cause, "crash"), message=said.message, stdout=text_of(said.stdout),
+        stderr=text_of(said.stderr), exit_code=said.exit_code, truncated=said.truncated,
+        answer=b"" if said.cause else said.answer, traceback=said.traceback[:MAX_TRACEBACK],
+    )  # fmt: skip
+
+
+def text_of(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def tail(fd: int) -> tuple[bytes, bool]:

@@ -33,11 +33,12 @@ from typing import Any, assert_never
 
 import msgspec
 
+from hooklatch.core.decisions.call import Call
 from hooklatch.core.decisions.combining import merge_first, merge_last
-from hooklatch.core.decisions.decision import Fire, StartCall, apply, failure_text
+from hooklatch.core.decisions.decision import Machine, apply, failure_text
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, Selection, select
-from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict
+from hooklatch.core.messages import Cause, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Answer
 
@@ -46,7 +47,7 @@ __all__ = ["firing_order", "start"]
 
 def start(
     spec: EventSpec, candidates: Sequence[Hook], selection: Selection, payload: Payload, context: dict[str, Any]
-) -> Fire:
+) -> Machine:
     """Begin a fire: of its candidates, in firing order, those of the selection match the payload as it is now."""
     match spec.model:
         case "gate":
@@ -85,7 +86,7 @@ class Phase(Enum):
     SETTLING = 3
 
 
-class Gate(Fire):
+class Gate(Machine):
     def __init__(
         self,
         spec: EventSpec,
@@ -105,13 +106,13 @@ class Gate(Fire):
         self._patches: dict[int, dict[str, msgspec.Raw]] = {}  # by each hook's index, where they are merged
         self._merged_before: dict[str, msgspec.Raw] = {}  # while judging; where the first patch wins, it stays
         self._refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = None
-        self._asked: StartCall | None = None
+        self._asked: Call | None = None
         self._is_settled = False
         first = amenders(candidates)
         self._phase = Phase.AMENDING if first else Phase.JUDGING
         self._walk = iter(first or candidates)
 
-    def next_calls(self) -> Sequence[StartCall]:
+    def next_calls(self) -> Sequence[Call]:
         if self._asked is not None:
             return ()
         while not self._is_settled:
@@ -127,15 +128,15 @@ class Gate(Fire):
             return self._seen.get(hook) != self.payload.version
         return hook not in self._seen
 
-    def _ask(self, hook: Hook) -> StartCall:
+    def _ask(self, hook: Hook) -> Call:
         index = self._indices[hook]
         self._seen[hook] = self.payload.version
         self._patches.pop(index, None)  # who is asked again answers anew
         is_again = self._phase is Phase.SETTLING
-        self._asked = StartCall(index, hook, self.payload, self.context, self._merged() or None, reinvoked=is_again)
+        self._asked = Call(index, hook, self.payload, self.context, self._merged() or None, reinvoked=is_again)
         return self._asked
 
-    def receive(self, call: StartCall, outcome: CallOutcome) -> None:
+    def receive(self, call: Call, outcome: Outcome) -> None:
         """Take what came of the call that is out; any other one is an answer too late to count."""
         if call is not self._asked:
             return
@@ -162,7 +163,7 @@ class Gate(Fire):
         self._phase = phase
         self._walk = iter(self._candidates)
 
-    def accept(self, call: StartCall, answer: Answer) -> None:
+    def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict in ("deny", "halt"):
             self._refuse("deny" if answer.verdict == "deny" else "halt", call.hook, answer.reason)
         elif answer.verdict == "ask" and self._phase is not Phase.AMENDING and "ask" in self.spec.ends_at:
@@ -172,7 +173,7 @@ class Gate(Fire):
         elif answer.patch:
             self._apply(call, answer.patch)
 
-    def _apply(self, call: StartCall, patch: dict[str, msgspec.Raw]) -> None:
+    def _apply(self, call: Call, patch: dict[str, msgspec.Raw]) -> None:
         if self._is_merged(call.hook):
             self._patches[call.index] = patch
             self._changed_by = call.hook
@@ -248,7 +249,7 @@ class Gate(Fire):
             way_out = f"; mark {who} amends = true, so that its change is made once, before the guards judge"
         return f"it changed the payload again after the guards had been asked again{way_out}"
 
-    def fail(self, call: StartCall, cause: Cause, message: str) -> None:
+    def fail(self, call: Call, cause: Cause, message: str) -> None:
         self._refuse("deny", call.hook, failure_text(cause, message, call.hook), cause)
 
     def _refuse(self, verdict: DecisionVerdict, hook: Hook | None, reason: str, cause: Cause = "policy") -> None:
@@ -293,21 +294,21 @@ class Gate(Fire):
         return {key: raw for key, raw in self.payload.fields.items() if before.get(key) is not raw}
 
 
-class Notify(Fire):
+class Notify(Machine):
     def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
         super().__init__(spec, payload, context)
         self._original_context = context
-        self._calls = [StartCall(index, hook, payload, context) for index, hook in enumerate(hooks)]
+        self._calls = [Call(index, hook, payload, context) for index, hook in enumerate(hooks)]
         self.settle("pass")
 
-    def next_calls(self) -> Sequence[StartCall]:
+    def next_calls(self) -> Sequence[Call]:
         count = len(self._calls) if self.spec.flow == "concurrent" else 1
         calls, self._calls = self._calls[:count], self._calls[count:]
         if self.spec.flow == "sequential":
             return [msgspec.structs.replace(call, context=self.context) for call in calls]
         return calls
 
-    def accept(self, call: StartCall, answer: Answer) -> None:
+    def accept(self, call: Call, answer: Answer) -> None:
         first = min((i for i, o in self.opinions.items() if o.answer.verdict == "halt"), default=None)
         if answer.last or (answer.verdict == "halt" and self.spec.flow == "sequential"):
             self._calls.clear()
@@ -323,7 +324,7 @@ class Notify(Fire):
         return context
 
 
-class Amend(Fire):
+class Amend(Machine):
     def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
         super().__init__(spec, payload, context)
         self._waiting = list(enumerate(hooks))
@@ -331,13 +332,13 @@ class Amend(Fire):
         self._merged: dict[str, msgspec.Raw] = {}
         self.settle("pass")
 
-    def next_calls(self) -> Sequence[StartCall]:
+    def next_calls(self) -> Sequence[Call]:
         if not self._waiting:
             return ()
         index, hook = self._waiting.pop()
-        return (StartCall(index, hook, self.payload, self.context, merged=dict(self._merged) or None),)
+        return (Call(index, hook, self.payload, self.context, merged=dict(self._merged) or None),)
 
-    def accept(self, call: StartCall, answer: Answer) -> None:
+    def accept(self, call: Call, answer: Answer) -> None:
         if answer.patch:
             self._merge(answer.patch)
         if answer.verdict == "halt":
@@ -359,7 +360,7 @@ class Amend(Fire):
         return self._merged or None
 
 
-class Claim(Fire):
+class Claim(Machine):
     def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
         super().__init__(spec, payload, context)
         self._waiting = list(enumerate(hooks))
@@ -367,13 +368,13 @@ class Claim(Fire):
         self._value: msgspec.Raw | None = None
         self.settle("pass")
 
-    def next_calls(self) -> Sequence[StartCall]:
+    def next_calls(self) -> Sequence[Call]:
         if not self._waiting:
             return ()
         index, hook = self._waiting.pop()
-        return (StartCall(index, hook, self.payload, self.context),)
+        return (Call(index, hook, self.payload, self.context),)
 
-    def accept(self, call: StartCall, answer: Answer) -> None:
+    def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict == "claim":
             self._value = answer.value
             self.settle("claim", call.hook, answer.reason or None)

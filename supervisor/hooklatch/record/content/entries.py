@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.messages import Cause, Decision, DecisionVerdict, HookOutcome
+from hooklatch.core.messages import Cause, Decision, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch.record.content.excerpt import UNREADABLE, Excerpt, encode, fields_of, shown, texts_in
 from hooklatch.record.content.redaction import Redactor
@@ -40,22 +40,6 @@ class Fact(msgspec.Struct, frozen=True):
     call_id: str | int | None = None
     host: str | None = None
     cwd: str | None = None
-
-
-class OutcomeEntry(msgspec.Struct, omit_defaults=True):
-    """One hook's part."""
-
-    layer: str
-    hook: str
-    outcome: str
-    verdict: str | None = None
-    cause: Cause | None = None
-    message: str = ""
-    exit_code: int | None = None
-    duration_ms: float = 0.0
-    reinvoked: bool = False
-    observed: bool = False
-    name: str = ""
 
 
 class PatchEntry(msgspec.Struct, omit_defaults=True):
@@ -91,7 +75,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     excerpt_cut: str | None = None
     patch: PatchEntry | None = None
     outputs: list[str] = []
-    outcomes: list[OutcomeEntry] = []
+    outcomes: list[Outcome] = []
     outcomes_omitted: int = 0
     warnings: list[str] = []
     warnings_omitted: int = 0
@@ -162,7 +146,7 @@ def filled(
     if decision.patch:
         entry.patch = entry_of_patch(decision.patch, patch, limit, redactor)
     entry.outputs = [name for name in OUTPUTS if getattr(decision, name)]
-    entry.outcomes = [outcome_of(outcome, decision.reason, redactor) for outcome in decision.outcomes[:OUTCOMES]]
+    entry.outcomes = [recorded(outcome, decision.reason, redactor) for outcome in decision.outcomes[:OUTCOMES]]
     entry.outcomes_omitted = len(decision.outcomes) - len(entry.outcomes)
     entry.warnings = [text_of(text, redactor) for text in decision.warnings[:WARNINGS]]
     entry.warnings_omitted = len(decision.warnings) - len(entry.warnings)
@@ -188,12 +172,12 @@ def entry_of_patch(
     return entry
 
 
-def outcome_of(outcome: HookOutcome, reason: str | None, redactor: Redactor | None) -> OutcomeEntry:
+def recorded(outcome: Outcome, reason: str | None, redactor: Redactor | None) -> Outcome:
+    """Return an outcome as it is recorded: its message without secrets, and nothing that it wrote or changed."""
     message = "" if outcome.message == reason else text_of(outcome.message, redactor)
-    return OutcomeEntry(
-        outcome.layer, outcome.hook, outcome.outcome, outcome.verdict, outcome.cause, message, outcome.exit_code,
-        outcome.duration_ms, outcome.reinvoked, outcome.observed, outcome.name,
-    )  # fmt: skip
+    return msgspec.structs.replace(
+        outcome, message=message, patch=None, stdout="", stderr="", truncated=False, command="", last=False
+    )
 
 
 def text_of(text: str, redactor: Redactor | None) -> str:
