@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from hooklatch.core.messages import Cause, Decision, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.excerpt import UNREADABLE, Excerpt, encode, fields_of, shown, texts_in
+from hooklatch.record.content.excerpt import UNREADABLE, Excerpt, encode, fields_of, shown, visible
 from hooklatch.record.content.redaction import Redactor
 
 __all__ = ["Fact", "entry_of_abandoned", "entry_of_decision", "scrubbed"]
@@ -86,8 +86,7 @@ def entry_of_decision(decision: Decision, fact: Fact, excerpt_bytes: int, redact
     """Encode the record of a decision, with at most so many bytes of its payload."""
     try:
         excerpts = excerpts_of(decision, fact, excerpt_bytes, redactor)
-        texts = [text for excerpt in excerpts if excerpt is not None for text in texts_in(excerpt.fields)]
-        texts += texts_of(decision)
+        texts = [*texts_of(decision), *(text for one in excerpts if one is not None for text in one.texts)]
         careful = None if redactor.is_clean(texts) else redactor
         return ENCODER.encode(filled(decision, fact, excerpts, excerpt_bytes, careful))
     except UNREADABLE as error:
@@ -199,8 +198,9 @@ def scrubbed(fields: Mapping[str, Any], redactor: Redactor) -> bytes:
     Raises:
         TypeError: a field is no plain value.
     """
-    plain: Any = msgspec.to_builtins(fields)
-    if redactor.is_clean(texts_in(plain)):
+    texts: list[str] = []
+    plain = cast("dict[str, object]", visible(msgspec.to_builtins(fields), lambda key: False, texts))
+    if redactor.is_clean(texts):
         return ENCODER.encode(plain)
-    data, cut_text = encode(Excerpt(plain), 2**62, redactor)
+    data, cut_text = encode(Excerpt(plain, texts), 2**62, redactor)
     return bytes(data) if data is not None else ENCODER.encode({"text": cut_text})
