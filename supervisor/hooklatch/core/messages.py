@@ -86,7 +86,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The one answer to a fire.  It is born denied: only what the combining rules add makes it anything else.
+    """The one answer to a fire.  Denied by default; only the combining rules can change that.
 
     `layer` and `hook` name who decided; `name` does in full, where these may be several hooks'.
     Scalars are always present on the wire (null where empty), lists and maps may be absent where empty.

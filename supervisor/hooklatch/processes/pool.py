@@ -61,7 +61,7 @@ class PoolLimits(msgspec.Struct, frozen=True):
 
 
 class IsolationStatus(msgspec.Struct, frozen=True):
-    """The level that is configured, the strongest that is wholly in force, and what lies between them."""
+    """The configured level, the strongest one that is fully enforced, and what the second lacks of the first."""
 
     configured: str
     in_force: str
@@ -130,7 +130,7 @@ class Pool:
     async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
         """Run one callback; the outcome is there by `deadline` (trio's clock), whatever the callback does.
 
-        Cancelling it lets the callback go on until its deadline, with nobody to hear the answer.
+        Cancelling it lets the callback go on until its deadline, and its answer is discarded.
         """
         started = began = time.perf_counter()
         self._queue.arrived(fire.share)

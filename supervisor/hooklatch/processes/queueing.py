@@ -59,7 +59,7 @@ class CallQueue:
         return self._gates.count + self._notifications.count
 
     def arrived(self, share: str) -> None:
-        """Note whose call it is that has come."""
+        """Note whose call has arrived."""
         if share != self._latest:
             if self._latest is not None:
                 self._shared_until = trio.current_time() + SHARED_FOR
@@ -78,7 +78,7 @@ class CallQueue:
             del self._held[fire.share]
 
     def took(self, seconds: float) -> None:
-        """Note how long a call has had its worker."""
+        """Note how long a call occupied its worker."""
         self._pace.add(seconds)
 
     def may_run(self, fire: FireContext) -> bool:
@@ -97,7 +97,7 @@ class CallQueue:
         return self._busy >= self._workers - 1 and trio.current_time() < self._shared_until
 
     def wait(self, fire: FireContext, deadline: float) -> Waiter | Outcome:
-        """Return a call its place in the queue, or say why it has none."""
+        """Put a call in the queue; return its place there, or why it has none."""
         queue, share = self._queue(fire), fire.share
         expected = queue.ahead(share) * self._pace.median / self._workers
         if expected > deadline - trio.current_time():  # and it counts neither who comes later nor what takes longer

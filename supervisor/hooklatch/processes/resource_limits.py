@@ -50,7 +50,7 @@ def is_due(pool: Pool, worker: Worker) -> bool:
 
 
 def look(pool: Pool, worker: Worker, nursery: trio.Nursery, before: str | None) -> str | None:
-    """Check one worker; give why it could not be measured, which is logged where it was not so `before`."""
+    """Check one worker; return why it could not be measured, which is logged if `before` was None."""
     try:
         check(pool, worker, nursery)
     except UnmeasuredError as error:

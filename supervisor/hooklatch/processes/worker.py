@@ -32,7 +32,7 @@ from hooklatch_worker.author.state import MAX_STEPS, Asked
 __all__ = ["FireContext", "LoadError", "Worker"]
 
 EXIT_NOTICE = 0.02  # seconds to wait for the news how a worker died; only the text of a crash depends on it
-LOAD_NOTICE = 1.0  # the same while importing, when nobody waits for a decision
+LOAD_NOTICE = 1.0  # the same while importing, when no decision waits for it
 BATCH = struct.Struct("=512Q")  # call ids that are drawn at once, so that one costs no system call
 
 
@@ -66,7 +66,7 @@ class FireContext(Protocol):
 
 
 class CallIds:
-    """Numbers of 64 random bits each, so that nobody can answer a call that it was not given."""
+    """Numbers of 64 random bits each, so that no worker can guess the id of a call that it was not sent."""
 
     def __init__(self) -> None:
         self._drawn: list[int] = []
@@ -116,7 +116,7 @@ class Worker:
 
     @property
     def fault(self) -> str | None:
-        """Return why no call may be sent to it now: what is there before a call is no answer to it."""
+        """Return why no call may be sent to it now: bytes that are there before a call are not its answer."""
         return self.process.fault
 
     @property
@@ -179,7 +179,7 @@ class Worker:
         return outcome_of(said)
 
     async def settle(self) -> bool:
-        """Read the answer of a call that nobody waits for any more; say whether the worker is fit for another."""
+        """Read the answer of an abandoned call; return whether the worker can take another."""
         if self._is_cut_short:
             return False  # it waits for the rest of a call that will never come
         try:
@@ -208,7 +208,7 @@ class Worker:
         return message
 
     async def _tell(self, asked: Asked, number: int) -> None:
-        """Do one step on the state for the call that is under way, and let everybody else go on before the next one.
+        """Do one step on the state for the call that is under way, and let all other tasks run before the next one.
 
         Raises:
             FrameError: it is not that call's next question, or it did not wait for the answer to the one before.
@@ -285,7 +285,7 @@ class Worker:
             return
 
     def close(self) -> None:
-        """Let go of its descriptors; only when nobody calls it any more."""
+        """Close its descriptors; only when no call uses it any more."""
         self.is_dead = True
         trio.lowlevel.notify_closing(self.process.socket)
         trio.lowlevel.notify_closing(self.process.pidfd)

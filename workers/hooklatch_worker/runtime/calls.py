@@ -27,7 +27,7 @@ MAX_ANSWER = 8 * 2**20  # bytes; what it may replace, a payload, is not longer
 class Capture:
     """What callbacks print, kept in two files in memory (memfd_create(2)) that stand behind descriptors 1 and 2.
 
-    Nobody has to drain them, so a flood blocks nobody, and the daemon can still read them when the worker is dead.
+    They need no reader, so a flood blocks nothing, and the daemon can still read them when the worker is dead.
     """
 
     def __init__(self, stdout: int, stderr: int) -> None:
@@ -71,7 +71,7 @@ def keep_open(fd: int) -> None:
 
 
 def renew_streams() -> None:
-    """Flush what was printed; give the next call a stream again where this one closed or removed it."""
+    """Flush what was printed; open the stream again for the next call if this one closed or removed it."""
     for fd, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name, None)
         try:
@@ -176,7 +176,7 @@ def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:
 
 
 def show(error: BaseException) -> str:
-    """Put an exception's traceback on the captured standard error; give as much of it as the outcome shows."""
+    """Write an exception's traceback to the captured standard error; return as much of it as the outcome shows."""
     whole, shown = format_error(error)
     try:
         sys.stderr.write(whole)

@@ -5,7 +5,8 @@ concurrent one, none when the fire is settled.  `receive()` takes what came of a
 
     start(...) ─▶ next_calls() ─▶ [Call] ─▶ receive(call, outcome) ─▶ next_calls() ─▶ … ─▶ [] ─▶ decide()
 
-The verdict is born "deny" for a gate.  A machine that is asked early, or that nobody ever answered, refuses.
+A gate is denied by default; only combining its answers can change that.  So a machine that is asked too early, or that
+never got an answer, refuses.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class Machine:
         return []
 
     def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> Decision:
-        """Make the decision from all that was received."""
+        """Return the decision on all that was received."""
         is_refusal = self.verdict in ("deny", "halt") and self.spec.fails_closed
         opinions = [self.opinions[index] for index in sorted(self.opinions)]
         answers = [opinion.answer for opinion in opinions]
@@ -216,7 +217,7 @@ def refuse(
     payload: Payload | None = None,
     context: dict[str, Any] | None = None,
 ) -> Decision:
-    """Decide a fire whose hooks are not called at all: a gate denies, everything else passes with a warning."""
+    """Return the decision on a fire that calls no hook: a gate denies, everything else passes with a warning."""
     is_closed = spec.fails_closed
     text = failure_text(cause, message)
     return Decision(
@@ -241,7 +242,7 @@ def refuse(
 
 
 def unrecorded(decision: Decision, message: str) -> Decision:
-    """Deny a gate whose decision could not be recorded, whatever it was; a refusal's own reason stays readable."""
+    """Return the denial in place of a decision that could not be recorded; a refusal's own reason stays readable."""
     said = f" (it was refused in any case: {decision.reason})" if decision.is_refusal and decision.reason else ""
     return msgspec.structs.replace(
         decision,
@@ -260,7 +261,7 @@ def unrecorded(decision: Decision, message: str) -> Decision:
 
 
 def apply(payload: Payload, patch: dict[str, msgspec.Raw]) -> Payload | str:
-    """Patch a payload, or say why it cannot be."""
+    """Return a payload with a patch applied, or why that is impossible."""
     try:
         return payload.patched(patch)
     except PayloadError as error:

@@ -75,7 +75,7 @@ def amenders(hooks: Iterable[Hook]) -> list[Hook]:
     return sorted(marked, key=lambda hook: -hook.layer) if marked else marked
 
 
-NO_VERSION = -1  # of a payload that is not in force
+NO_VERSION = -1  # of a payload that is not the current one
 
 
 class Phase(Enum):
@@ -178,7 +178,9 @@ class Gate(Machine):
             self._patches[call.index] = patch
             self._changed_by = call.hook
             if apply(self.payload, patch) is not self.payload:
-                self.opinions[call.index].version = NO_VERSION  # it speaks of what it would make, until that is so
+                self.opinions[
+                    call.index
+                ].version = NO_VERSION  # its answer is about the merged payload, which does not exist yet
             return
         result = apply(self.payload, patch)
         if isinstance(result, str):
@@ -190,7 +192,7 @@ class Gate(Machine):
             self._made(call.index)
 
     def _is_merged(self, hook: Hook) -> bool:
-        """Return whether a patch only counts with all others; that of an amender is in force at once, or too late."""
+        """Return whether a patch is merged with all others; an amender's applies at once, or is too late."""
         is_own = self._phase is Phase.AMENDING or (self._phase is Phase.SETTLING and hook.amends)
         return self.spec.view == "original" and not is_own
 
@@ -204,7 +206,7 @@ class Gate(Machine):
         return merged
 
     def _take_merged(self) -> None:
-        """Put in force what the hooks, each shown the same, have merged; while settling it must come to the same."""
+        """Apply the merged patches of hooks that saw the same payload; while settling, they must change nothing."""
         merged, by = self._merged(), self._changed_by
         assert by is not None
         result = apply(self.payload, merged)
@@ -226,7 +228,7 @@ class Gate(Machine):
         return isinstance(alone, Payload) and apply(alone, merged) is alone and apply(result, patch) is result
 
     def _change(self, result: Payload, by: Hook) -> None:
-        """Put another payload in force, and match again."""
+        """Make another payload the current one, and match again."""
         self.payload = result
         self._changed_by = by
         selection = select(self.spec, self._candidates, result)
@@ -236,7 +238,7 @@ class Gate(Machine):
             self._end("deny", by, failure_text("payload", message, by), "payload")
 
     def _made(self, index: int) -> None:
-        """Note that a hook has seen what its own patch made, and speaks of that."""
+        """Note that a hook has seen what its own patch made of the payload, and that its answer is about that."""
         opinion = self.opinions[index]
         self._seen[opinion.hook] = opinion.version = self.payload.version
 
@@ -253,7 +255,7 @@ class Gate(Machine):
         self._refuse("deny", call.hook, failure_text(cause, message, call.hook), cause)
 
     def _refuse(self, verdict: DecisionVerdict, hook: Hook | None, reason: str, cause: Cause = "policy") -> None:
-        """Refuse now, or, where refusals end no chain, when every hook has had its say; the first one counts."""
+        """Refuse now, or after the last hook where a refusal does not end the chain; the first refusal counts."""
         if verdict in self.spec.ends_at:
             self._end(verdict, hook, reason, cause)
         elif self._refusal is None:

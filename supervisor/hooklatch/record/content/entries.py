@@ -52,7 +52,7 @@ class PatchEntry(msgspec.Struct, omit_defaults=True):
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
-    """A decision, or the end of a fire that nobody waited for any more."""
+    """A decision, or the end of a fire that its client abandoned."""
 
     decision_id: str
     event: str
@@ -193,10 +193,10 @@ def name_of(name: str | int | None) -> str | None:
 
 
 def scrubbed(fields: Mapping[str, Any], redactor: Redactor) -> bytes:
-    """Encode the fields of a record that is no decision's, with the secrets in their texts replaced.
+    """Encode the fields of any other record, with the secrets in their texts replaced.
 
     Raises:
-        TypeError: a field is no plain value.
+        TypeError: a field is not a plain value.
     """
     texts: list[str] = []
     plain = cast("dict[str, object]", visible(msgspec.to_builtins(fields), lambda key: False, texts))

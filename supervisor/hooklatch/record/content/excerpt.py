@@ -15,8 +15,8 @@ from hooklatch.record.content.redaction import REDACTED, Redactor
 
 __all__ = ["Excerpt", "encode", "fields_of", "shown", "visible"]
 
-LARGE = 4 * 1024  # bytes of a value as it came; over it, the value is no word of an agent but a file
-DEEP = 50  # levels; nobody looks deeper for what was judged, and each costs the interpreter's stack
+LARGE = 4 * 1024  # bytes of a value as it came; a longer value is a file rather than an argument
+DEEP = 50  # levels; deeper nesting is not needed to see what was judged, and each level costs the interpreter's stack
 HIDDEN = 24  # bytes that stand for a value which is left out
 # Bytes of a payload that is read for this alone: a million small keys take a third of a second.  Where hooks match on
 # a field it has been read already.

@@ -71,14 +71,14 @@ class Native:
         """Return our name of an event; of a native one, the first that it feeds.
 
         Raises:
-            RpcError: nobody defines it.
+            RpcError: there is no such event.
         """
         if dialect is not None and is_native(dialect, event):
             return dialect.events[dialect.resolve(event)].feeds[0].event
         return self._dispatcher.spec(event).name
 
     async def call(self, target: Target, call: Call, fire: FireContext, deadline: float) -> Outcome:
-        """Have a hook called that was registered in a dialect, and read its answer into ours.
+        """Call a hook that was registered in a dialect, and translate its answer into ours.
 
         A client is asked in the dialect's words; a worker's function, which knows our events, may only answer in them.
         """
@@ -94,7 +94,7 @@ class Native:
     async def fire(
         self, dialect: Dialect, params: FireParams, session: Session | None, fault: str | None = None
     ) -> dict[str, Any]:
-        """Fire every canonical event that a native one feeds; give the first decision, with the others beside it.
+        """Fire every canonical event that a native one feeds; return the first decision, with the others beside it.
 
         With a `fault` of what came in, no hook is asked.
 
@@ -217,7 +217,7 @@ def plain(value: Any) -> Any:
 
 
 def read_native(dialect: Dialect, native: str, shown: dict[str, Any], outcome: Outcome) -> Outcome:
-    """Read an answer in a dialect's words into ours; one that nobody understands is garbage."""
+    """Translate an answer from a dialect's words into ours; one that has no meaning there breaks the protocol."""
     if outcome.cause != "policy":
         return outcome
     fault = ambiguity(outcome.answer or b"null")

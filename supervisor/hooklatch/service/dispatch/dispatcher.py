@@ -90,7 +90,7 @@ class Dispatcher:
         self._shields: set[trio.CancelScope] = set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the fires that nobody waits for."""
+        """Run the background fires."""
         await self.background.run(task_status)
 
     async def quiesced(self) -> None:
@@ -112,7 +112,7 @@ class Dispatcher:
         """Find an event.
 
         Raises:
-            RpcError: nobody defines it.
+            RpcError: there is no such event.
         """
         catalogue = self._registries.catalogue
         spec = catalogue.get(event)
@@ -121,7 +121,7 @@ class Dispatcher:
         return spec
 
     def fire_later(self, params: FireParams, session: Session | None) -> dict[str, Any]:
-        """Start a fire that nobody waits for; one that does not fit is dropped and counted."""
+        """Start a fire in the background; one for which there is no room is dropped and counted."""
         fire = begin(self.spec(params.event), params, session, self.next_id())
         own = session.background if session is not None else self._background_alone
         # A half of what is free: however many one session has under way, another one finds room.
@@ -208,7 +208,7 @@ class Dispatcher:
     async def refuse(
         self, spec: EventSpec, cause: Cause, message: str, params: FireParams, session: Session | None
     ) -> Decision:
-        """Decide a fire that could not even be read, without asking any hook."""
+        """Decide a fire whose payload could not be read, without asking any hook."""
         fire = begin(spec, params, session, self.next_id())
         refused = decisions.refuse(spec, cause, message, decision_id=fire.decision_id, payload=fire.payload)
         return await self._settled(fire, refused)
@@ -255,7 +255,7 @@ class Dispatcher:
         if spec.fails_closed:
             await play(machine, calls)
         else:
-            with self._to_the_end():  # nobody has to wait for it, so it is finished also when its client leaves
+            with self._to_the_end():  # also when its client leaves: no answer of it can refuse anything
                 await play(machine, calls)
         elapsed = (time.perf_counter() - began) * 1000
         return machine.decide(decision_id=fire.decision_id, revision=view.revision, duration_ms=round(elapsed, 3))
@@ -289,7 +289,7 @@ class Dispatcher:
             shield.cancel()
 
     def _fire_refusal(self, event: str, fire: Fire, decision: Decision) -> None:
-        """Tell the hooks of the event that follows a refusal, unless the host says it fires that itself."""
+        """Fire the event that follows a refusal, unless the host fires it itself."""
         session, params = fire.session, fire.params
         if session is None or event in session.emits:
             return
@@ -304,7 +304,7 @@ class Dispatcher:
         self._fire_after(fire, event, payload | {"reason": decision.reason, "denial": {"code": decision.cause}})
 
     def _take_telemetry(self, fire: Fire, emitted: Sequence[Emitted]) -> None:
-        """Hand on what a built-in hook told of its work, to hooks on `telemetry` and to who subscribed."""
+        """Pass a built-in hook's telemetry to the hooks on `telemetry` and to subscribers."""
         for one in emitted:
             data = msgspec.Raw(one.data)
             self._fire_after(fire, "telemetry", {"event_type": one.event_type, "data": data})
@@ -312,7 +312,7 @@ class Dispatcher:
                 self.on_telemetry(fire.session, one.event_type, data)
 
     def _fire_after(self, fire: Fire, event: str, payload: Mapping[str, object]) -> None:
-        """Fire what follows from a fire, where that was, without waiting for it."""
+        """Fire an event that follows from a fire, with its envelope, in the background."""
         raw, params = msgspec.Raw(msgspec.json.encode(payload)), fire.params
         following = FireParams(event, raw, envelope=params.envelope, wait=False, plugins=params.plugins)
         self.fire_later(following, fire.session)
