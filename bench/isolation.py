@@ -18,8 +18,9 @@ import time
 
 import trio
 
+from calls import TimedFire, call_of
+from hooklatch.core.decisions.call import Call
 from hooklatch.processes import scratch
-from hooklatch.processes.pool import Invocation
 from hooklatch.processes.worker import Worker
 from hooklatch.processes.zygote import Zygote, open_zygote
 from hooklatch_worker import wire
@@ -30,11 +31,8 @@ WORST_START_MS = 10.0
 WORST_CALL = 1.2
 GUARDS = wire.Source("file", str(ROOT / "bench" / "guards.py"))
 SHELL = wire.Source("module", "hooklatch_worker.shell.runner")
-GUARD = Invocation("no_force_push", "pre_tool_use", b'{"tool_name":"Bash","tool_input":{"command":"ls"}}', b"{}")
-COMMAND = Invocation(
-    "run", "pre_tool_use", b'{"tool_name":"Bash","tool_input":{}}', b'{"cwd":"/"}',
-    b'{"command":"exit 0","fails_closed":true}',
-)  # fmt: skip
+GUARD = call_of("no_force_push", b'{"tool_name":"Bash","tool_input":{"command":"ls"}}')
+COMMAND = call_of("run", b'{"tool_name":"Bash","tool_input":{}}', b'{"command":"exit 0","fails_closed":true}')
 
 
 async def start(zygote: Zygote, source: wire.Source, isolation: wire.Isolation) -> tuple[Worker, float]:
@@ -76,11 +74,11 @@ async def measure(rounds: int, folder: str) -> dict[str, dict[str, list[float]]]
     return found
 
 
-async def timed(worker: Worker, asked: Invocation) -> float:
+async def timed(worker: Worker, asked: Call) -> float:
     began = time.perf_counter()
-    reply = await worker.call(asked, 10.0)
-    if reply.outcome.cause != "policy":
-        raise RuntimeError(str(reply.outcome))
+    outcome = await worker.call(asked, TimedFire(), 10.0)
+    if outcome.cause != "policy":
+        raise RuntimeError(str(outcome))
     return (time.perf_counter() - began) * 1e3
 
 

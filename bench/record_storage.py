@@ -31,7 +31,7 @@ from pathlib import Path
 import msgspec
 import trio
 
-from hooklatch.core.messages import Decision, HookOutcome
+from hooklatch.core.messages import Decision, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch.record.content.entries import Fact, entry_of_decision
 from hooklatch.record.content.redaction import Redactor
@@ -51,7 +51,10 @@ create table record (seq integer primary key, session text, event text, verdict 
 create index by_session on record (session);
 """
 REASON = "force pushes are not allowed here"
-OUTCOME = HookOutcome("global", "guards:no_force_push", "answered", "deny", "policy", REASON, duration_ms=1.2)
+OUTCOME = Outcome(
+    layer="global", hook="guards:no_force_push", outcome="answered", verdict="deny", cause="policy", message=REASON,
+    duration_ms=1.2,
+)  # fmt: skip
 DECISION = Decision(
     decision_id="3f2a9c1e-1", event="pre_tool_use", verdict="deny", cause="policy", reason=REASON, layer="global",
     hook="guards:no_force_push", retryable=False, patch=None, payload_digest="5b" * 32, append=None, resume=None,

@@ -28,9 +28,10 @@ from pathlib import Path
 
 import trio
 
+from calls import TimedFire, call_of
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
-from hooklatch.processes.pool import Invocation, Pool, PoolLimits
+from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.zygote import open_zygote
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.registry.sessions import Sessions
@@ -67,14 +68,11 @@ class Bench:
         payload = json.dumps({"steps": self._steps, "path": self._path}).encode()
         state = self._states.get(way)
         counted: set[tuple[Hook, str, str]] = set()
-        asked = Invocation(
-            way.partition(",")[0], "pre_tool_use", payload, b"{}",
-            on_asked=(lambda one: state.answer(one, HOOK, None, counted, is_claimed=True)) if state else None,
-        )  # fmt: skip
-        reply = await self._pool.call(asked, trio.current_time() + 60)
-        if reply.outcome.cause != "policy":
-            raise RuntimeError(str(reply.outcome))
-        said = json.loads(reply.outcome.answer)["context"]
+        fire = TimedFire((lambda one: state.answer(one, HOOK, None, counted, is_claimed=True)) if state else None)
+        outcome = await self._pool.call(call_of(way.partition(",")[0], payload), fire, trio.current_time() + 60)
+        if outcome.cause != "policy":
+            raise RuntimeError(str(outcome))
+        said = json.loads(outcome.answer)["context"]
         series += said["times"]
         self.sums[way] = max(self.sums[way], said["value"])
         self.done[way] += self._steps
@@ -88,9 +86,9 @@ class Bench:
     async def quietly(self, series: list[float], calls: int) -> None:
         payload = b'{"tool_name":"Bash","tool_input":{"command":"ls"}}'
         for _ in range(calls):
-            asked = Invocation("no_force_push", "pre_tool_use", payload, b"{}")
-            reply = await self._quiet.call(asked, trio.current_time() + 60)
-            series.append(reply.outcome.duration_ms)
+            asked = call_of("no_force_push", payload)
+            outcome = await self._quiet.call(asked, TimedFire(), trio.current_time() + 60)
+            series.append(outcome.duration_ms)
 
     async def beside(self, series: list[float], calls: int) -> None:
         """Time the quiet guard while all other workers send requests nonstop."""

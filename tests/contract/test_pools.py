@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 import trio
 
-from hooklatch.processes.pool import Invocation, Pool
-from hooklatch.processes.worker import Reply
+from hooklatch.core.messages import Outcome
+from hooklatch.processes.pool import Pool
 from hooklatch_worker import deny
+from support.calls import LoneFire, call_of
 from support.fake_pool import Died, FakePool
 from support.pools import running_pool, until
 
@@ -99,13 +100,12 @@ async def running(kind: str, folder: Path) -> AsyncGenerator[Pool]:
             yield workers.pool
 
 
-async def ask(pool: Pool, function: str, timeout: float = 10.0, **payload: Any) -> Reply:
-    invocation = Invocation(function, "pre_tool_use", json.dumps(payload).encode(), b"{}")
-    return await pool.call(invocation, trio.current_time() + timeout)
+async def ask(pool: Pool, function: str, timeout: float = 10.0, **payload: Any) -> Outcome:
+    return await pool.call(call_of(function, payload), LoneFire(), trio.current_time() + timeout)
 
 
-def shape(reply: Reply) -> tuple[str, bool, Any]:
-    return reply.outcome.cause, reply.is_lost, json.loads(reply.outcome.answer) if reply.outcome.answer else None
+def shape(outcome: Outcome) -> tuple[str, bool, Any]:
+    return outcome.cause, outcome.is_lost, json.loads(outcome.answer) if outcome.answer else None
 
 
 def touch(path: str) -> None:
@@ -152,7 +152,7 @@ async def test_a_call_that_is_cancelled_leaves_the_pool_fit_for_others(kind: str
 @pytest.mark.parametrize("kind", ["fake", "real"])
 async def test_one_call_that_waits_keeps_no_other_waiting(kind: str, tmp_path: Path) -> None:
     began, go = tmp_path / "called", tmp_path / "may-go-on"
-    replies: list[Reply] = []
+    replies: list[Outcome] = []
 
     async def wait() -> None:
         replies.append(await ask(pool, "wait", began=str(began), go=str(go)))

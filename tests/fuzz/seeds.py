@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 
 from hooklatch_worker import wire
+from hooklatch_worker.author.call_context import Emitted
 from hooklatch_worker.author.marker import Marker
 from hooklatch_worker.lsp import wire as lsp_wire
 from support.repository import ROOT
@@ -63,9 +64,9 @@ def frames() -> Iterator[bytes]:
     for message in (
         wire.Loaded(1, [wire.Declared("guard", 3, marker)], ["guard"], ["/a/guards.py"]),
         wire.LoadFailed(1, "no module named 'x'", "/a/guards.py", 3),
-        wire.Answered(1, 2, b'{"verdict":"deny","reason":"no"}', b"out", b"err", True, 3),
-        wire.Failed(1, 2, "crash", "ValueError: no"),
-        wire.Emitted(1, 2, "lsp_diagnostics_start", b"{}"),
+        wire.Answered(1, 2, b'{"verdict":"deny"}', stdout=b"out", stderr=b"err", truncated=True, exit_code=3),
+        wire.Answered(1, 2, cause="crash", message="ValueError: no"),
+        wire.Answered(1, 2, emitted=[Emitted("lsp_diagnostics_start", b"{}")]),
         wire.Ready(7),
         wire.Forked(1, 7),
         wire.ForkFailed(1, "no memory"),

@@ -117,9 +117,9 @@ def read_language_server(data: bytes) -> None:
     try:
         whole.feed(data)
         messages = list(iter(whole.take, None))
-    except lsp_wire.GarbageError as error:
+    except lsp_wire.LspProtocolError as error:
         return said(error)
-    found: list[lsp_wire.Message] = []
+    found: list[lsp_wire.LspMessage] = []
     for piece in pieces(data):
         cut.feed(piece)
         found += iter(cut.take, None)

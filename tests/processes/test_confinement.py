@@ -51,8 +51,8 @@ async def test_a_file_that_grows_too_big_is_an_error_of_the_call(tmp_path: Path)
     async with running_pool(tmp_path, WORKADAY) as workers:
         reply = await workers.call("write_much", path=str(tmp_path / "big"))
 
-    assert (reply.outcome.cause, reply.is_lost) == ("crash", False)
-    assert "File too large" in reply.outcome.message
+    assert (reply.cause, reply.is_lost) == ("crash", False)
+    assert "File too large" in reply.message
 
 
 async def test_few_descriptors_are_enough_to_start(tmp_path: Path) -> None:

@@ -13,20 +13,21 @@ import pytest
 import trio
 import trio.testing
 
+from hooklatch.core.messages import Outcome
 from hooklatch.core.protocol import Response
-from hooklatch.processes.pool import Invocation, Pool, PoolLimits
-from hooklatch.processes.worker import CallIds, Reply, Worker
+from hooklatch.processes.pool import Pool, PoolLimits
+from hooklatch.processes.worker import CallIds, Worker
 from hooklatch.processes.zygote import WorkerProcess
-from hooklatch.service.dispatch.fires import Envelope, Question
 from hooklatch.service.registry.admission import Admission
 from hooklatch.service.transport.connection import Connection
 from hooklatch.service.transport.hangups import Hangups
 from hooklatch.service.transport.line_timeouts import LineTimeouts
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
 from hooklatch_worker import wire
+from support.calls import LoneFire, call_of
 from support.daemons import nothing_left
 
-ASKED = Invocation("guard", "pre_tool_use", b"{}", b"{}")
+ASKED, FIRE = call_of("guard"), LoneFire()
 ALLOWED = b'{"verdict":"allow"}'
 TRIES = 20  # trio takes the tasks of one turn in a random order
 
@@ -83,10 +84,10 @@ async def test_an_answer_of_a_worker_at_its_deadline_or_after_it_is_none(
     scripted: Scripted, mock_clock: trio.testing.MockClock, late_by: float, attempt: int
 ) -> None:
     pool = pool_of(scripted)
-    replies: list[Reply] = []
+    replies: list[Outcome] = []
 
     async def call() -> None:
-        replies.append(await pool.call(ASKED, trio.current_time() + 1.0))
+        replies.append(await pool.call(ASKED, FIRE, trio.current_time() + 1.0))
 
     async with trio.open_nursery() as nursery:
         pool._nursery = nursery
@@ -99,15 +100,15 @@ async def test_an_answer_of_a_worker_at_its_deadline_or_after_it_is_none(
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 
-    assert [(reply.outcome.cause, reply.outcome.answer) for reply in replies] == [("timeout", b"")]
+    assert [(reply.cause, reply.answer) for reply in replies] == [("timeout", b"")]
 
 
 async def test_an_answer_before_the_deadline_is_one(scripted: Scripted, mock_clock: trio.testing.MockClock) -> None:
     pool = pool_of(scripted)
-    replies: list[Reply] = []
+    replies: list[Outcome] = []
 
     async def call() -> None:
-        replies.append(await pool.call(ASKED, trio.current_time() + 1.0))
+        replies.append(await pool.call(ASKED, FIRE, trio.current_time() + 1.0))
 
     async with trio.open_nursery() as nursery:
         pool._nursery = nursery
@@ -119,15 +120,15 @@ async def test_an_answer_before_the_deadline_is_one(scripted: Scripted, mock_clo
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
 
-    assert [(reply.outcome.cause, reply.outcome.answer) for reply in replies] == [("policy", ALLOWED)]
+    assert [(reply.cause, reply.answer) for reply in replies] == [("policy", ALLOWED)]
 
 
 async def test_a_call_whose_deadline_has_passed_is_not_sent_and_costs_no_worker(scripted: Scripted) -> None:
     pool = pool_of(scripted)
 
-    reply = await pool.call(ASKED, trio.current_time())
+    reply = await pool.call(ASKED, FIRE, trio.current_time())
 
-    assert (reply.outcome.cause, reply.is_lost, pool.status().idle) == ("timeout", False, 1)
+    assert (reply.cause, reply.is_lost, pool.status().idle) == ("timeout", False, 1)
     with pytest.raises(BlockingIOError):
         scripted.theirs.recv(1, socket.MSG_DONTWAIT)
 
@@ -141,9 +142,7 @@ async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
     outcomes: list[str] = []
 
     async def call() -> None:
-        envelope = Envelope("stop", None, None, None, None, None, None, None, None, None, {})
-        question = Question("guard", "c", "stop", msgspec.Raw(b"{}"))
-        outcomes.append((await connection.call_hook(question, envelope, trio.current_time() + 1.0)).cause)
+        outcomes.append((await connection.call(ASKED, FIRE, trio.current_time() + 1.0)).cause)
 
     with ours, theirs:
         async with trio.open_nursery() as nursery:

@@ -127,7 +127,7 @@ async def test_a_hook_that_forks_without_end_is_a_crash_and_all_of_it_is_killed(
         outcomes = []
 
         async def explode() -> None:
-            outcomes.append((await workers.call(function, forks=str(tmp_path / "forks"))).outcome)
+            outcomes.append(await workers.call(function, forks=str(tmp_path / "forks")))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(explode)
@@ -165,7 +165,7 @@ async def test_a_bomb_at_import_is_a_worker_that_did_not_start(
 
 async def test_memory_that_a_hooks_child_takes_counts_as_its_own(tmp_path: Path) -> None:
     async with watched_pool(tmp_path, total_bytes=150 * 2**20) as workers:
-        outcome = (await workers.call("swell_below", mib=200)).outcome
+        outcome = await workers.call("swell_below", mib=200)
 
     assert outcome.cause == "crash"
     assert "MiB resident with all below it are over the limit of 150 MiB" in outcome.message

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import trio
 
+from hooklatch.core.messages import Outcome
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.resource_limits import watch_memory
-from hooklatch.processes.worker import LoadError, Reply
+from hooklatch.processes.worker import LoadError
 from hooklatch.processes.zygote import open_zygote
 from support.daemons import callbacks
 from support.pools import Workers, running_pool, until
@@ -28,7 +29,7 @@ class Calls:
     def __init__(self, workers: Workers, nursery: trio.Nursery) -> None:
         self._workers = workers
         self._nursery = nursery
-        self.replies: list[tuple[str, Reply]] = []
+        self.replies: list[tuple[str, Outcome]] = []
 
     def start(self, name: str, function: str = "wait", **options: Any) -> trio.CancelScope:
         scope = trio.CancelScope()
@@ -100,8 +101,8 @@ async def test_a_busy_worker_over_its_memory_is_a_crash_that_says_so(tmp_path: P
         reply = await workers.call("swell", mib=150)
         nursery.cancel_scope.cancel()
 
-    assert (reply.outcome.cause, reply.is_lost) == ("crash", True)
-    assert "over the limit of 100 MiB" in reply.outcome.message
+    assert (reply.cause, reply.is_lost) == ("crash", True)
+    assert "over the limit of 100 MiB" in reply.message
 
 
 async def test_notifications_never_take_the_last_worker(tmp_path: Path) -> None:
@@ -152,8 +153,8 @@ async def test_a_full_queue_is_overload_and_notifications_do_not_fill_it_for_gat
         gate = await workers.call("pid")
         workers.let_go()
 
-    assert (notification.outcome.cause, gate.outcome.cause) == ("overload", "overload")
-    assert {reply.outcome.cause for _, reply in calls.replies} == {"policy"}
+    assert (notification.cause, gate.cause) == ("overload", "overload")
+    assert {reply.cause for _, reply in calls.replies} == {"policy"}
 
 
 async def test_a_session_that_fills_the_queue_makes_room_for_another(tmp_path: Path) -> None:
@@ -167,14 +168,14 @@ async def test_a_session_that_fills_the_queue_makes_room_for_another(tmp_path: P
             await until(lambda number=number: workers.pool.status().waiting == number + 1)  # type: ignore[misc]
         calls.start("other", share="other")
         await until(lambda: calls.names)
-        refused = [*calls.names], calls.replies[0][1].outcome
+        refused = [*calls.names], calls.replies[0][1]
         workers.let_go()
 
     assert refused[0] == ["waits third"]
     assert (refused[1].cause, refused[1].message) == (
         "overload", "3 calls wait for a worker of its source already, 2 of its own session",
     )  # fmt: skip
-    assert {reply.outcome.cause for name, reply in calls.replies if name != "waits third"} == {"policy"}
+    assert {reply.cause for name, reply in calls.replies if name != "waits third"} == {"policy"}
 
 
 async def test_the_last_worker_is_kept_for_a_session_that_has_none(tmp_path: Path) -> None:
@@ -187,7 +188,7 @@ async def test_the_last_worker_is_kept_for_a_session_that_has_none(tmp_path: Pat
 
         for _ in range(3):
             reply = await workers.call("pid", share="other")
-            assert reply.outcome.cause == "policy"
+            assert reply.cause == "policy"
         assert (len(workers.began), workers.pool.status().waiting) == (2, 3)
         workers.let_go()
 
@@ -241,10 +242,10 @@ async def test_a_call_whose_turn_cannot_come_in_time_is_refused_at_once(tmp_path
         waiting = workers.pool.status().waiting
         workers.let_go()
 
-    assert hopeless.outcome.cause == "overload"
-    assert "past its deadline" in hopeless.outcome.message
+    assert hopeless.cause == "overload"
+    assert "past its deadline" in hopeless.message
     assert waiting == 200
-    assert {reply.outcome.cause for _, reply in calls.replies} == {"policy"}
+    assert {reply.cause for _, reply in calls.replies} == {"policy"}
 
 
 async def test_a_callback_is_not_blamed_for_time_that_its_call_spent_waiting(tmp_path: Path) -> None:
@@ -262,8 +263,8 @@ async def test_a_callback_is_not_blamed_for_time_that_its_call_spent_waiting(tmp
         blamed = await workers.call("wait", go=str(tmp_path / "never"), timeout=0.1)
 
     late = dict(calls.replies)["late"]
-    assert (late.outcome.cause, late.is_lost, late.is_orphaned) == ("timeout", True, True)
-    assert (blamed.outcome.cause, blamed.is_lost, blamed.is_orphaned) == ("timeout", True, False)
+    assert (late.cause, late.is_lost, late.is_orphaned) == ("timeout", True, True)
+    assert (blamed.cause, blamed.is_lost, blamed.is_orphaned) == ("timeout", True, False)
 
 
 async def test_there_are_never_more_workers_than_allowed(tmp_path: Path) -> None:
@@ -362,8 +363,8 @@ async def test_a_call_to_a_pool_that_closes_ends_at_once(tmp_path: Path) -> None
         await until(lambda: len(calls.replies) == 4)
         late = await workers.call("pid", timeout=600.0)
 
-    assert sorted(reply.outcome.cause for _, reply in calls.replies) == ["crash", "crash", "overload", "overload"]
-    assert late.outcome.cause == "overload"
+    assert sorted(reply.cause for _, reply in calls.replies) == ["crash", "crash", "overload", "overload"]
+    assert late.cause == "overload"
 
 
 async def test_a_worker_that_ends_after_its_answer_is_replaced(tmp_path: Path) -> None:
@@ -412,11 +413,11 @@ async def test_a_source_that_stops_loading_fails_the_calls_that_wait(tmp_path: P
     async with running_pool(tmp_path, text, workers=2) as workers:
         await until(lambda: workers.pool.status().idle == 1)
         marker.touch()
-        while (reply := await workers.call("die")).outcome.cause == "crash":
+        while (reply := await workers.call("die")).cause == "crash":
             await trio.lowlevel.checkpoint()
 
-    assert reply.outcome.cause == "load"
-    assert "ValueError: not again" in reply.outcome.message
+    assert reply.cause == "load"
+    assert "ValueError: not again" in reply.message
 
 
 async def test_the_callback_is_told_what_the_file_held_when_it_was_checked(tmp_path: Path) -> None:

@@ -12,33 +12,32 @@ from pathlib import Path
 import pytest
 import trio
 
-from hooklatch.processes.pool import Invocation
-from hooklatch.processes.worker import Reply
+from hooklatch.core.messages import Outcome
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import Asked
+from support.calls import LoneFire, call_of
 from support.pools import Workers, running_pool, until
 
 pytestmark = pytest.mark.slow
 
 SOURCE = """
 import json, os, socket, time
-from hooklatch_worker.runtime import state_client
+from hooklatch_worker.author.state import Asked
 from hooklatch_worker import context
-from hooklatch_worker.author import state
+from hooklatch_worker.author.event import call_of
 from hooklatch_worker import wire
-
-def line():
-    return state.line
 
 def send(event):
     '''Send frames of the test's making, then answer as if nothing were.'''
+    line = call_of(event).line
     def asked(generation, call_id, *rest):
-        return state.Asked(line()._generation + generation, line()._call_id + call_id, *rest)
+        return Asked(line._generation + generation, line._call_id + call_id, *rest)
     os.write(3, b"".join(wire.frame(asked(*one)) for one in event.payload["frames"]))
     time.sleep(event.payload.get("wait", 0))
 
 def garble(event):
-    body = wire.encode(state.Asked(line()._generation, line()._call_id, 1, "get", "k")).replace(b"get", b"got")
+    line = call_of(event).line
+    body = wire.encode(Asked(line._generation, line._call_id, 1, "get", "k")).replace(b"get", b"got")
     os.write(3, wire.HEADER.pack(len(body)) + body)
     time.sleep(60)
 
@@ -65,11 +64,10 @@ class Counter:
 
 async def call(
     workers: Workers, function: str, on_asked: Callable[[Asked], wire.Told] | None, **payload: object
-) -> Reply:
+) -> Outcome:
     files = {"began": str(workers.folder / "began"), "go": str(workers.folder / "go")}
-    given = json.dumps(files | payload).encode()
-    asked = Invocation(function, "pre_tool_use", given, b"{}", on_asked=on_asked)
-    return await workers.pool.call(asked, trio.current_time() + 10.0)
+    fire = LoneFire(on_asked=on_asked)
+    return await workers.pool.call(call_of(function, files | payload), fire, trio.current_time() + 10.0)
 
 
 FRAMES = {
@@ -84,21 +82,21 @@ async def test_what_is_out_of_turn_ends_the_worker_and_is_garbage(tmp_path: Path
     async with running_pool(tmp_path, SOURCE, workers=2) as workers:
         for what, frames in FRAMES.items():
             reply = await call(workers, "send", Counter(), frames=frames, wait=60)
-            assert (reply.outcome.cause, reply.is_lost) == ("protocol", True), what
-            assert "a question about state out of turn" in reply.outcome.message
+            assert (reply.cause, reply.is_lost) == ("protocol", True), what
+            assert "a question about state out of turn" in reply.message
         reply = await call(workers, "garble", Counter())
-        assert (reply.outcome.cause, reply.is_lost) == ("protocol", True)
-        assert "undecodable" in reply.outcome.message
+        assert (reply.cause, reply.is_lost) == ("protocol", True)
+        assert "undecodable" in reply.message
         # One that does not read what it is told leaves it to the next call, which fails: it never gets that as its own.
         reply = await call(workers, "send", Counter(), frames=[[0, 0, 1, "get", "k"]])
-        assert (reply.outcome.cause, reply.is_lost) in {("protocol", True), ("policy", False)}
+        assert (reply.cause, reply.is_lost) in {("protocol", True), ("policy", False)}
         reply = await call(workers, "ask", Counter(), count=1)
-        assert reply.outcome.cause in ("crash", "policy")
+        assert reply.cause in ("crash", "policy")
         # Nobody serves state here.
-        assert (await call(workers, "ask", None, count=1)).outcome.cause == "protocol"
+        assert (await call(workers, "ask", None, count=1)).cause == "protocol"
 
         reply = await call(workers, "ask", Counter(), count=3)
-        assert json.loads(reply.outcome.answer)["context"]["said"] == [1, 2, 3]
+        assert json.loads(reply.answer)["context"]["said"] == [1, 2, 3]
 
 
 async def test_what_the_daemon_itself_takes_for_garbage_ends_the_worker(tmp_path: Path) -> None:
@@ -108,8 +106,8 @@ async def test_what_the_daemon_itself_takes_for_garbage_ends_the_worker(tmp_path
     async with running_pool(tmp_path, SOURCE, workers=2) as workers:
         reply = await call(workers, "ask", refuse, count=1)
 
-    assert (reply.outcome.cause, reply.is_lost) == ("protocol", True)
-    assert "no JSON" in reply.outcome.message
+    assert (reply.cause, reply.is_lost) == ("protocol", True)
+    assert "no JSON" in reply.message
 
 
 async def test_a_call_that_nobody_waits_for_still_counts(tmp_path: Path) -> None:
@@ -125,7 +123,7 @@ async def test_a_call_that_nobody_waits_for_still_counts(tmp_path: Path) -> None
             await until(lambda: not workers.pool.is_busy)
             assert counter.count == 1
             reply = await call(workers, "ask", counter, count=2)
-            assert json.loads(reply.outcome.answer)["context"]["said"] == [2, 3]
+            assert json.loads(reply.answer)["context"]["said"] == [2, 3]
             assert workers_before <= set(workers.pool.status().pids)
 
 
@@ -144,5 +142,5 @@ async def test_one_who_asks_without_end_leaves_everybody_a_turn(tmp_path: Path) 
         reply = await call(workers, "ask", counter, count=1000)
         nursery.cancel_scope.cancel()
 
-    assert reply.outcome.cause == "policy"
+    assert reply.cause == "policy"
     assert turns[0] - before >= 1000

@@ -15,11 +15,13 @@ import msgspec
 import trio
 
 from callbacks import scripted
+from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.messages import CallOutcome, Decision, Head
+from hooklatch.core.hooks.registry import PythonTarget
+from hooklatch.core.messages import Decision, Head, Outcome
 from hooklatch.core.protocol import Request, RpcError
-from hooklatch.processes.pool import Invocation, Pool, PoolLimits
-from hooklatch.processes.worker import Reply
+from hooklatch.processes.pool import Pool, PoolLimits
+from hooklatch.processes.worker import FireContext
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Fact, Record
 from hooklatch.service.api.hub import Bus, Hub
@@ -62,25 +64,27 @@ class FakePool(Pool):
         super().__init__(source, build, None, PoolLimits())  # type: ignore[arg-type]  # nothing is forked
         self.functions = functions
 
-    async def call(self, invocation: Invocation, deadline: float) -> Reply:
+    async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
+        target = call.hook.target
+        assert isinstance(target, PythonTarget)
         event = SimpleNamespace(
-            event=invocation.event,
-            payload=msgspec.json.decode(invocation.payload),
-            config=msgspec.json.decode(invocation.config or b"null"),
+            event=fire.spec.name,
+            payload=msgspec.json.decode(call.payload.data),
+            config=msgspec.json.decode(call.hook.config or b"null"),
         )
         answer = b""
         with trio.move_on_at(deadline) as scope:
             try:
-                answer = verdicts.encode(await self.functions[invocation.function](event))
+                answer = verdicts.encode(await self.functions[target.function](event))
             except verdicts.GarbageError as error:
-                return Reply(CallOutcome("protocol", message=str(error)))
+                return Outcome(cause="protocol", message=str(error))
             except Died:
-                return Reply(CallOutcome("crash", message="the worker exited with code 3"), is_lost=True)
+                return Outcome(cause="crash", message="the worker exited with code 3", is_lost=True)
             except Exception as error:
-                return Reply(CallOutcome("crash", message=f"{type(error).__name__}: {error}"))
+                return Outcome(cause="crash", message=f"{type(error).__name__}: {error}")
         if scope.cancelled_caught or trio.current_time() >= deadline:
-            return Reply(CallOutcome("timeout", message="no answer"), is_lost=True)
-        return Reply(CallOutcome(answer=answer))
+            return Outcome(cause="timeout", message="no answer", is_lost=True)
+        return Outcome(cause="policy", answer=answer)
 
 
 class FakeUnit(Unit):

@@ -6,16 +6,17 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.core.decisions.decision import Fire, StartCall
+from hooklatch.core.decisions.call import Call
+from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.decisions.phases import start
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget, select
-from hooklatch.core.messages import CallOutcome, Cause, Decision
+from hooklatch.core.messages import Cause, Decision, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Verdict, encode
 
-Reply = Verdict[Any] | CallOutcome | bytes | None
+Reply = Verdict[Any] | Outcome | bytes | None
 
 CATALOGUE = Catalogue.standard()
 BASH = {"tool_name": "Bash", "tool_input": {"command": "ls"}}
@@ -25,7 +26,7 @@ class Play(msgspec.Struct):
     """A fire that was played to its end."""
 
     decision: Decision
-    calls: list[StartCall]
+    calls: list[Call]
 
     @property
     def asked(self) -> list[str]:
@@ -47,22 +48,22 @@ def hook(id: str, event: str = "pre_tool_use", *, match: object = None, **rest: 
     return Hook(id=id, event=event, matcher=compile_matcher(match), **settings)
 
 
-def failed(cause: Cause, message: str = "") -> CallOutcome:
-    return CallOutcome(cause=cause, message=message)
+def failed(cause: Cause, message: str = "") -> Outcome:
+    return Outcome(cause=cause, message=message)
 
 
-def outcome_of(reply: Reply) -> CallOutcome:
-    if isinstance(reply, CallOutcome):
+def outcome_of(reply: Reply) -> Outcome:
+    if isinstance(reply, Outcome):
         return reply
-    return CallOutcome(answer=reply if isinstance(reply, bytes) else encode(reply))
+    return Outcome(cause="policy", answer=reply if isinstance(reply, bytes) else encode(reply))
 
 
-def begin(spec: EventSpec, hooks: Sequence[Hook], payload: object, context: dict[str, Any] | None = None) -> Fire:
+def begin(spec: EventSpec, hooks: Sequence[Hook], payload: object, context: dict[str, Any] | None = None) -> Machine:
     first = Payload(msgspec.json.encode(payload))
     return start(spec, hooks, select(spec, hooks, first), first, context or {})
 
 
-def end(fire: Fire) -> Decision:
+def end(fire: Machine) -> Decision:
     return fire.decide(decision_id="d1", revision=7, duration_ms=1.5)
 
 
@@ -85,7 +86,7 @@ def play(
     hooks = [hook(id, spec.name, **(marks or {}).get(id, {})) for id in replies]  # noqa: A001 - its name
     script = {id: iter(reply) if isinstance(reply, list) else None for id, reply in replies.items()}  # noqa: A001
     fire = begin(spec, hooks, payload, context)
-    calls: list[StartCall] = []
+    calls: list[Call] = []
     while started := fire.next_calls():
         calls += started
         for call in sorted(started, key=lambda call: arrival.index(call.hook.id) if arrival else call.index):

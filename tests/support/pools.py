@@ -10,10 +10,11 @@ from typing import Any
 
 import trio
 
-from hooklatch.processes.pool import Invocation, Pool, PoolLimits
-from hooklatch.processes.worker import Reply
+from hooklatch.core.messages import Outcome
+from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.zygote import Zygote, open_zygote
 from hooklatch_worker import wire
+from support.calls import LoneFire, call_of
 from support.daemons import nothing_left, stop_resource_tracker
 from support.survivors import nobody_survives
 
@@ -28,15 +29,14 @@ class Workers:
 
     async def call(
         self, function: str, *, timeout: float = 10.0, is_gate: bool = True, share: str = "", **payload: Any
-    ) -> Reply:
+    ) -> Outcome:
         files = {"began": str(self.folder / "began"), "go": str(self.folder / "go")}
-        given = json.dumps(files | payload).encode()
-        invocation = Invocation(function, "pre_tool_use", given, b"{}", is_gate=is_gate, share=share)
-        return await self.pool.call(invocation, trio.current_time() + timeout)
+        fire = LoneFire("pre_tool_use" if is_gate else "notification", share=share)
+        return await self.pool.call(call_of(function, files | payload), fire, trio.current_time() + timeout)
 
     async def said(self, function: str, **payload: Any) -> Any:
         """Return what a function told of itself."""
-        outcome = (await self.call(function, **payload)).outcome
+        outcome = await self.call(function, **payload)
         assert outcome.cause == "policy", outcome
         return json.loads(outcome.answer)["context"]["said"]
 

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 import trio
 
-from hooklatch.core.messages import Decision, Head, HookOutcome
+from hooklatch.core.messages import Decision, Head, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch.record.files.mark import path_of_mark
 from hooklatch.record.settings import RecordSettings
@@ -29,7 +29,10 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount a
 
 def decision(number: int = 1, **changes: Any) -> Decision:
     """Make a deny by one hook."""
-    outcome = HookOutcome("global", "guards:no_rm", "answered", "deny", "policy", "no rm", duration_ms=1.5)
+    outcome = Outcome(
+        layer="global", hook="guards:no_rm", outcome="answered", verdict="deny", cause="policy", message="no rm",
+        duration_ms=1.5,
+    )  # fmt: skip
     made = Decision(
         decision_id=f"d-{number}", event="pre_tool_use", verdict="deny", cause="policy", reason="no rm", layer="global",
         hook="guards:no_rm", retryable=False, patch=None, payload_digest="ab" * 32, append=None, resume=None,

@@ -12,23 +12,20 @@ import struct
 
 import msgspec
 
+from hooklatch_worker.author.call_context import Emitted
 from hooklatch_worker.author.marker import Marker
 from hooklatch_worker.author.state import Asked
 
 __all__ = [
     "ISOLATION_LEVELS",
     "MAX_CAPTURE",
-    "MAX_EMITTED",
-    "MAX_EMITTED_BYTES",
     "MAX_FRAME",
     "Answered",
     "Call",
     "Code",
     "Declared",
     "Elsewhere",
-    "Emitted",
     "Exited",
-    "Failed",
     "Fork",
     "ForkFailed",
     "Forked",
@@ -52,8 +49,6 @@ __all__ = [
 ISOLATION_LEVELS = ("standard", "restricted", "strict")  # from the weakest to the strongest
 MAX_FRAME = 24 * 2**20  # a payload of 8 MiB, its merged copy, and an envelope beside it
 MAX_CAPTURE = 64 * 2**10  # bytes of a call's standard output (and error) that its outcome shows: the last ones
-MAX_EMITTED = 16  # pieces of telemetry in one call
-MAX_EMITTED_BYTES = 64 * 2**10  # of one of them
 HEADER = struct.Struct("!I")
 
 
@@ -138,10 +133,14 @@ class Code(msgspec.Struct, frozen=True, tag="code"):
 
 
 class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
-    """Daemon to worker: run one callback.  `payload`, `envelope`, `config` and `merged` are JSON objects."""
+    """Daemon to worker: run one callback, which has `timeout` seconds.
+
+    `payload`, `envelope`, `config` and `merged` are JSON objects.
+    """
 
     generation: int
     call_id: int
+    timeout: float
     function: str
     event: str
     payload: bytes
@@ -151,7 +150,6 @@ class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     reinvoked: bool = False
     runtime: str = "trio"
     is_native: bool = False  # it may answer with any plain value: the words of a dialect, which the daemon reads
-    timeout: float = 0.0  # seconds that are left; only told to a function that ends what it started in time
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -196,38 +194,22 @@ class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed"):
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered", omit_defaults=True):
-    """Worker to daemon: the callback returned.  `answer` is JSON for `verdicts.decode`, empty for no opinion."""
+    """Worker to daemon: the callback has ended, and with what.
+
+    `answer` is JSON for `verdicts.decode`, empty for no opinion.  A `cause` says that there is no answer, and why.
+    """
 
     generation: int
     call_id: int
     answer: bytes = b""
-    stdout: bytes = b""
-    stderr: bytes = b""
-    truncated: bool = False
-    exit_code: int | None = None
-
-
-class Failed(msgspec.Struct, frozen=True, tag="failed", omit_defaults=True):
-    """Worker to daemon: the callback gave no verdict, and the cause."""
-
-    generation: int
-    call_id: int
-    cause: str
-    message: str
-    stdout: bytes = b""
-    stderr: bytes = b""
-    truncated: bool = False
-    exit_code: int | None = None
+    cause: str = ""
+    message: str = ""
     traceback: str = ""
-
-
-class Emitted(msgspec.Struct, frozen=True, tag="emitted"):
-    """Worker to daemon, before the answer: telemetry of a built-in hook.  `data` is a JSON object."""
-
-    generation: int
-    call_id: int
-    event_type: str
-    data: bytes
+    stdout: bytes = b""
+    stderr: bytes = b""
+    truncated: bool = False
+    exit_code: int | None = None
+    emitted: list[Emitted] = []
 
 
 class Told(msgspec.Struct, frozen=True, tag="told", omit_defaults=True):
@@ -240,7 +222,7 @@ class Told(msgspec.Struct, frozen=True, tag="told", omit_defaults=True):
     error: str = ""
 
 
-FromWorker = Emitted | Loaded | LoadFailed | Answered | Failed | Asked
+FromWorker = Loaded | LoadFailed | Answered | Asked
 FromZygote = Ready | Forked | ForkFailed | Exited
 
 ENCODER = msgspec.msgpack.Encoder()

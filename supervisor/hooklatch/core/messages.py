@@ -1,4 +1,4 @@
-"""What the core says and hears: hooks' outcomes, decisions, commands.  Knows data; decides nothing."""
+"""What the core says and hears: outcomes of calls, and decisions.  Knows data; decides nothing."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ import msgspec
 
 __all__ = [
     "RETRYABLE",
-    "CallOutcome",
     "Cause",
     "Decision",
     "DecisionVerdict",
     "Head",
-    "HookOutcome",
+    "Outcome",
 ]
 
 DecisionVerdict = Literal["pass", "allow", "deny", "ask", "halt", "claim"]
@@ -36,39 +35,24 @@ Cause = Literal[
 RETRYABLE: frozenset[Cause] = frozenset({"timeout", "overload", "quarantined", "draining", "no_daemon", "abandoned"})
 
 
-class CallOutcome(msgspec.Struct, frozen=True):
-    """What came of one call: an answer's JSON, or the cause for which there is none.
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What came of one call.
 
-    `traceback` is a crash's, for the operator: it goes neither into the decision nor into the record.
+    Whoever ran the call says how it ended: the `cause`, and if that is "policy" the `answer` (JSON, empty for none).
+    Then the machine reads the answer, and adds whose call it was and what it said; until then it is "unread".
+
+    `last` says that the answer ended the chain; `message` is then its reason.  `name` is the hook's in full, where its
+    layer and its id may be several hooks'.  `command` is a shell hook's.
+
+    The last four fields are for the daemon alone, and are removed when the answer is read: the answer, a crash's
+    `traceback`, `is_lost` (the worker died, or must) and `is_orphaned` (but not by the hook's doing).
     """
 
-    cause: Cause = "policy"
-    answer: bytes = b""
-    message: str = ""
-    stdout: bytes = b""
-    stderr: bytes = b""
-    truncated: bool = False
-    duration_ms: float = 0.0
-    exit_code: int | None = None
-    traceback: str = ""
-
-    def lasting(self, seconds: float) -> CallOutcome:
-        """Return the same, with the time that it took."""
-        return msgspec.structs.replace(self, duration_ms=round(seconds * 1000, 3))
-
-
-class HookOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One hook's part in a decision, as it is shown to hosts and operators.  A shell hook tells its `command`.
-
-    `last` says that its answer ended the chain; `message` is then its reason.  `name` is the hook's in full, where its
-    layer and its id may be several hooks'.
-    """
-
-    layer: str
-    hook: str
-    outcome: Literal["answered", "failed", "dropped"]
+    layer: str = ""
+    hook: str = ""
+    outcome: Literal["unread", "answered", "failed", "dropped"] = "unread"
     verdict: str | None = None
-    cause: Cause | None = None
+    cause: Cause
     message: str = ""
     patch: dict[str, msgspec.Raw] | None = None
     stdout: str = ""
@@ -81,6 +65,14 @@ class HookOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
     command: str = ""
     last: bool = False
     name: str = ""
+    answer: bytes = b""
+    traceback: str = ""
+    is_lost: bool = False
+    is_orphaned: bool = False
+
+    def lasting(self, seconds: float) -> Outcome:
+        """Return the same, with the time that it took."""
+        return msgspec.structs.replace(self, duration_ms=round(seconds * 1000, 3))
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -94,7 +86,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """The one answer to a fire.  It is born denied: only what the combining rules add makes it anything else.
+    """The one answer to a fire.  Denied by default; only the combining rules can change that.
 
     `layer` and `hook` name who decided; `name` does in full, where these may be several hooks'.
     Scalars are always present on the wire (null where empty), lists and maps may be absent where empty.
@@ -118,7 +110,7 @@ class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     inject: list[dict[str, Any]] = []
     name: str = ""
     context: dict[str, Any] = {}
-    outcomes: list[HookOutcome] = []
+    outcomes: list[Outcome] = []
     warnings: list[str] = []
     record: Head | None = None
 

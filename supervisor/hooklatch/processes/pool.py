@@ -18,51 +18,50 @@ import time
 import msgspec
 import trio
 
-from hooklatch.core.messages import CallOutcome, Cause
+from hooklatch.core.decisions.call import Call
+from hooklatch.core.messages import Cause, Outcome
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes import scratch
 from hooklatch.processes.queueing import CallQueue
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.processes.worker import Invocation, LoadError, Reply, Worker
+from hooklatch.processes.worker import FireContext, LoadError, Worker
 from hooklatch.processes.zygote import ForkError, Zygote, ZygoteLostError
 from hooklatch_worker import wire
 
-__all__ = ["LSP_SOURCE", "Invocation", "IsolationStatus", "Pool", "PoolLimits", "PoolStatus"]
+__all__ = ["IsolationStatus", "Pool", "PoolLimits", "PoolStatus"]
 
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
 RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # of workers that could not be started, or died before any call
 ZYGOTES = 3  # that may die over one start before it counts as failed
 RECYCLED, CLOSES = "recycled", "the pool closes"
-LSP_SOURCE = wire.Source(
-    "module", "hooklatch_worker.lsp.diagnostics"
-)  # our own; a user's code has no telemetry to hand over
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
     """How many workers, and when one is replaced.  The three of memory and processes hold also while a call runs.
 
-    `resident_bytes` is of the worker alone; `total_bytes` is of it and all that it started, whose number is limited
-    by `processes`.
+    `resident_bytes` is of the worker alone; `total_bytes`, if there is such a limit, is of it and all that it started,
+    whose number is limited by `processes`.
 
     `queue` bounds the gates that wait for a worker, and apart from them the other calls: a flood of notifications
     leaves gates their places.  `load_timeout` is for importing, apart from any call's own limit (celery's 4 s is a
-    known trap).
+    known trap).  Workers that `may_emit` send telemetry with their answers; of any other it breaks the protocol.
     """
 
     workers: int = 4
     calls: int = 10_000
     age: float = 3600.0
     resident_bytes: int = 512 * 2**20
-    total_bytes: int = 2 * 2**30
+    total_bytes: int | None = 2 * 2**30
     processes: int = 128
     worker: wire.WorkerLimits = wire.WorkerLimits()
     queue: int = 1024
     load_timeout: float = 30.0
+    may_emit: bool = False
 
 
 class IsolationStatus(msgspec.Struct, frozen=True):
-    """The level that is configured, the strongest that is wholly in force, and what lies between them."""
+    """The configured level, the strongest one that is fully enforced, and what the second lacks of the first."""
 
     configured: str
     in_force: str
@@ -98,7 +97,7 @@ class Pool:
         self._idle: list[Worker] = []
         self._running: dict[Worker, float] = {}  # the deadline of each call that is under way
         self._alarm = trio.CancelScope()
-        self._busy: dict[Worker, Invocation] = {}
+        self._busy: dict[Worker, FireContext] = {}  # the fire that each works for
         self._condemned: set[Worker] = set()
         self._loading: set[Worker] = set()
         self._starting = 0
@@ -126,32 +125,32 @@ class Pool:
                 await self._watch_deadlines()
             finally:
                 self._is_closed = True
-                self._queue.refuse_all(CallOutcome("overload", message="its source is being closed"))
+                self._queue.refuse_all(Outcome(cause="overload", message="its source is being closed"))
 
-    async def call(self, invocation: Invocation, deadline: float) -> Reply:
+    async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
         """Run one callback; the outcome is there by `deadline` (trio's clock), whatever the callback does.
 
-        Cancelling it lets the callback go on until its deadline, with nobody to hear the answer.
+        Cancelling it lets the callback go on until its deadline, and its answer is discarded.
         """
         started = began = time.perf_counter()
-        self._queue.arrived(invocation.share)
-        worker = self._take(invocation)
+        self._queue.arrived(fire.share)
+        worker = self._take(fire)
         if worker is None:
-            found = await self._wait_until(deadline, invocation)
+            found = await self._wait_until(deadline, fire)
             began = time.perf_counter()
-            if isinstance(found, CallOutcome):
-                return Reply(found.lasting(began - started))
+            if isinstance(found, Outcome):
+                return found.lasting(began - started)
             worker = found
         self._fill()
         left = deadline - trio.current_time()
         if left <= 0:
             self._give_back(worker, is_fit=True)
-            return Reply(CallOutcome("timeout", message="no time was left to start it").lasting(began - started))
+            return Outcome(cause="timeout", message="no time was left to start it").lasting(began - started)
         self._running[worker] = deadline
         if deadline < self._alarm.deadline:
             self._alarm.deadline = deadline
         try:
-            reply = await worker.call(invocation, left)
+            outcome = await worker.call(call, fire, left)
         except trio.Cancelled:
             self._abandon(worker, deadline)
             raise
@@ -162,28 +161,27 @@ class Pool:
         if worker.is_expired:
             # Where it waited longer than it ran, the deadline was the queue's doing, and not the callback's.
             is_queued = began - started > ended - began
-            reply = Reply(worker.lost_outcome("timeout", text), is_lost=True, is_orphaned=is_queued)
+            outcome = worker.lost_outcome("timeout", text, is_orphaned=is_queued)
         elif trio.current_time() >= deadline:
             # The answer and the alarm came in one turn of the loop; which of the two was seen first decides nothing.
-            reply.outcome = msgspec.structs.replace(reply.outcome, cause="timeout", answer=b"", message=text)
+            outcome = msgspec.structs.replace(outcome, cause="timeout", answer=b"", message=text)
         self._queue.took(ended - began)
-        self._give_back(worker, is_fit=not reply.is_lost)
-        reply.outcome = reply.outcome.lasting(ended - started)
-        return reply
+        self._give_back(worker, is_fit=not outcome.is_lost)
+        return outcome.lasting(ended - started)
 
-    async def _wait_until(self, deadline: float, invocation: Invocation) -> Worker | CallOutcome:
+    async def _wait_until(self, deadline: float, fire: FireContext) -> Worker | Outcome:
         started = trio.current_time()
         with trio.move_on_at(deadline):
             while True:
-                found = await self._wait(invocation, deadline)
-                if isinstance(found, CallOutcome) or self._is_usable(found):
+                found = await self._wait(fire, deadline)
+                if isinstance(found, Outcome) or self._is_usable(found):
                     return found
                 # It ended, or spoke, after it was handed to us.  Nothing was sent to it, so another may serve.
                 self._give_back(found, is_fit=False)
-                if (worker := self._take(invocation)) is not None:
+                if (worker := self._take(fire)) is not None:
                     return worker
         waited = trio.current_time() - started
-        return CallOutcome("timeout", message=f"no worker became free within {waited:.1f} s")
+        return Outcome(cause="timeout", message=f"no worker became free within {waited:.1f} s")
 
     async def _watch_deadlines(self) -> None:
         """End each call whose deadline passes.  One alarm serves all: a scope for each call would cost every fire."""
@@ -216,13 +214,13 @@ class Pool:
                 worker.kill("its abandoned call went past its deadline")
             self._give_back(worker, is_fit=is_fit)
 
-    def _take(self, invocation: Invocation) -> Worker | None:
+    def _take(self, fire: FireContext) -> Worker | None:
         if self._busy:  # else the first of at least two workers is anybody's
             if self._queue and self._idle:
                 self._serve_waiting()  # a worker that was kept for another session need be no longer
-            if not self._queue.may_run(invocation):
+            if not self._queue.may_run(fire):
                 return None
-        return self._occupy(invocation) if self._has_idle() else None
+        return self._occupy(fire) if self._has_idle() else None
 
     def _has_idle(self) -> bool:
         while self._idle and not self._is_usable(self._idle[-1]):
@@ -236,17 +234,17 @@ class Pool:
             worker.kill(fault)
         return fault is None
 
-    def _occupy(self, invocation: Invocation) -> Worker:
+    def _occupy(self, fire: FireContext) -> Worker:
         worker = self._idle.pop()
-        self._busy[worker] = invocation
-        self._queue.occupied(invocation)
+        self._busy[worker] = fire
+        self._queue.occupied(fire)
         return worker
 
-    async def _wait(self, invocation: Invocation, deadline: float) -> Worker | CallOutcome:
+    async def _wait(self, fire: FireContext, deadline: float) -> Worker | Outcome:
         if self._is_closed:
-            return CallOutcome("overload", message="its source is being closed")
-        waiter = self._queue.wait(invocation, deadline)
-        if isinstance(waiter, CallOutcome):
+            return Outcome(cause="overload", message="its source is being closed")
+        waiter = self._queue.wait(fire, deadline)
+        if isinstance(waiter, Outcome):
             return waiter
         self._fill()
         try:
@@ -258,7 +256,7 @@ class Pool:
             elif waiter.failure is None:
                 self._queue.leave(waiter)
             raise
-        return waiter.worker or waiter.failure or CallOutcome("overload", message="no worker could be had")
+        return waiter.worker or waiter.failure or Outcome(cause="overload", message="no worker could be had")
 
     def _give_back(self, worker: Worker, *, is_fit: bool) -> None:
         self._queue.vacated(self._busy.pop(worker))
@@ -294,7 +292,7 @@ class Pool:
     def _serve_waiting(self) -> None:
         """Hand idle workers to those that wait."""
         while self._queue and self._has_idle() and (waiter := self._queue.next()) is not None:
-            waiter.worker = self._occupy(waiter.invocation)
+            waiter.worker = self._occupy(waiter.fire)
             waiter.granted.set()
 
     def _fill(self) -> None:
@@ -332,7 +330,7 @@ class Pool:
         logger.warning("worker not started: %s", error, extra={"source": self.source.location})
         if not self._idle and not self._busy:
             cause: Cause = "load" if isinstance(error, LoadError) else "overload"
-            self._queue.refuse_all(CallOutcome(cause, message=f"no worker could be started: {error}"))
+            self._queue.refuse_all(Outcome(cause=cause, message=f"no worker could be started: {error}"))
         self._fill()
 
     async def _fork(self) -> tuple[Worker, wire.Loaded]:
@@ -345,7 +343,7 @@ class Pool:
         return await self._fork_once()
 
     async def _fork_once(self) -> tuple[Worker, wire.Loaded]:
-        worker = Worker(await self._zygote.fork(self.source, self.limits.worker), may_emit=self.source == LSP_SOURCE)
+        worker = Worker(await self._zygote.fork(self.source, self.limits.worker), may_emit=self.limits.may_emit)
         limit = self.limits.load_timeout
         self._loading.add(worker)
         try:

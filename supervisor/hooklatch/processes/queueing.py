@@ -15,8 +15,8 @@ import math
 import trio
 
 from hooklatch.core.fair_queue import FairQueue, Pace
-from hooklatch.core.messages import CallOutcome
-from hooklatch.processes.worker import Invocation, Worker
+from hooklatch.core.messages import Outcome
+from hooklatch.processes.worker import FireContext, Worker
 
 __all__ = ["CallQueue", "Waiter"]
 
@@ -27,16 +27,16 @@ MARGIN = 4.0  # times the usual length that a call must have left, or its worker
 class Waiter:
     """A call that waits for a worker."""
 
-    __slots__ = ("deadline", "failure", "granted", "invocation", "worker")
+    __slots__ = ("deadline", "failure", "fire", "granted", "worker")
 
-    def __init__(self, invocation: Invocation, deadline: float) -> None:
-        self.invocation = invocation
+    def __init__(self, fire: FireContext, deadline: float) -> None:
+        self.fire = fire
         self.deadline = deadline
         self.granted = trio.Event()
         self.worker: Worker | None = None
-        self.failure: CallOutcome | None = None
+        self.failure: Outcome | None = None
 
-    def fail(self, failure: CallOutcome) -> None:
+    def fail(self, failure: Outcome) -> None:
         self.failure = failure
         self.granted.set()
 
@@ -59,32 +59,32 @@ class CallQueue:
         return self._gates.count + self._notifications.count
 
     def arrived(self, share: str) -> None:
-        """Note whose call it is that has come."""
+        """Note whose call has arrived."""
         if share != self._latest:
             if self._latest is not None:
                 self._shared_until = trio.current_time() + SHARED_FOR
             self._latest = share
 
-    def occupied(self, invocation: Invocation) -> None:
+    def occupied(self, fire: FireContext) -> None:
         self._busy += 1
-        self._busy_notifications += not invocation.is_gate
-        self._held[invocation.share] = self._held.get(invocation.share, 0) + 1
+        self._busy_notifications += not fire.spec.is_gate
+        self._held[fire.share] = self._held.get(fire.share, 0) + 1
 
-    def vacated(self, invocation: Invocation) -> None:
+    def vacated(self, fire: FireContext) -> None:
         self._busy -= 1
-        self._busy_notifications -= not invocation.is_gate
-        self._held[invocation.share] -= 1
-        if not self._held[invocation.share]:
-            del self._held[invocation.share]
+        self._busy_notifications -= not fire.spec.is_gate
+        self._held[fire.share] -= 1
+        if not self._held[fire.share]:
+            del self._held[fire.share]
 
     def took(self, seconds: float) -> None:
-        """Note how long a call has had its worker."""
+        """Note how long a call occupied its worker."""
         self._pace.add(seconds)
 
-    def may_run(self, invocation: Invocation) -> bool:
+    def may_run(self, fire: FireContext) -> bool:
         """Return whether a call may have a worker that is idle."""
-        share = invocation.share
-        if not invocation.is_gate:
+        share = fire.share
+        if not fire.spec.is_gate:
             return not self._is_closed_to_notifications
         return not self._is_last_kept or not (share in self._held or self._gates.is_regular(share))
 
@@ -96,19 +96,20 @@ class CallQueue:
     def _is_last_kept(self) -> bool:
         return self._busy >= self._workers - 1 and trio.current_time() < self._shared_until
 
-    def wait(self, invocation: Invocation, deadline: float) -> Waiter | CallOutcome:
-        """Return a call its place in the queue, or say why it has none."""
-        queue, share = self._queue(invocation), invocation.share
+    def wait(self, fire: FireContext, deadline: float) -> Waiter | Outcome:
+        """Put a call in the queue; return its place there, or why it has none."""
+        queue, share = self._queue(fire), fire.share
         expected = queue.ahead(share) * self._pace.median / self._workers
         if expected > deadline - trio.current_time():  # and it counts neither who comes later nor what takes longer
-            return CallOutcome("overload", message=f"its turn would come in {expected:.1f} s, past its deadline")
-        waiter = Waiter(invocation, deadline)
+            return Outcome(cause="overload", message=f"its turn would come in {expected:.1f} s, past its deadline")
+        waiter = Waiter(fire, deadline)
         pushed_out = queue.put(share, waiter)
         if pushed_out is None:
             return waiter
-        own = queue.waiting(pushed_out.invocation.share)
-        refused = CallOutcome(
-            "overload", message=f"{len(queue)} calls wait for a worker of its source already, {own} of its own session"
+        own = queue.waiting(pushed_out.fire.share)
+        refused = Outcome(
+            cause="overload",
+            message=f"{len(queue)} calls wait for a worker of its source already, {own} of its own session",
         )
         if pushed_out is waiter:
             return refused
@@ -117,7 +118,7 @@ class CallQueue:
 
     def leave(self, waiter: Waiter) -> None:
         """Take a call out that waits no longer."""
-        self._queue(waiter.invocation).remove(waiter.invocation.share, waiter)
+        self._queue(waiter.fire).remove(waiter.fire.share, waiter)
 
     def next(self) -> Waiter | None:
         """Return the call that an idle worker is for, if there is one; those whose turn comes too late are refused."""
@@ -125,7 +126,7 @@ class CallQueue:
             left = waiter.deadline - trio.current_time()
             if MARGIN * self._pace.median <= left:
                 return waiter
-            waiter.fail(CallOutcome("overload", message=f"its turn came {max(0.0, left):.1f} s before its deadline"))
+            waiter.fail(Outcome(cause="overload", message=f"its turn came {max(0.0, left):.1f} s before its deadline"))
         return None
 
     def _next_gate(self) -> Waiter | None:
@@ -136,10 +137,10 @@ class CallQueue:
     def _next_notification(self) -> Waiter | None:
         return self._notifications.take() if self._notifications and not self._is_closed_to_notifications else None
 
-    def refuse_all(self, failure: CallOutcome) -> None:
+    def refuse_all(self, failure: Outcome) -> None:
         for queue in (self._gates, self._notifications):
             while (waiter := queue.take()) is not None:
                 waiter.fail(failure)
 
-    def _queue(self, invocation: Invocation) -> FairQueue[str, Waiter]:
-        return self._gates if invocation.is_gate else self._notifications
+    def _queue(self, fire: FireContext) -> FairQueue[str, Waiter]:
+        return self._gates if fire.spec.is_gate else self._notifications

@@ -17,7 +17,7 @@ from contextlib import suppress
 import psutil
 import trio
 
-from hooklatch.processes.pool import LSP_SOURCE, Pool
+from hooklatch.processes.pool import Pool
 from hooklatch.processes.worker import Worker
 from hooklatch_worker.sandbox import linux
 
@@ -50,7 +50,7 @@ def is_due(pool: Pool, worker: Worker) -> bool:
 
 
 def look(pool: Pool, worker: Worker, nursery: trio.Nursery, before: str | None) -> str | None:
-    """Check one worker; give why it could not be measured, which is logged where it was not so `before`."""
+    """Check one worker; return why it could not be measured, which is logged if `before` was None."""
     try:
         check(pool, worker, nursery)
     except UnmeasuredError as error:
@@ -75,8 +75,8 @@ def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
     if len(below) > limits.processes:
         stop(below)
         end(pool, worker, f"it started processes without end: more than {limits.processes} were below it")
-    elif pool.source == LSP_SOURCE or worker.is_being_measured:
-        return  # language servers take what the project needs
+    elif limits.total_bytes is None or worker.is_being_measured:
+        return
     elif own + sum(map(resident, below)) > limits.total_bytes:
         # The sum says too much, for forked children share most of their pages.  The truth takes its time, and the
         # counting must go on meanwhile.
@@ -93,7 +93,7 @@ async def check_total(pool: Pool, worker: Worker, below: list[int]) -> None:
     finally:
         worker.is_being_measured = False
     limit = pool.limits.total_bytes
-    if total > limit and not worker.is_doomed:
+    if limit is not None and total > limit and not worker.is_doomed:
         end(pool, worker, over("resident with all below it", total, limit))
 
 

@@ -120,7 +120,7 @@ class Supervisor:
             await trio.sleep_forever()
 
     async def start(self, spec: ChildSpec) -> Any:
-        """Start a child and keep it; give what it reported when it had started.
+        """Start a child and keep it running; return what it reported when it had started.
 
         Raises:
             Exception: what its first start raised; it is not kept then.
@@ -131,7 +131,7 @@ class Supervisor:
         return await self._nursery.start(self._keep, child)
 
     def end(self, name: str) -> None:
-        """End a child that is kept; that there is none is no error."""
+        """End a child that is kept, if there is such a one."""
         child = self._children.get(name)
         if child is not None:
             child.scope.cancel()

@@ -13,48 +13,60 @@ import os
 import random
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Sequence
+from typing import Protocol
 
 import msgspec
 import trio
 
-from hooklatch.core.messages import CallOutcome, Cause
+from hooklatch.core.decisions.call import Call, Envelope
+from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.registry import PythonTarget
+from hooklatch.core.messages import Cause, Outcome
 from hooklatch.processes.zygote import WorkerProcess
 from hooklatch_worker import wire
+from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES, Emitted
 from hooklatch_worker.author.failures import MAX_TRACEBACK
 from hooklatch_worker.author.state import MAX_STEPS, Asked
 
-__all__ = ["Invocation", "LoadError", "Reply", "Worker"]
+__all__ = ["FireContext", "LoadError", "Worker"]
 
 EXIT_NOTICE = 0.02  # seconds to wait for the news how a worker died; only the text of a crash depends on it
-LOAD_NOTICE = 1.0  # the same while importing, when nobody waits for a decision
+LOAD_NOTICE = 1.0  # the same while importing, when no decision waits for it
 BATCH = struct.Struct("=512Q")  # call ids that are drawn at once, so that one costs no system call
 
 
-class Invocation(msgspec.Struct, frozen=True):
-    """One callback and what it is given; payload, envelope, config and merged are JSON objects.
+class FireContext(Protocol):
+    """What a pool and a worker need of the fire that a call belongs to.
 
-    `share` tells whose turn it takes: its session.  `on_asked` does what the callback asks of its source's state, at
-    once; it raises FrameError where that is nothing that our own code in the worker would send.
+    `share` tells whose turn its calls take: its session's.
     """
 
-    function: str
-    event: str
-    payload: bytes
-    envelope: bytes
-    config: bytes = b""
-    merged: bytes = b""
-    reinvoked: bool = False
-    runtime: str = "trio"
-    is_gate: bool = True
-    is_told_timeout: bool = False
-    share: str = ""
-    is_native: bool = False
-    on_asked: Callable[[Asked], wire.Told] | None = None
+    @property
+    def spec(self) -> EventSpec: ...
+
+    @property
+    def share(self) -> str: ...
+
+    def envelope(self, call: Call) -> Envelope:
+        """Return what the callback is told beside the payload."""
+        ...
+
+    def answer(self, call: Call, asked: Asked) -> wire.Told:
+        """Do one step on the state of the hook's source, at once.
+
+        Raises:
+            FrameError: it is nothing that our own code in the worker would ask for.
+        """
+        ...
+
+    def take(self, emitted: Sequence[Emitted]) -> None:
+        """Take the telemetry that came with an answer."""
+        ...
 
 
 class CallIds:
-    """Numbers of 64 random bits each, so that nobody can answer a call that it was not given."""
+    """Numbers of 64 random bits each, so that no worker can guess the id of a call that it was not sent."""
 
     def __init__(self) -> None:
         self._drawn: list[int] = []
@@ -78,21 +90,6 @@ class LoadError(Exception):
         self.line = line
 
 
-class Reply:
-    """What came of a call, and whether the worker can be used again (`is_lost`: it died, or must).
-
-    `is_orphaned` tells a death that was the zygote's, not the callback's doing.
-    """
-
-    __slots__ = ("emitted", "is_lost", "is_orphaned", "outcome")
-
-    def __init__(self, outcome: CallOutcome, *, is_lost: bool = False, is_orphaned: bool = False) -> None:
-        self.outcome = outcome
-        self.is_lost = is_lost
-        self.is_orphaned = is_orphaned
-        self.emitted: list[wire.Emitted] = []
-
-
 class Worker:
     """A live worker process."""
 
@@ -112,14 +109,14 @@ class Worker:
         self.kill_reason: str | None = None
         self._reader = wire.FrameReader()
         self._call_id = 0
-        self._on_asked: Callable[[Asked], wire.Told] | None = None  # of the last call
+        self._serving: tuple[Call, FireContext] | None = None  # the last call
         self._asked = 0
         self._is_cut_short = False
         self.is_expired = False
 
     @property
     def fault(self) -> str | None:
-        """Return why no call may be sent to it now: what is there before a call is no answer to it."""
+        """Return why no call may be sent to it now: bytes that are there before a call are not its answer."""
         return self.process.fault
 
     @property
@@ -149,61 +146,69 @@ class Worker:
             case _:
                 raise LoadError("the worker spoke out of turn")
 
-    async def call(self, asked: Invocation, timeout: float) -> Reply:
+    async def call(self, call: Call, fire: FireContext, timeout: float) -> Outcome:
         """Run one callback; `timeout` is the seconds that it has.
 
         Cancelling leaves the worker busy: then `settle` or kill it.
         """
+        target, hook = call.hook.target, call.hook
+        assert isinstance(target, PythonTarget)
         self._call_id = number = call_ids.draw()
         self.calls += 1
-        self._on_asked, self._asked = asked.on_asked, 0
+        self._serving, self._asked = (call, fire), 0
         message = wire.Call(
-            self.generation, number, asked.function, asked.event, asked.payload, asked.envelope, asked.config,
-            asked.merged, asked.reinvoked, asked.runtime, asked.is_native, timeout if asked.is_told_timeout else 0.0,
+            self.generation, number, timeout, target.function, fire.spec.name, call.payload.data,
+            msgspec.json.encode(fire.envelope(call)), hook.config,
+            msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
+            bool(target.native),
         )  # fmt: skip
         data = wire.frame(message)
         if len(data) > wire.MAX_FRAME:
-            return Reply(CallOutcome("payload", message=f"its {len(data)} bytes with all patches are over the limit"))
+            return Outcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
         try:
             self._is_cut_short = True
             await self._send(data)
             self._is_cut_short = False
-            return await self._answer(number)
+            said = await self._answer(number)
         except EOFError:
             return await self._crashed()
         except wire.FrameError as error:
             return self._garbage(str(error))
+        if said.emitted:
+            fire.take(said.emitted)
+        return outcome_of(said)
 
     async def settle(self) -> bool:
-        """Read the answer of a call that nobody waits for any more; say whether the worker is fit for another."""
+        """Read the answer of an abandoned call; return whether the worker can take another."""
         if self._is_cut_short:
             return False  # it waits for the rest of a call that will never come
         try:
-            return not (await self._answer(self._call_id)).is_lost
+            await self._answer(self._call_id)
         except (EOFError, wire.FrameError):
             return False
+        return True
 
-    async def _answer(self, number: int) -> Reply:
-        """Read the answer of a call; before it do what it asks of its state, and take what telemetry it may have."""
-        emitted: list[wire.Emitted] = []
-        while True:
-            message = wire.decode_from_worker(await self._receive())
-            if isinstance(message, Asked):
-                await self._tell(message, number)
-                continue
-            if not isinstance(message, wire.Emitted):
-                reply = self._read(message, number)
-                reply.emitted = emitted
-                return reply
-            is_ours = (message.generation, message.call_id) == (self.generation, number)
-            if not (self._may_emit and is_ours and len(emitted) < wire.MAX_EMITTED):
-                return self._garbage("telemetry that nobody asked for")
-            if len(message.data) > wire.MAX_EMITTED_BYTES:
-                return self._garbage(f"telemetry of {len(message.data)} bytes")
-            emitted.append(message)
+    async def _answer(self, number: int) -> wire.Answered:
+        """Receive the answer to a call; serve what the callback asks of its state before it.
+
+        Raises:
+            EOFError: the worker is gone.
+            FrameError: what came is not that.
+        """
+        while isinstance(message := wire.decode_from_worker(await self._receive()), Asked):
+            await self._tell(message, number)
+        if not self._reader.is_empty:
+            raise wire.FrameError("more than one answer to a call")
+        if not isinstance(message, wire.Answered) or (message.generation, message.call_id) != (self.generation, number):
+            raise wire.FrameError("an answer to another call")
+        if message.emitted and not self._may_emit:
+            raise wire.FrameError("telemetry that nobody asked for")
+        if len(message.emitted) > MAX_EMITTED or any(len(one.data) > MAX_EMITTED_BYTES for one in message.emitted):
+            raise wire.FrameError("more telemetry than a call may send")
+        return message
 
     async def _tell(self, asked: Asked, number: int) -> None:
-        """Do one step on the state for the call that is under way, and let everybody else go on before the next one.
+        """Do one step on the state for the call that is under way, and let all other tasks run before the next one.
 
         Raises:
             FrameError: it is not that call's next question, or it did not wait for the answer to the one before.
@@ -211,48 +216,38 @@ class Worker:
         self._asked += 1
         expected = self.generation, number, self._asked
         is_next = (asked.generation, asked.call_id, asked.number) == expected and self._asked <= MAX_STEPS
-        if self._on_asked is None or not is_next or not self._reader.is_empty:
+        if self._serving is None or not is_next or not self._reader.is_empty:
             raise wire.FrameError("a question about state out of turn")
-        told = self._on_asked(asked)
+        call, fire = self._serving
+        told = fire.answer(call, asked)
         self._is_cut_short = True
         await self._send(wire.frame(told))
         self._is_cut_short = False
         # Not tried at once: a callback that asks without end takes one turn of the loop for each question.
         await trio.lowlevel.wait_readable(self.process.socket)
 
-    def _read(self, message: wire.FromWorker, number: int) -> Reply:
-        if not self._reader.is_empty:
-            return self._garbage("more than one answer to a call")
-        match message:
-            case wire.Answered(generation, call_id) if (generation, call_id) == (self.generation, number):
-                return Reply(outcome_of("policy", message, answer=message.answer))
-            case wire.Failed(generation, call_id) if (generation, call_id) == (self.generation, number):
-                cause: Cause = CAUSES.get(message.cause, "crash")
-                # The worker is not trusted, with the length of what it tells neither.
-                trace = message.traceback[:MAX_TRACEBACK]
-                return Reply(outcome_of(cause, message, text=message.message, trace=trace))
-            case _:
-                return self._garbage("an answer to another call")
-
-    def _garbage(self, message: str) -> Reply:
+    def _garbage(self, message: str) -> Outcome:
         # A stream that once held garbage cannot be trusted to be in step again.
         self.kill("it broke the protocol")
-        return Reply(self.lost_outcome("protocol", message), is_lost=True)
+        return self.lost_outcome("protocol", message)
 
-    async def _crashed(self) -> Reply:
+    async def _crashed(self) -> Outcome:
         if self.is_expired:
-            return Reply(CallOutcome("timeout"), is_lost=True)
+            return Outcome(cause="timeout", is_lost=True)
         text = self.kill_reason or await self._how_it_died() or "the worker died"
         self.kill("its socket ended")
         is_orphaned = self.process.is_orphaned
         text = "the zygote died, and the worker with it" if is_orphaned else text
-        return Reply(self.lost_outcome("crash", text), is_lost=True, is_orphaned=is_orphaned)
+        return self.lost_outcome("crash", text, is_orphaned=is_orphaned)
 
-    def lost_outcome(self, cause: Cause, message: str) -> CallOutcome:
+    def lost_outcome(self, cause: Cause, message: str, *, is_orphaned: bool = False) -> Outcome:
         """Make the outcome of a call whose worker is dead or about to be, with what it had printed so far."""
         stdout, out_cut = tail(self.process.stdout_fd)
         stderr, err_cut = tail(self.process.stderr_fd)
-        return CallOutcome(cause, b"", message, stdout, stderr, out_cut or err_cut)
+        return Outcome(
+            cause=cause, message=message, stdout=text_of(stdout), stderr=text_of(stderr),
+            truncated=out_cut or err_cut, is_lost=True, is_orphaned=is_orphaned,
+        )  # fmt: skip
 
     async def _how_it_died(self, line_timeouts: float = EXIT_NOTICE) -> str:
         with trio.move_on_after(line_timeouts):
@@ -290,7 +285,7 @@ class Worker:
             return
 
     def close(self) -> None:
-        """Let go of its descriptors; only when nobody calls it any more."""
+        """Close its descriptors; only when no call uses it any more."""
         self.is_dead = True
         trio.lowlevel.notify_closing(self.process.socket)
         trio.lowlevel.notify_closing(self.process.pidfd)
@@ -321,16 +316,23 @@ class Worker:
         return body
 
 
-# What a worker may say of a call that failed; any other word of its is a crash.
-CAUSES: dict[str, Cause] = {"protocol": "protocol", "timeout": "timeout", "load": "load", "overload": "overload"}
+# What a worker may say of how a call ended; any other word of its is a crash.
+CAUSES: dict[str, Cause] = {
+    "": "policy", "protocol": "protocol", "timeout": "timeout", "load": "load", "overload": "overload"
+}  # fmt: skip
 
 
-def outcome_of(
-    cause: Cause, said: wire.Answered | wire.Failed, *, answer: bytes = b"", text: str = "", trace: str = ""
-) -> CallOutcome:
-    return CallOutcome(
-        cause, answer, text, said.stdout, said.stderr, said.truncated, exit_code=said.exit_code, traceback=trace
-    )
+def outcome_of(said: wire.Answered) -> Outcome:
+    """Return what a worker told of a call; it is not trusted, not even with the length of what it tells."""
+    return Outcome(
+        cause=CAUSES.get(said.cause, "crash"), message=said.message, stdout=text_of(said.stdout),
+        stderr=text_of(said.stderr), exit_code=said.exit_code, truncated=said.truncated,
+        answer=b"" if said.cause else said.answer, traceback=said.traceback[:MAX_TRACEBACK],
+    )  # fmt: skip
+
+
+def text_of(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def tail(fd: int) -> tuple[bytes, bool]:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from hooklatch.core.decisions.decision import refuse
-from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause
+from hooklatch.core.messages import RETRYABLE, Cause, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import amend, append, claim, context, deny, halt, inject, last, resume
 from support.plays import BASH, CATALOGUE, Reply, begin, end, failed, hook, play
@@ -207,14 +207,23 @@ def test_a_full_decision_is_written_with_its_lists() -> None:
 
 
 def test_an_outcome_shows_what_the_call_printed() -> None:
-    printed = CallOutcome(
-        cause="crash", message="exit 1", stdout=b"\xff", stderr=b"no", truncated=True, duration_ms=2.0
-    )
+    printed = Outcome(cause="crash", message="exit 1", stdout="out", stderr="no", truncated=True, duration_ms=2.0)
 
     (outcome,) = play("stop", a=printed).decision.outcomes
 
-    assert (outcome.stdout, outcome.stderr, outcome.truncated, outcome.duration_ms) == ("\ufffd", "no", True, 2.0)
+    assert (outcome.stdout, outcome.stderr, outcome.truncated, outcome.duration_ms) == ("out", "no", True, 2.0)
     assert (outcome.message, outcome.cause) == ("exit 1", "crash")
+
+
+def test_nothing_of_an_outcome_that_is_for_the_daemon_alone_is_shown() -> None:
+    answer = b'{"verdict":"deny","reason":"no"}'
+    said = Outcome(cause="policy", message="m", answer=answer, traceback="t", is_lost=True, is_orphaned=True)
+
+    (outcome,) = play("pre_tool_use", a=said).decision.outcomes
+
+    assert msgspec.json.decode(msgspec.json.encode(outcome)) == {
+        "layer": "session", "hook": "a", "outcome": "answered", "verdict": "deny", "cause": "policy", "message": "no",
+    }  # fmt: skip
 
 
 def test_a_sequential_notification_is_one_call_after_the_other_and_a_halt_ends_it() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hooklatch.core.messages import HookOutcome
+from hooklatch.core.messages import Outcome
 from hooklatch.core.payload import Payload
 from hooklatch.record.files.chain import read_link
 from support.records import SETTINGS, decision, fact, lines, opened, recorded, records
@@ -136,7 +136,7 @@ def test_what_a_large_payload_costs_here_is_less_than_what_it_cost_to_read(tmp_p
     [
         {"reason": "x" * 10**6},
         {"warnings": ["w" * 10**5] * 1000},
-        {"outcomes": [HookOutcome("global", "h", "failed", None, "crash", "m" * 10**5)] * 3000},
+        {"outcomes": [Outcome(layer="global", hook="h", outcome="failed", cause="crash", message="m" * 10**5)] * 3000},
         {"revision": 2**80},
         {"reason": "\ud800"},
         {"patch": {"a": msgspec.Raw(b'"' + b"x" * 10**6 + b'"')}},
@@ -153,7 +153,7 @@ def test_no_decision_keeps_itself_from_being_recorded(tmp_path: Path, changes: d
 
 
 def test_what_was_left_out_of_a_list_is_counted(tmp_path: Path) -> None:
-    outcomes = [HookOutcome("global", "h", "answered", "allow")] * 1005
+    outcomes = [Outcome(layer="global", hook="h", outcome="answered", verdict="allow", cause="policy")] * 1005
 
     found = recorded(decision(warnings=["w"] * 25, outcomes=outcomes), fact(), tmp_path)
 

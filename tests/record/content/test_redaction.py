@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hooklatch.core.messages import HookOutcome
+from hooklatch.core.messages import Outcome
 from hooklatch.record.content.redaction import REDACTED, WINDOW, Redactor
 from hooklatch.record.settings import RecordSettings
 from support.records import decision, fact, lines, recorded
@@ -64,7 +64,7 @@ def test_a_secret_in_a_text_of_the_payload_is_replaced(tmp_path: Path, secret: s
 
 @pytest.mark.parametrize("secret", ["sk-abcdefghijklmnop1234", "password=hunter2"])
 def test_a_secret_in_what_a_hook_says_is_replaced(tmp_path: Path, secret: str) -> None:
-    outcome = HookOutcome("global", "x", "failed", None, "crash", f"died: {secret}")
+    outcome = Outcome(layer="global", hook="x", outcome="failed", cause="crash", message=f"died: {secret}")
     given = decision(reason=f"no: {secret}", warnings=[f"look: {secret}"], outcomes=[outcome])
 
     found = recorded(given, fact(), tmp_path)

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from hooklatch.core.messages import HookOutcome
+from hooklatch.core.messages import Outcome
 from hooklatch.record.files.reading import BLOCK, Filters, NoRecordError, Tailer, backwards, forwards, matching, query
 from hooklatch.record.writer import Record
 from support.records import SETTINGS, decision, fact, lines, opened, segments
 
 OTHER = [
-    HookOutcome("global", "first", "answered", "allow", "policy"),
-    HookOutcome("plugin", "second", "failed", None, "crash"),
+    Outcome(layer="global", hook="first", outcome="answered", verdict="allow", cause="policy"),
+    Outcome(layer="plugin", hook="second", outcome="failed", cause="crash"),
 ]
 
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hooklatch_worker import StateError
-from hooklatch_worker.author import events, state
+from hooklatch_worker.author import events
+from hooklatch_worker.author.call_context import CallContext
 from hooklatch_worker.author.composition import chain
 from hooklatch_worker.author.state import Asked, Scope
 from hooklatch_worker.author.verdicts import amend
@@ -30,14 +33,13 @@ class Remembering:
 
 
 @pytest.fixture
-def line() -> Generator[Remembering]:
-    state.line = line = Remembering()
-    yield line
-    state.line = None
+def line() -> Remembering:
+    return Remembering()
 
 
-def event(call_id: int | None = 7) -> events.Event:
-    return events.build("pre_tool_use", {"tool_name": "Bash", "tool_input": {}}, {}, None, None, False, call_id)
+def event(line: Remembering | None, call_id: int = 7) -> events.Event:
+    call = CallContext(call_id, 1.0, line) if line is not None else None
+    return events.build("pre_tool_use", {"tool_name": "Bash", "tool_input": {}}, {}, None, None, False, call)
 
 
 REFUSED: dict[str, Callable[[Scope], Any]] = {
@@ -63,7 +65,7 @@ REFUSED: dict[str, Callable[[Scope], Any]] = {
 @pytest.mark.parametrize("text", REFUSED)
 def test_what_cannot_be_stored_is_refused_before_anybody_is_asked(line: Remembering, text: str) -> None:
     with pytest.raises(StateError) as caught:
-        REFUSED[text](event().state)
+        REFUSED[text](event(line).state)
 
     assert text in str(caught.value)
     assert line.asked == []
@@ -71,8 +73,8 @@ def test_what_cannot_be_stored_is_refused_before_anybody_is_asked(line: Remember
 
 def test_what_is_asked_is_of_the_events_own_call(line: Remembering) -> None:
     line.answer = b"2"
-    assert event().state.session.increment("k", 0.5, ttl=9, once=True) == 2
-    event(8).state.compare_and_set("k", None, {"b": 1, "a": [True]})
+    assert event(line).state.session.increment("k", 0.5, ttl=9, once=True) == 2
+    event(line, 8).state.compare_and_set("k", None, {"b": 1, "a": [True]})
 
     assert line.asked == [
         Asked(0, 7, 0, "increment", "k", True, b"0.5", ttl=9.0, once=True),
@@ -83,15 +85,18 @@ def test_what_is_asked_is_of_the_events_own_call(line: Remembering) -> None:
 def test_an_event_that_was_amended_in_a_chain_asks_too(line: Remembering) -> None:
     function = chain(lambda one: amend(tool_input={}), lambda one: one.state.get("k"))
 
-    assert function(event()) is not None
+    assert function(event(line)) is not None
     assert [asked.call_id for asked in line.asked] == [7]
 
 
-def test_without_a_worker_there_is_none() -> None:
+def test_an_event_belongs_to_its_call_as_a_copy_too_but_not_in_another_process(line: Remembering) -> None:
     with pytest.raises(StateError, match="while a worker of the daemon runs the event"):
         event(None).state.get("k")
+    for copied in (copy.deepcopy(event(line)), copy.copy(event(line))):
+        copied.state.get("k")
+    assert [asked.call_id for asked in line.asked] == [7, 7]
     with pytest.raises(StateError, match="while a worker of the daemon runs the event"):
-        event().state.get("k")
+        pickle.loads(pickle.dumps(event(line))).state.get("k")
 
 
 def test_a_field_of_that_name_is_in_the_payload() -> None:
@@ -107,7 +112,7 @@ from hooklatch_worker.author import state
 from hooklatch_worker import wire
 
 ours, theirs = socket.socketpair()
-line = state.line = state_client.Line(ours, wire.FrameReader(), 1)
+line = state_client.Line(ours, wire.FrameReader(), 1)
 line.begin(5)
 
 class Interrupted(Exception):
@@ -119,7 +124,7 @@ def interrupt(*_):
 signal.signal(signal.SIGALRM, interrupt)
 signal.setitimer(signal.ITIMER_REAL, 0.01)
 try:
-    state.State(5).get("k")
+    state.State(line, 5).get("k")
 except Interrupted:
     print("interrupted", flush=True)
 line.end()

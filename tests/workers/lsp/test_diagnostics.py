@@ -152,31 +152,22 @@ def test_without_a_path_variable_it_is_silent(workspace: Workspace, monkeypatch:
         pytest.param(FIXED, 0, False, id="XA-49 nothing"),
     ],
 )
-def test_start_and_stop_are_told(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, text: str, count: int, had_errors: bool
-) -> None:
-    told: list[tuple[str, dict[str, object]]] = []
-    monkeypatch.setattr(diagnostics, "emit", lambda name, data: told.append((name, data)))
+def test_start_and_stop_are_told(workspace: Workspace, text: str, count: int, had_errors: bool) -> None:
     workspace.write("sub/a.py", text)
 
     workspace.call({"file_path": "sub/a.py"}, "Write")
 
-    [(_, start), (_, stop)] = told
-    assert [name for name, _ in told] == ["lsp_diagnostics_start", "lsp_diagnostics_stop"]
+    [(_, start), (_, stop)] = workspace.emitted
+    assert [name for name, _ in workspace.emitted] == ["lsp_diagnostics_start", "lsp_diagnostics_stop"]
     assert start == {"tool_name": "Write", "path": "sub/a.py"}
     assert isinstance(stop.pop("duration_ms"), int)
     assert stop == {"tool_name": "Write", "count": count, "had_errors": had_errors}
 
 
-def test_nothing_is_told_of_an_edit_that_no_server_is_for(
-    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(diagnostics, "emit", lambda name, _: told.append(name))
-
+def test_nothing_is_told_of_an_edit_that_no_server_is_for(workspace: Workspace) -> None:
     workspace.edit("a.xyz", BROKEN)
 
-    assert told == []
+    assert workspace.emitted == []
 
 
 @pytest.mark.parametrize(

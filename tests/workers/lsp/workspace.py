@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from hooklatch_worker.author.call_context import CallContext
 from hooklatch_worker.author.events import PostToolUse
 from hooklatch_worker.lsp import diagnostics
 
@@ -22,6 +23,7 @@ class Workspace:
         self.log = folder.parent / "server.log"
         self.config: dict[str, Any] = {}
         self.seconds = 0.0
+        self.emitted: list[tuple[str, dict[str, object]]] = []
 
     def use_fake(self, mode: str) -> None:
         """Let a fake server of this mode serve Python files."""
@@ -35,6 +37,7 @@ class Workspace:
 
     def call(self, tool_input: object, tool_name: str = "Edit") -> str | None:
         """Call the hook; give the appended text."""
+        call = CallContext()
         event = PostToolUse(
             "post_tool_use",
             {"tool_name": tool_name, "tool_input": tool_input},
@@ -42,10 +45,12 @@ class Workspace:
             config=self.config,
             merged={},
             reinvoked=False,
+            call=call,
         )
         started_at = time.monotonic()
         verdict = diagnostics.diagnose(event)
         self.seconds = time.monotonic() - started_at
+        self.emitted += [(one.event_type, json.loads(one.data)) for one in call.emitted]
         return verdict.texts[0] if verdict else None
 
     def edit(self, name: str, text: str) -> str | None:

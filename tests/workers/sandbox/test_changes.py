@@ -246,8 +246,8 @@ async def test_a_worker_that_is_held_to_less_than_the_first_is_not_used(tmp_path
 
         reply = await workers.call("die")
 
-    assert reply.outcome.cause == "load"
-    assert "isolated less than the source's first worker was: refusing writes" in reply.outcome.message
+    assert reply.cause == "load"
+    assert "isolated less than the source's first worker was: refusing writes" in reply.message
 
 
 async def test_a_worker_that_says_less_than_is_required_does_not_start(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hooklatch_worker.author import events, verdicts
+from hooklatch_worker.author.call_context import CallContext, Printed
 from hooklatch_worker.sandbox import linux
 from hooklatch_worker.shell import command, runner
 
@@ -80,14 +81,18 @@ class Driven:
         event: str = "pre_tool_use",
         fields: Mapping[str, Any] = TOOL,
         envelope: Mapping[str, Any] | None = None,
+        remaining: float = 3600.0,
         **config: Any,
     ) -> Reply:
-        """Run one hook on an event with these fields; `config` are further keys of its definition."""
+        """Run one hook on an event with these fields, in a call that has `remaining` seconds.
+
+        `config` are further keys of its definition.
+        """
         target = {} if command is None else {"argv": command} if isinstance(command, list) else {"command": command}
         allows = ALLOWS.get(event, [])
         standard = {"path": PATH, "hook_id": "h1", "allows": allows, "fails_closed": "deny" in allows}
         given = {"session_id": "s1", "cwd": self.folder, **(envelope or {})}
-        return self.run_definition({**standard, **target, **config}, event, fields, given)
+        return self.run_definition({**standard, **target, **config}, event, fields, given, remaining)
 
     def run_definition(
         self,
@@ -95,9 +100,10 @@ class Driven:
         event: str = "pre_tool_use",
         fields: Mapping[str, Any] = TOOL,
         envelope: Mapping[str, Any] | None = None,
+        remaining: float = 3600.0,
     ) -> Reply:
         """Run one hook with nothing in its definition but this."""
-        reply = self._ask([event, fields, envelope or {"cwd": self.folder}, definition])
+        reply = self._ask([event, fields, envelope or {"cwd": self.folder}, definition, remaining])
         reply["stdout"], reply["stderr"] = (base64.b64decode(reply[name]) for name in ("stdout", "stderr"))
         return Reply(**reply)
 
@@ -159,26 +165,29 @@ def left() -> list[int]:
     return linux.children()
 
 
-def call(event: str, payload: dict[str, Any], envelope: dict[str, Any], config: dict[str, Any]) -> dict[str, Any]:
+def call(
+    event: str, payload: dict[str, Any], envelope: dict[str, Any], config: dict[str, Any], remaining: float
+) -> dict[str, Any]:
+    context = CallContext(1, remaining)
     cause = message = ""
     answer = b""
     began = time.monotonic()
     try:
-        answer = verdicts.encode(runner.run(events.build(event, payload, envelope, config, None, False)))
+        answer = verdicts.encode(runner.run(events.build(event, payload, envelope, config, None, False, context)))
     except runner.CallFailed as error:
         cause, message = error.cause, error.message
     except verdicts.GarbageError as error:
         cause, message = "protocol", str(error)
     seconds = time.monotonic() - began
-    result = runner.take_result() or runner.Result(exit_code=None)
+    printed = context.printed or Printed()
     return {
         "answer": json.loads(answer) if answer else None,
         "cause": cause,
         "message": message,
-        "exit_code": result.exit_code,
-        "stdout": base64.b64encode(result.stdout).decode(),
-        "stderr": base64.b64encode(result.stderr).decode(),
-        "truncated": result.truncated,
+        "exit_code": printed.exit_code,
+        "stdout": base64.b64encode(printed.stdout).decode(),
+        "stderr": base64.b64encode(printed.stderr).decode(),
+        "truncated": printed.truncated,
         "seconds": seconds,
         "children": linux.children(),
         "descriptors": len(os.listdir("/proc/self/fd")),

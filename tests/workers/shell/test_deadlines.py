@@ -37,7 +37,7 @@ def test_a_command_that_hangs_is_a_timeout(shared: Driven, command: str | list[s
 @pytest.mark.slow
 def test_the_timeout_is_told_before_the_daemon_would_kill_the_worker(own: Driven) -> None:
     """The margin has its full 50 ms from half a second on."""
-    reply = own.run("sleep 100", __remaining=0.6)
+    reply = own.run("sleep 100", remaining=0.6)
 
     assert reply.cause == "timeout"
     assert 0.55 <= reply.seconds < 0.6
@@ -47,14 +47,14 @@ def test_the_timeout_is_told_before_the_daemon_would_kill_the_worker(own: Driven
 def test_the_shorter_of_its_own_limit_and_what_remains_counts(
     shared: Driven, timeout: float | None, remaining: float
 ) -> None:
-    reply = shared.run("sleep 100", timeout=timeout, __remaining=remaining)
+    reply = shared.run("sleep 100", timeout=timeout, remaining=remaining)
 
     assert reply.cause == "timeout"
     assert reply.seconds < 0.2
 
 
 def test_without_any_time_left_nothing_is_started(own: Driven, tmp_path: Path) -> None:
-    reply = own.run("touch started", __remaining=0.0)
+    reply = own.run("touch started", remaining=0.0)
 
     assert reply.cause == "timeout"
     assert not (tmp_path / "started").exists()

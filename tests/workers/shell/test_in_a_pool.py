@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 
-from hooklatch.processes.pool import Invocation, Pool, PoolLimits
-from hooklatch.processes.worker import Reply
+from hooklatch.core.messages import Outcome
+from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.zygote import open_zygote
 from hooklatch_worker import wire
+from support.calls import LoneFire, call_of
 from support.daemons import nothing_left, stop_resource_tracker
+from support.pools import until
 from support.survivors import nobody_survives
 from workers.shell.driven import PATH, ends
 
@@ -37,20 +37,19 @@ async def pool_of_shells() -> AsyncGenerator[Pool]:
             stop_resource_tracker()
 
 
-async def call(pool: Pool, folder: Path, command: str, timeout: float = 10.0, **config: Any) -> Reply:
-    definition = {"command": command, "path": PATH, "fails_closed": True, "allows": ["deny"], **config}
-    envelope = {"cwd": str(folder), "session_id": "s1"}
-    invocation = Invocation(
-        "run", "pre_tool_use", b'{"tool_name":"Bash"}', json.dumps(envelope).encode(), json.dumps(definition).encode()
-    )
-    return await pool.call(invocation, trio.current_time() + timeout)
+async def call(pool: Pool, folder: Path, command: str, limit: float | None = None) -> Outcome:
+    """Run a command that may take so many seconds, in a call that has time enough."""
+    definition = {"command": command, "path": PATH, "fails_closed": True, "allows": ["deny"], "timeout": limit}
+    fire = LoneFire(cwd=str(folder), session_id="s1")
+    asked = call_of("run", {"tool_name": "Bash"}, definition)
+    return await pool.call(asked, fire, trio.current_time() + 10.0)
 
 
 async def test_one_worker_runs_one_command_after_another(tmp_path: Path) -> None:
     async with pool_of_shells() as pool:
         replies = [await call(pool, tmp_path, command) for command in ("exit 0", "echo no >&2; exit 2", "exit 0")]
 
-        answers = [reply.outcome.answer for reply in replies]
+        answers = [reply.answer for reply in replies]
         assert answers == [b"", b'{"verdict":"deny","reason":"no"}', b""]
         assert pool.status().started == 1
 
@@ -58,11 +57,11 @@ async def test_one_worker_runs_one_command_after_another(tmp_path: Path) -> None
 async def test_a_command_that_fails_is_no_answer_and_costs_no_worker(tmp_path: Path) -> None:
     async with pool_of_shells() as pool:
         failed = await call(pool, tmp_path, "kill -9 $$")
-        late = await call(pool, tmp_path, "sleep 100", timeout=10, __remaining=0.1)
+        late = await call(pool, tmp_path, "sleep 100", limit=0.1)
 
-        assert (failed.outcome.cause, failed.is_lost) == ("crash", False)
-        assert (late.outcome.cause != "policy", late.is_lost) == (True, False)
-        assert (await call(pool, tmp_path, "exit 0")).outcome.cause == "policy"
+        assert (failed.cause, failed.is_lost) == ("crash", False)
+        assert (late.cause != "policy", late.is_lost) == (True, False)
+        assert (await call(pool, tmp_path, "exit 0")).cause == "policy"
         assert pool.status().started == 1
 
 
@@ -76,19 +75,26 @@ async def test_a_command_that_fails_is_no_answer_and_costs_no_worker(tmp_path: P
     ],
 )
 async def test_the_death_of_a_worker_ends_its_command(tmp_path: Path, command: str) -> None:
-    """A command that hangs is left to its deadline, of which the worker was not told."""
-    async with pool_of_shells() as pool:
-        reply = await call(pool, tmp_path, command, timeout=0.3)
+    began = tmp_path / "began"
+    async with pool_of_shells() as pool, trio.open_nursery() as nursery:
+        replies: list[Outcome] = []
 
-        assert (reply.outcome.cause, reply.is_lost) == ("timeout", True)
-        assert ends(int((tmp_path / "began").read_text()))
+        async def run() -> None:
+            replies.append(await call(pool, tmp_path, command))
+
+        nursery.start_soon(run)
+        await until(lambda: began.exists() and began.read_text().endswith("\n"))
+        os.kill(pool.status().pids[0], signal.SIGKILL)
+
+    assert [(reply.cause, reply.is_lost) for reply in replies] == [("crash", True)]
+    assert ends(int(began.read_text()))
 
 
 @pytest.mark.slow
 async def test_the_death_of_a_worker_ends_what_was_told_to_stop(tmp_path: Path) -> None:
     """The worker is killed while the helper waits out its half second."""
     async with pool_of_shells() as pool:
-        await call(pool, tmp_path, "trap '' TERM; echo $$ > began; sleep 100; sleep 100", __remaining=0.2)
+        await call(pool, tmp_path, "trap '' TERM; echo $$ > began; sleep 100; sleep 100", limit=0.2)
 
         os.kill(pool.status().pids[0], signal.SIGKILL)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias, TypeGuard
 
 from hooklatch_worker.author import events
-from hooklatch_worker.author.event import Event
+from hooklatch_worker.author.event import Event, call_of
 from hooklatch_worker.author.verdicts import GarbageError, Verdict, Word
 
 __all__ = ["Function", "chain", "composite", "when"]
@@ -79,8 +79,7 @@ def is_verdict(value: object) -> TypeGuard[Verdict[Any]]:
 def amended(event: Event, patch: dict[str, object]) -> Event:
     envelope = {key: getattr(event, key) for key in ("session_id", "call_id", "cwd", "host", "metadata", "context")}
     payload = {**event.payload, **patch}
-    number = event.__dict__["_call_id"]
-    return events.build(event.event, payload, envelope, event.config, event.merged, event.reinvoked, number)
+    return events.build(event.event, payload, envelope, event.config, event.merged, event.reinvoked, call_of(event))
 
 
 def together(first: Answer, second: Answer) -> Answer:

@@ -8,10 +8,10 @@ from __future__ import annotations
 from keyword import iskeyword
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-if TYPE_CHECKING:
-    from hooklatch_worker.author.state import State
+from hooklatch_worker.author.call_context import CallContext
+from hooklatch_worker.author.state import State
 
-__all__ = ["EVENT_CLASSES", "CustomEvent", "Event"]
+__all__ = ["EVENT_CLASSES", "CustomEvent", "Event", "call_of"]
 
 EVENT_CLASSES: Final[dict[str, type[Event]]] = {}  # filled by the subclasses, by event name
 
@@ -57,7 +57,7 @@ class Event:
         config: dict[str, Any],
         merged: dict[str, Any],
         reinvoked: bool,
-        call_id: int | None = None,
+        call: CallContext | None = None,
     ) -> None:
         self.__dict__.update(
             event=event,
@@ -66,15 +66,14 @@ class Event:
             merged=merged,
             reinvoked=reinvoked,
             _envelope=envelope,
-            _call_id=call_id,
+            _call=call or CallContext(),
         )
 
     @property
     def state(self) -> State:
         """The state that the hook's source keeps between calls, shared by all its workers."""
-        from hooklatch_worker.author.state import State  # imported here, since most hooks never need it
-
-        return State(self.__dict__["_call_id"])
+        call = call_of(self)
+        return State(call.line, call.call_id)
 
     if not TYPE_CHECKING:  # so that type checkers reject misspelt fields
 
@@ -116,6 +115,12 @@ class Event:
 
 
 ENVELOPE: Final = frozenset(Event.__annotations__) - {"payload", "config", "merged", "reinvoked"}
+
+
+def call_of(event: Event) -> CallContext:
+    """Return the call that an event belongs to."""
+    call: CallContext = event.__dict__["_call"]
+    return call
 
 
 def _key(name: str) -> str:

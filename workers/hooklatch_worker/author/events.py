@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hooklatch_worker.author.call_context import CallContext
 from hooklatch_worker.author.event import EVENT_CLASSES, CustomEvent, Event
 
 __all__ = [
@@ -30,11 +31,11 @@ def build(
     config: dict[str, Any] | None,
     merged: dict[str, Any] | None,
     reinvoked: bool,
-    call_id: int | None = None,
+    call: CallContext | None = None,
 ) -> Event:
     """Return the event to call a hook with; a name outside the catalogue gives a `CustomEvent`.
 
-    `call_id` identifies the worker's call; access to `state` is part of that call.
+    `call` is the context of the call in a worker, if there is one.
     """
     event_class = EVENT_CLASSES.get(event_name, CustomEvent)
     return event_class(
@@ -44,7 +45,7 @@ def build(
         config=config or {},
         merged=merged or {},
         reinvoked=reinvoked,
-        call_id=call_id,
+        call=call,
     )
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from hooklatch_worker.author.verdicts import GarbageError, check_plain
 
-__all__ = ["Asked", "MAX_KEY", "MAX_STEPS", "MAX_TTL", "MAX_VALUE", "Operation", "Scope", "State", "StateError"]
+__all__ = ["Asked", "Line", "MAX_KEY", "MAX_STEPS", "MAX_TTL", "MAX_VALUE", "Operation", "Scope", "State", "StateError"]
 
 MAX_KEY = 256  # bytes of a key in UTF-8
 MAX_VALUE = 16 * 2**10  # bytes of a value as JSON
@@ -58,9 +58,6 @@ class Line(Protocol):
     def ask(self, asked: Asked) -> bytes: ...
 
 
-line: Line | None = None  # set in a worker
-
-
 class Scope:
     """Values by key, shared by all hooks and workers of one source.  Values are plain finite JSON; None is no value.
 
@@ -70,9 +67,10 @@ class Scope:
     `ttl` is in seconds, at most 366 days; without it a value does not expire.  Every method may raise StateError.
     """
 
-    __slots__ = ("_call_id", "_is_session")
+    __slots__ = ("_call_id", "_is_session", "_line")
 
-    def __init__(self, call_id: int | None, *, is_session: bool = False) -> None:
+    def __init__(self, line: Line | None, call_id: int | None, *, is_session: bool = False) -> None:
+        self._line = line
         self._call_id = call_id
         self._is_session = is_session
 
@@ -121,9 +119,9 @@ class Scope:
         once: bool = False,
     ) -> bytes:  # fmt: skip
         check_key(key)
-        if line is None or self._call_id is None:
+        if self._line is None or self._call_id is None:
             raise StateError(NOT_HERE)
-        return line.ask(Asked(0, self._call_id, 0, operation, key, self._is_session, value, expected, ttl, once))
+        return self._line.ask(Asked(0, self._call_id, 0, operation, key, self._is_session, value, expected, ttl, once))
 
 
 class State(Scope):
@@ -137,7 +135,7 @@ class State(Scope):
 
         In a fire without a session, every method raises StateError.
         """
-        return Scope(self._call_id, is_session=True)
+        return Scope(self._line, self._call_id, is_session=True)
 
 
 def check_key(key: object) -> None:

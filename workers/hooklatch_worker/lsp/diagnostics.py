@@ -1,6 +1,6 @@
 """The built-in hook on post_tool_use that appends a language server's diagnostics to what an edit returns.
 
-Knows the hook's settings and its answer; how servers are found, kept and spoken to is in the lsp_* modules beside it.
+Knows the hook's settings and its answer; how servers are found, kept and spoken to is in the modules beside it.
 It lives in a worker that stays warm, since the servers do: they are this worker's children and die with it.  A
 diagnostic is a courtesy, so everything short of one is silence: no server, none in time, no readable file.
 """
@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import msgspec
 from msgspec import Struct, field
 
+from hooklatch_worker.author.event import call_of
 from hooklatch_worker.author.events import PostToolUse
 from hooklatch_worker.author.verdicts import Verdict, append
 from hooklatch_worker.lsp.client import Document
@@ -22,7 +23,7 @@ from hooklatch_worker.lsp.fleet import Fleet
 from hooklatch_worker.lsp.report import Report, report
 from hooklatch_worker.lsp.table import find_server, language_id, markers_of
 
-__all__ = ["MAX_TIMEOUT", "TOOLS", "Config", "close", "diagnose", "emit", "read_config"]
+__all__ = ["MAX_TIMEOUT", "TOOLS", "Config", "close", "diagnose", "read_config"]
 
 Severity: TypeAlias = Literal["error", "warning", "information", "hint"]
 
@@ -63,14 +64,6 @@ def read_config(table: Mapping[str, Any]) -> Config:
     return config
 
 
-def ignore(_event_type: str, _data: dict[str, object]) -> None:
-    return
-
-
-emit: Callable[[str, dict[str, object]], None] = (
-    ignore  # told the start and the stop of each check; set by the daemon's side
-)
-
 FLEET = Fleet()
 
 
@@ -88,7 +81,7 @@ def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
         return None
     text, stamp = source
     document = Document(location.path, language_id(location.extension), text, stamp)
-    found = told(event.tool_name, location, lambda: check(command, document, location, config, deadline))
+    found = told(event, location, lambda: check(command, document, location, config, deadline))
     return append(found.text) if found else None
 
 
@@ -110,9 +103,10 @@ def check(
     return report(diagnostics or (), path=location.shown, severities=config.severities)
 
 
-def told(tool_name: str, location: Location, run: Callable[[], Report | None]) -> Report | None:
+def told(event: PostToolUse, location: Location, run: Callable[[], Report | None]) -> Report | None:
     """Run a check between its two telemetry events; the second comes also when it fails."""
-    emit(START, {"tool_name": tool_name, "path": location.shown})
+    emit = call_of(event).emit
+    emit(START, {"tool_name": event.tool_name, "path": location.shown})
     started_at = time.monotonic()
     found: Report | None = None
     try:
@@ -120,7 +114,7 @@ def told(tool_name: str, location: Location, run: Callable[[], Report | None]) -
         return found
     finally:
         data: dict[str, object] = {
-            "tool_name": tool_name,
+            "tool_name": event.tool_name,
             "duration_ms": round((time.monotonic() - started_at) * 1000),
             "count": found.count if found else 0,
             "had_errors": bool(found and found.had_errors),

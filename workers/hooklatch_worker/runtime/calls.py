@@ -14,8 +14,10 @@ from typing import Any, TextIO, cast
 import msgspec
 
 from hooklatch_worker.author import events, verdicts
+from hooklatch_worker.author.call_context import CallContext, Printed
 from hooklatch_worker.author.failures import Author, CallFailed, explain, format_error
-from hooklatch_worker.wire import MAX_CAPTURE, Answered, Call, Failed
+from hooklatch_worker.author.state import Line
+from hooklatch_worker.wire import MAX_CAPTURE, Answered, Call
 
 __all__ = ["Caller", "Capture"]
 
@@ -25,19 +27,19 @@ MAX_ANSWER = 8 * 2**20  # bytes; what it may replace, a payload, is not longer
 class Capture:
     """What callbacks print, kept in two files in memory (memfd_create(2)) that stand behind descriptors 1 and 2.
 
-    Nobody has to drain them, so a flood blocks nobody, and the daemon can still read them when the worker is dead.
+    They need no reader, so a flood blocks nothing, and the daemon can still read them when the worker is dead.
     """
 
     def __init__(self, stdout: int, stderr: int) -> None:
         self._files = [(fd, identity(fd)) for fd in (stdout, stderr)]
 
-    def take(self) -> tuple[bytes, bytes, bool]:
-        """Return what was printed since the last time (the last MAX_CAPTURE bytes of each) and if more was cut off."""
+    def take(self) -> Printed:
+        """Return what was printed since the last time: the last MAX_CAPTURE bytes of each stream."""
         for fd, _ in self._files:
             keep_open(fd)
         renew_streams()
         stdout, stderr = (self._take_one(fd, known) for fd, known in self._files)
-        return stdout[0], stderr[0], stdout[1] or stderr[1]
+        return Printed(stdout[0], stderr[0], stdout[1] or stderr[1])
 
     def _take_one(self, fd: int, known: tuple[int, int]) -> tuple[bytes, bool]:
         try:
@@ -69,7 +71,7 @@ def keep_open(fd: int) -> None:
 
 
 def renew_streams() -> None:
-    """Flush what was printed; give the next call a stream again where this one closed or removed it."""
+    """Flush what was printed; open the stream again for the next call if this one closed or removed it."""
     for fd, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name, None)
         try:
@@ -82,20 +84,29 @@ def open_stream(fd: int) -> TextIO:
     return open(fd, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
+def ends_of(printed: Printed) -> Printed:
+    """Return no more of what was written than an outcome shows: the last bytes."""
+    stdout, stderr = printed.stdout[-MAX_CAPTURE:], printed.stderr[-MAX_CAPTURE:]
+    is_cut = len(stdout) < len(printed.stdout) or len(stderr) < len(printed.stderr)
+    return Printed(stdout, stderr, printed.truncated or is_cut, printed.exit_code)
+
+
 class Caller:
     """Calls the functions of one source, the file `path`."""
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]], path: str, capture: Capture) -> None:
+    def __init__(self, functions: Mapping[str, Callable[..., Any]], path: str, capture: Capture, line: Line) -> None:
         self._functions = functions
         self._author = Author(path)
         self._capture = capture
+        self._line = line
         self._pid = os.getpid()
 
-    def run(self, call: Call) -> Answered | Failed:
+    def run(self, call: Call) -> Answered:
         """Run one call; never raises."""
+        context = CallContext(call.call_id, call.timeout, self._line)
         cause, message, answer, trace = "", "", b"", ""
         try:
-            answer = checked(encoded(self._invoke(call), is_native=call.is_native))
+            answer = checked(encoded(self._invoke(call, context), is_native=call.is_native))
         except verdicts.GarbageError as error:
             cause, message = "protocol", str(error)
         except CallFailed as error:
@@ -105,26 +116,18 @@ class Caller:
             trace = show(error)
         if os.getpid() != self._pid:
             os._exit(0)  # a child that the callback forked came back here; only the worker may answer
-        stdout, stderr, truncated, exit_code = self._printed()
-        if cause:
-            return Failed(call.generation, call.call_id, cause, message, stdout, stderr, truncated, exit_code, trace)
-        return Answered(call.generation, call.call_id, answer, stdout, stderr, truncated, exit_code)
+        captured = self._capture.take()  # in any case, or the next call would be said to have printed it
+        printed = ends_of(context.printed) if context.printed is not None else captured
+        return Answered(
+            call.generation, call.call_id, answer, cause, message, trace, printed.stdout, printed.stderr,
+            printed.truncated, printed.exit_code, context.emitted,
+        )  # fmt: skip
 
-    def _printed(self) -> tuple[bytes, bytes, bool, int | None]:
-        """Return what the call printed; of a shell hook, what its command did, and how that ended."""
-        stdout, stderr, truncated = self._capture.take()
-        shell = sys.modules.get("hooklatch_worker.shell.runner")
-        result = shell.take_result() if shell is not None else None
-        if result is None:
-            return stdout, stderr, truncated, None
-        is_cut = result.truncated or max(len(result.stdout), len(result.stderr)) > MAX_CAPTURE
-        return result.stdout[-MAX_CAPTURE:], result.stderr[-MAX_CAPTURE:], is_cut, result.exit_code
-
-    def _invoke(self, call: Call) -> object:
+    def _invoke(self, call: Call, context: CallContext) -> object:
         function = self._functions.get(call.function)
         if function is None:
             raise LookupError(f"the source has no function {call.function!r}")
-        result = function(read_event(call))
+        result = function(read_event(call, context))
         if isinstance(result, types.CoroutineType):
             return run_coroutine(cast("Awaitable[object]", result), call.runtime)
         return cast("object", result)
@@ -147,7 +150,7 @@ def checked(answer: bytes) -> bytes:
     return answer
 
 
-def read_event(call: Call) -> events.Event:
+def read_event(call: Call, context: CallContext) -> events.Event:
     decode = msgspec.json.decode
     try:
         payload = decode(call.payload)
@@ -156,9 +159,7 @@ def read_event(call: Call) -> events.Event:
         merged = decode(call.merged) if call.merged else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise verdicts.GarbageError(f"the payload could not be read: {error}") from None
-    if call.timeout:
-        config = {**(config or {}), "__remaining": call.timeout}
-    return events.build(call.event, payload, envelope, config, merged, call.reinvoked, call.call_id)
+    return events.build(call.event, payload, envelope, config, merged, call.reinvoked, context)
 
 
 def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:
@@ -175,7 +176,7 @@ def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:
 
 
 def show(error: BaseException) -> str:
-    """Put an exception's traceback on the captured standard error; give as much of it as the outcome shows."""
+    """Write an exception's traceback to the captured standard error; return as much of it as the outcome shows."""
     whole, shown = format_error(error)
     try:
         sys.stderr.write(whole)

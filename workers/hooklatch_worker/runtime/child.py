@@ -1,6 +1,6 @@
 """A worker's whole life, from just after the fork to its end.  Knows one source and one socket; decides nothing.
 
-    fork → confined → `Code` → isolated → source imported → `Loaded` → (`Call` → `Answered` | `Failed`)* → exit
+    fork → confined → `Code` → isolated → source imported → `Loaded` → (`Call` → `Answered`)* → exit
 
 It answers one call at a time and leaves by os._exit, so that nothing which user code registered can hold it back.
 """
@@ -18,7 +18,6 @@ import sys
 import msgspec
 
 from hooklatch_worker import wire
-from hooklatch_worker.author import state
 from hooklatch_worker.author.failures import MAX_MESSAGE, printable
 from hooklatch_worker.runtime.calls import Caller, Capture, identity, open_stream
 from hooklatch_worker.runtime.loader import SourceError, Unit, load
@@ -28,7 +27,6 @@ from hooklatch_worker.sandbox import isolation, linux
 __all__ = ["live"]
 
 SOCKET_FD = 3
-EMITTER = "hooklatch_worker.lsp.diagnostics"  # the one source that has telemetry to hand over
 CALLS = msgspec.msgpack.Decoder(wire.Call)
 CODES = msgspec.msgpack.Decoder(wire.Code)
 
@@ -137,8 +135,8 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         return 0
     capture.take()  # what the import printed belongs to no call
     connection.sendall(loaded)
-    caller = Caller(unit.functions, unit.path, capture)
-    state.line = line = Line(connection, reader, generation)
+    line = Line(connection, reader, generation)
+    caller = Caller(unit.functions, unit.path, capture, line)
     while True:
         body = next_body(connection, reader)
         if body is None:
@@ -146,30 +144,10 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         call = CALLS.decode(body)
         if call.generation != generation:
             return 1
-        if request.source.location == EMITTER:
-            let_emit(connection, call)
         line.begin(call.call_id)
         reply = caller.run(call)
         line.end()
         connection.sendall(wire.frame(reply))
-
-
-def let_emit(connection: socket.socket, call: wire.Call) -> None:
-    """Have the built-in hook's telemetry go out before the answer of the call that it belongs to."""
-    from hooklatch_worker.lsp import diagnostics
-
-    left = [wire.MAX_EMITTED]
-
-    def emit(event_type: str, data: dict[str, object]) -> None:
-        try:
-            body = msgspec.json.encode(data)
-        except ValueError:  # a path that is no UTF-8
-            return
-        if left[0] and len(body) <= wire.MAX_EMITTED_BYTES:
-            left[0] -= 1
-            connection.sendall(wire.frame(wire.Emitted(call.generation, call.call_id, event_type, body)))
-
-    diagnostics.emit = emit
 
 
 def hold(request: wire.Fork) -> isolation.Held:

@@ -4,7 +4,7 @@
 
 What is asked belongs to the call that is under way, and to nothing else: an event that is used after its call's end,
 and a process that the callback has forked, are refused.  Where a callback does not wait for its answer (its own signal
-handler raised in the middle of a question), nobody can say what comes next on the stream, and the worker ends.
+handler raised in the middle of a question), what comes next on the stream is unknown, and the worker ends.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ class Line:
         self._is_torn = False  # a question was not asked to its end
 
     def begin(self, call_id: int) -> None:
-        """Take note of the call that is under way from now on."""
+        """Note which call is under way from now on."""
         self._call_id = call_id
         self._asked = 0
 
     def end(self) -> None:
-        """Let nobody ask any more: what is sent next is the call's answer."""
+        """Refuse further questions: what is sent next is the call's answer."""
         if os.getpid() != self._pid:
             return  # a child that the callback forked; it is about to end
         with self._lock:  # a thread of the callback may be in the middle of a question
@@ -51,7 +51,7 @@ class Line:
             self._call_id = None
 
     def ask(self, asked: Asked) -> bytes:
-        """Have one step done; give its value.
+        """Have the daemon do one step; return its value.
 
         Raises:
             StateError: it was not done.

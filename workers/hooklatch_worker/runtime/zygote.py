@@ -123,7 +123,7 @@ class Zygote:
                     os.close(fd)
 
     def _reap(self) -> bool:
-        """Take note of workers that died, and kill what they left; say whether it is all gone."""
+        """Note which workers have died, and kill what they left; return whether all of it is gone."""
         for pid, (generation, process) in list(self._workers.items()):
             if process.exitcode is not None:
                 del self._workers[pid]

@@ -20,14 +20,15 @@ from typing import Any, Literal
 import msgspec
 
 from hooklatch_worker.author import verdicts
-from hooklatch_worker.author.event import Event
+from hooklatch_worker.author.call_context import Printed
+from hooklatch_worker.author.event import Event, call_of
 from hooklatch_worker.author.failures import CallFailed
 from hooklatch_worker.author.verdicts import GarbageError, Verdict
 from hooklatch_worker.shell import answers
 from hooklatch_worker.shell.command import Result, execute
 from hooklatch_worker.shell.forms import FormError, form_payload
 
-__all__ = ["CallFailed", "Result", "ShellHook", "run", "run_command", "take_result"]
+__all__ = ["CallFailed", "Result", "ShellHook", "run", "run_command"]
 
 MAX_TIMEOUT = 600.0  # seconds; the daemon's own deadline is the real one where neither it nor the hook says less
 MARGIN = 0.05  # seconds by which we are done before the daemon would kill the whole worker, a tenth where that is less
@@ -41,8 +42,8 @@ KEPT_PREFIXES = ("LC_", "XDG_", "HOOKLATCH_")
 class ShellHook(msgspec.Struct, frozen=True, kw_only=True):
     """The definition of a command, as it comes in the config of the call.
 
-    `allows` are the event's verdicts and outputs, `config` is the hook's own table, `remaining` (seconds) is what is
-    left of the call.  What a command writes belongs to the user, so it does not get the worker's narrow umask.
+    `allows` are the event's verdicts and outputs, `config` is the hook's own table.  What a command writes belongs to
+    the user, so it does not get the worker's narrow umask.
     """
 
     command: str | None = None
@@ -59,7 +60,6 @@ class ShellHook(msgspec.Struct, frozen=True, kw_only=True):
     allows: frozenset[str] = frozenset()
     config: dict[str, Any] = {}
     umask: int = 0o022
-    remaining: float | None = msgspec.field(name="__remaining", default=None)
 
     @property
     def arguments(self) -> list[str]:
@@ -67,34 +67,18 @@ class ShellHook(msgspec.Struct, frozen=True, kw_only=True):
             return ["/bin/sh", "-c", "--", self.command]
         return list(self.argv or ())
 
-    @property
-    def limit(self) -> float:
-        """Seconds that the command may take."""
-        return min(MAX_TIMEOUT if given is None else given for given in (self.timeout, self.remaining))
-
-
-latest: Result | None = None
-
 
 def run(event: Event) -> Verdict[Any] | None:
-    """Run the command of `event.config` and give its verdict.
+    """Run the command of `event.config` and return its verdict.
 
     Raises:
         CallFailed: it could not be started, died, was out of time, or ended in a way that is no answer.
         GarbageError: the JSON that it printed is no answer.
     """
-    global latest
-    latest = None
-    hook = read_hook(event.config)
-    latest = run_command(hook, event, hook.limit)
-    return judge(hook, event.event, latest)
-
-
-def take_result() -> Result | None:
-    """Return what the last call's command printed and how it ended, once; None if none was started."""
-    global latest
-    result, latest = latest, None
-    return result
+    hook, call = read_hook(event.config), call_of(event)
+    result = run_command(hook, event, min(MAX_TIMEOUT if hook.timeout is None else hook.timeout, call.remaining))
+    call.printed = Printed(result.stdout, result.stderr, result.truncated, result.exit_code)
+    return judge(hook, event.event, result)
 
 
 def read_hook(config: dict[str, Any]) -> ShellHook:

@@ -3,9 +3,10 @@
 A fire is a machine.  `next_calls()` says which hooks to call now: one for a sequential event, all at once for a
 concurrent one, none when the fire is settled.  `receive()` takes what came of a call.  `decide()` gives the decision.
 
-    fire(...) ─▶ next_calls() ─▶ [StartCall] ─▶ receive(call, outcome) ─▶ next_calls() ─▶ … ─▶ [] ─▶ decide()
+    start(...) ─▶ next_calls() ─▶ [Call] ─▶ receive(call, outcome) ─▶ next_calls() ─▶ … ─▶ [] ─▶ decide()
 
-The verdict is born "deny" for a gate.  A machine that is asked early, or that nobody ever answered, refuses.
+A gate is denied by default; only combining its answers can change that.  So a machine that is asked too early, or that
+never got an answer, refuses.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.core.decisions.call import Call
 from hooklatch.core.decisions.combining import find_fault, join_reasons, join_texts
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Hook, PythonTarget
-from hooklatch.core.messages import RETRYABLE, CallOutcome, Cause, Decision, DecisionVerdict, HookOutcome
+from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.messages import RETRYABLE, Cause, Decision, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.author.verdicts import Answer, GarbageError, decode
 
-__all__ = ["Fire", "StartCall", "failure_text", "refuse", "unrecorded"]
+__all__ = ["Machine", "failure_text", "refuse", "unrecorded"]
 
 FAILURES: dict[Cause, str] = {
     "crash": "hook crashed (fail-safe deny)",
@@ -39,17 +41,6 @@ FAILURES: dict[Cause, str] = {
 }
 
 
-class StartCall(msgspec.Struct, frozen=True):
-    """Call this hook with this payload; `index` is its place in the fire's order."""
-
-    index: int
-    hook: Hook
-    payload: Payload
-    context: dict[str, Any]
-    merged: dict[str, msgspec.Raw] | None = None
-    reinvoked: bool = False
-
-
 class Opinion(msgspec.Struct):
     """What a hook last said, and of which version of the payload."""
 
@@ -58,14 +49,14 @@ class Opinion(msgspec.Struct):
     version: int
 
 
-class Fire:
+class Machine:
     """What all four models share: outcomes, opinions, context, and the making of the decision."""
 
     def __init__(self, spec: EventSpec, payload: Payload, context: dict[str, Any]) -> None:
         self.spec = spec
         self.payload = payload
         self.context = context
-        self.outcomes: list[HookOutcome] = []
+        self.outcomes: list[Outcome] = []
         self.opinions: dict[int, Opinion] = {}
         self.warnings: list[str] = []  # of the fire as a whole
         self.notes: dict[int, list[str]] = {}  # what each hook, by its index, adds to them
@@ -74,21 +65,21 @@ class Fire:
         self.reason: str | None = "undecided" if spec.fails_closed else None
         self.decider: Hook | None = None
 
-    def next_calls(self) -> Sequence[StartCall]:
+    def next_calls(self) -> Sequence[Call]:
         """Return the calls to start now; empty when the fire is settled."""
         raise NotImplementedError
 
-    def receive(self, call: StartCall, outcome: CallOutcome) -> None:
+    def receive(self, call: Call, outcome: Outcome) -> None:
         """Take what came of a call."""
         answer = self.read(call, outcome)
         if answer is not None:
             self.accept(call, answer)
 
-    def accept(self, call: StartCall, answer: Answer) -> None:
+    def accept(self, call: Call, answer: Answer) -> None:
         """Take a legal answer of a hook whose word counts."""
         raise NotImplementedError
 
-    def fail(self, call: StartCall, cause: Cause, message: str) -> None:
+    def fail(self, call: Call, cause: Cause, message: str) -> None:
         """Take a failure of a hook whose word counts; open unless the model closes it."""
 
     def patch(self) -> dict[str, msgspec.Raw] | None:
@@ -109,11 +100,11 @@ class Fire:
         self.reason = reason
         self.cause = cause if hook is not None or cause != "policy" else None
 
-    def read(self, call: StartCall, outcome: CallOutcome) -> Answer | None:
-        """Record an outcome; give the answer if it is legal and its hook's word counts."""
-        answer, cause, message = judge(self.spec, call, outcome)
+    def read(self, call: Call, outcome: Outcome) -> Answer | None:
+        """Take note of an outcome; return the answer if it is legal and its hook's word counts."""
+        answer, cause, message = read_answer(self.spec, outcome)
         hook = call.hook
-        self.outcomes.append(record(call, outcome, answer, cause, message))
+        self.outcomes.append(as_read(call, outcome, answer, cause, message))
         if hook.observe:
             self.notes[call.index] = self._observed(hook, answer, cause, message)
             return None
@@ -138,7 +129,7 @@ class Fire:
         return []
 
     def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> Decision:
-        """Make the decision from all that was received."""
+        """Return the decision on all that was received."""
         is_refusal = self.verdict in ("deny", "halt") and self.spec.fails_closed
         opinions = [self.opinions[index] for index in sorted(self.opinions)]
         answers = [opinion.answer for opinion in opinions]
@@ -167,8 +158,8 @@ class Fire:
         )
 
 
-def judge(spec: EventSpec, call: StartCall, outcome: CallOutcome) -> tuple[Answer | None, Cause, str]:
-    """Read an outcome: an answer that the event allows, or the cause and text of the failure."""
+def read_answer(spec: EventSpec, outcome: Outcome) -> tuple[Answer | None, Cause, str]:
+    """Return the answer if the event allows it, or the cause and text of the failure."""
     if outcome.cause != "policy":
         return None, outcome.cause, outcome.message
     try:
@@ -181,10 +172,12 @@ def judge(spec: EventSpec, call: StartCall, outcome: CallOutcome) -> tuple[Answe
     return answer, "policy", answer.reason
 
 
-def record(call: StartCall, outcome: CallOutcome, answer: Answer | None, cause: Cause, message: str) -> HookOutcome:
+def as_read(call: Call, outcome: Outcome, answer: Answer | None, cause: Cause, message: str) -> Outcome:
+    """Return an outcome as it is shown: with whose it is and what it said, without what is for the daemon alone."""
     hook = call.hook
     is_dropped = cause in ("overload", "quarantined", "draining")
-    return HookOutcome(
+    return msgspec.structs.replace(
+        outcome,
         layer=hook.layer.label,
         hook=hook.id,
         outcome="answered" if answer is not None else ("dropped" if is_dropped else "failed"),
@@ -192,16 +185,15 @@ def record(call: StartCall, outcome: CallOutcome, answer: Answer | None, cause: 
         cause=cause,
         message=message,
         patch=answer.patch if answer is not None else None,
-        stdout=outcome.stdout.decode("utf-8", "replace"),
-        stderr=outcome.stderr.decode("utf-8", "replace"),
-        exit_code=outcome.exit_code,
-        truncated=outcome.truncated,
-        duration_ms=outcome.duration_ms,
         reinvoked=call.reinvoked,
         observed=hook.observe,
         last=answer is not None and answer.last,
-        command=hook.target.command if isinstance(hook.target, PythonTarget) else "",
+        command=hook.target.command,
         name=hook.name_of_several,
+        answer=b"",
+        traceback="",
+        is_lost=False,
+        is_orphaned=False,
     )
 
 
@@ -225,7 +217,7 @@ def refuse(
     payload: Payload | None = None,
     context: dict[str, Any] | None = None,
 ) -> Decision:
-    """Decide a fire whose hooks are not called at all: a gate denies, everything else passes with a warning."""
+    """Return the decision on a fire that calls no hook: a gate denies, everything else passes with a warning."""
     is_closed = spec.fails_closed
     text = failure_text(cause, message)
     return Decision(
@@ -250,7 +242,7 @@ def refuse(
 
 
 def unrecorded(decision: Decision, message: str) -> Decision:
-    """Deny a gate whose decision could not be recorded, whatever it was; a refusal's own reason stays readable."""
+    """Return the denial in place of a decision that could not be recorded; a refusal's own reason stays readable."""
     said = f" (it was refused in any case: {decision.reason})" if decision.is_refusal and decision.reason else ""
     return msgspec.structs.replace(
         decision,
@@ -269,7 +261,7 @@ def unrecorded(decision: Decision, message: str) -> Decision:
 
 
 def apply(payload: Payload, patch: dict[str, msgspec.Raw]) -> Payload | str:
-    """Patch a payload, or say why it cannot be."""
+    """Return a payload with a patch applied, or why that is impossible."""
     try:
         return payload.patched(patch)
     except PayloadError as error:

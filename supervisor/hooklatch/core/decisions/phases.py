@@ -33,11 +33,12 @@ from typing import Any, assert_never
 
 import msgspec
 
+from hooklatch.core.decisions.call import Call
 from hooklatch.core.decisions.combining import merge_first, merge_last
-from hooklatch.core.decisions.decision import Fire, StartCall, apply, failure_text
+from hooklatch.core.decisions.decision import Machine, apply, failure_text
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, Selection, select
-from hooklatch.core.messages import CallOutcome, Cause, DecisionVerdict
+from hooklatch.core.messages import Cause, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Answer
 
@@ -46,7 +47,7 @@ __all__ = ["firing_order", "start"]
 
 def start(
     spec: EventSpec, candidates: Sequence[Hook], selection: Selection, payload: Payload, context: dict[str, Any]
-) -> Fire:
+) -> Machine:
     """Begin a fire: of its candidates, in firing order, those of the selection match the payload as it is now."""
     match spec.model:
         case "gate":
@@ -74,7 +75,7 @@ def amenders(hooks: Iterable[Hook]) -> list[Hook]:
     return sorted(marked, key=lambda hook: -hook.layer) if marked else marked
 
 
-NO_VERSION = -1  # of a payload that is not in force
+NO_VERSION = -1  # of a payload that is not the current one
 
 
 class Phase(Enum):
@@ -85,7 +86,7 @@ class Phase(Enum):
     SETTLING = 3
 
 
-class Gate(Fire):
+class Gate(Machine):
     def __init__(
         self,
         spec: EventSpec,
@@ -105,13 +106,13 @@ class Gate(Fire):
         self._patches: dict[int, dict[str, msgspec.Raw]] = {}  # by each hook's index, where they are merged
         self._merged_before: dict[str, msgspec.Raw] = {}  # while judging; where the first patch wins, it stays
         self._refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = None
-        self._asked: StartCall | None = None
+        self._asked: Call | None = None
         self._is_settled = False
         first = amenders(candidates)
         self._phase = Phase.AMENDING if first else Phase.JUDGING
         self._walk = iter(first or candidates)
 
-    def next_calls(self) -> Sequence[StartCall]:
+    def next_calls(self) -> Sequence[Call]:
         if self._asked is not None:
             return ()
         while not self._is_settled:
@@ -127,15 +128,15 @@ class Gate(Fire):
             return self._seen.get(hook) != self.payload.version
         return hook not in self._seen
 
-    def _ask(self, hook: Hook) -> StartCall:
+    def _ask(self, hook: Hook) -> Call:
         index = self._indices[hook]
         self._seen[hook] = self.payload.version
         self._patches.pop(index, None)  # who is asked again answers anew
         is_again = self._phase is Phase.SETTLING
-        self._asked = StartCall(index, hook, self.payload, self.context, self._merged() or None, reinvoked=is_again)
+        self._asked = Call(index, hook, self.payload, self.context, self._merged() or None, reinvoked=is_again)
         return self._asked
 
-    def receive(self, call: StartCall, outcome: CallOutcome) -> None:
+    def receive(self, call: Call, outcome: Outcome) -> None:
         """Take what came of the call that is out; any other one is an answer too late to count."""
         if call is not self._asked:
             return
@@ -162,7 +163,7 @@ class Gate(Fire):
         self._phase = phase
         self._walk = iter(self._candidates)
 
-    def accept(self, call: StartCall, answer: Answer) -> None:
+    def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict in ("deny", "halt"):
             self._refuse("deny" if answer.verdict == "deny" else "halt", call.hook, answer.reason)
         elif answer.verdict == "ask" and self._phase is not Phase.AMENDING and "ask" in self.spec.ends_at:
@@ -172,12 +173,14 @@ class Gate(Fire):
         elif answer.patch:
             self._apply(call, answer.patch)
 
-    def _apply(self, call: StartCall, patch: dict[str, msgspec.Raw]) -> None:
+    def _apply(self, call: Call, patch: dict[str, msgspec.Raw]) -> None:
         if self._is_merged(call.hook):
             self._patches[call.index] = patch
             self._changed_by = call.hook
             if apply(self.payload, patch) is not self.payload:
-                self.opinions[call.index].version = NO_VERSION  # it speaks of what it would make, until that is so
+                self.opinions[
+                    call.index
+                ].version = NO_VERSION  # its answer is about the merged payload, which does not exist yet
             return
         result = apply(self.payload, patch)
         if isinstance(result, str):
@@ -189,7 +192,7 @@ class Gate(Fire):
             self._made(call.index)
 
     def _is_merged(self, hook: Hook) -> bool:
-        """Return whether a patch only counts with all others; that of an amender is in force at once, or too late."""
+        """Return whether a patch is merged with all others; an amender's applies at once, or is too late."""
         is_own = self._phase is Phase.AMENDING or (self._phase is Phase.SETTLING and hook.amends)
         return self.spec.view == "original" and not is_own
 
@@ -203,7 +206,7 @@ class Gate(Fire):
         return merged
 
     def _take_merged(self) -> None:
-        """Put in force what the hooks, each shown the same, have merged; while settling it must come to the same."""
+        """Apply the merged patches of hooks that saw the same payload; while settling, they must change nothing."""
         merged, by = self._merged(), self._changed_by
         assert by is not None
         result = apply(self.payload, merged)
@@ -225,7 +228,7 @@ class Gate(Fire):
         return isinstance(alone, Payload) and apply(alone, merged) is alone and apply(result, patch) is result
 
     def _change(self, result: Payload, by: Hook) -> None:
-        """Put another payload in force, and match again."""
+        """Make another payload the current one, and match again."""
         self.payload = result
         self._changed_by = by
         selection = select(self.spec, self._candidates, result)
@@ -235,7 +238,7 @@ class Gate(Fire):
             self._end("deny", by, failure_text("payload", message, by), "payload")
 
     def _made(self, index: int) -> None:
-        """Note that a hook has seen what its own patch made, and speaks of that."""
+        """Note that a hook has seen what its own patch made of the payload, and that its answer is about that."""
         opinion = self.opinions[index]
         self._seen[opinion.hook] = opinion.version = self.payload.version
 
@@ -248,11 +251,11 @@ class Gate(Fire):
             way_out = f"; mark {who} amends = true, so that its change is made once, before the guards judge"
         return f"it changed the payload again after the guards had been asked again{way_out}"
 
-    def fail(self, call: StartCall, cause: Cause, message: str) -> None:
+    def fail(self, call: Call, cause: Cause, message: str) -> None:
         self._refuse("deny", call.hook, failure_text(cause, message, call.hook), cause)
 
     def _refuse(self, verdict: DecisionVerdict, hook: Hook | None, reason: str, cause: Cause = "policy") -> None:
-        """Refuse now, or, where refusals end no chain, when every hook has had its say; the first one counts."""
+        """Refuse now, or after the last hook where a refusal does not end the chain; the first refusal counts."""
         if verdict in self.spec.ends_at:
             self._end(verdict, hook, reason, cause)
         elif self._refusal is None:
@@ -293,21 +296,21 @@ class Gate(Fire):
         return {key: raw for key, raw in self.payload.fields.items() if before.get(key) is not raw}
 
 
-class Notify(Fire):
+class Notify(Machine):
     def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
         super().__init__(spec, payload, context)
         self._original_context = context
-        self._calls = [StartCall(index, hook, payload, context) for index, hook in enumerate(hooks)]
+        self._calls = [Call(index, hook, payload, context) for index, hook in enumerate(hooks)]
         self.settle("pass")
 
-    def next_calls(self) -> Sequence[StartCall]:
+    def next_calls(self) -> Sequence[Call]:
         count = len(self._calls) if self.spec.flow == "concurrent" else 1
         calls, self._calls = self._calls[:count], self._calls[count:]
         if self.spec.flow == "sequential":
             return [msgspec.structs.replace(call, context=self.context) for call in calls]
         return calls
 
-    def accept(self, call: StartCall, answer: Answer) -> None:
+    def accept(self, call: Call, answer: Answer) -> None:
         first = min((i for i, o in self.opinions.items() if o.answer.verdict == "halt"), default=None)
         if answer.last or (answer.verdict == "halt" and self.spec.flow == "sequential"):
             self._calls.clear()
@@ -323,7 +326,7 @@ class Notify(Fire):
         return context
 
 
-class Amend(Fire):
+class Amend(Machine):
     def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
         super().__init__(spec, payload, context)
         self._waiting = list(enumerate(hooks))
@@ -331,13 +334,13 @@ class Amend(Fire):
         self._merged: dict[str, msgspec.Raw] = {}
         self.settle("pass")
 
-    def next_calls(self) -> Sequence[StartCall]:
+    def next_calls(self) -> Sequence[Call]:
         if not self._waiting:
             return ()
         index, hook = self._waiting.pop()
-        return (StartCall(index, hook, self.payload, self.context, merged=dict(self._merged) or None),)
+        return (Call(index, hook, self.payload, self.context, merged=dict(self._merged) or None),)
 
-    def accept(self, call: StartCall, answer: Answer) -> None:
+    def accept(self, call: Call, answer: Answer) -> None:
         if answer.patch:
             self._merge(answer.patch)
         if answer.verdict == "halt":
@@ -359,7 +362,7 @@ class Amend(Fire):
         return self._merged or None
 
 
-class Claim(Fire):
+class Claim(Machine):
     def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
         super().__init__(spec, payload, context)
         self._waiting = list(enumerate(hooks))
@@ -367,13 +370,13 @@ class Claim(Fire):
         self._value: msgspec.Raw | None = None
         self.settle("pass")
 
-    def next_calls(self) -> Sequence[StartCall]:
+    def next_calls(self) -> Sequence[Call]:
         if not self._waiting:
             return ()
         index, hook = self._waiting.pop()
-        return (StartCall(index, hook, self.payload, self.context),)
+        return (Call(index, hook, self.payload, self.context),)
 
-    def accept(self, call: StartCall, answer: Answer) -> None:
+    def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict == "claim":
             self._value = answer.value
             self.settle("claim", call.hook, answer.reason or None)

@@ -88,6 +88,11 @@ class ServedTarget(msgspec.Struct, frozen=True):
     dialect: str = ""
     native: str = ""
 
+    @property
+    def command(self) -> str:
+        """None: it is no shell hook."""
+        return ""
+
     def describe(self) -> str:
         return "served by its client"
 

@@ -11,12 +11,9 @@ from typing import Any, cast
 import msgspec
 
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch_worker.wire import Source
 
-__all__ = ["SHELL_FUNCTION", "SHELL_KEYS", "SHELL_SOURCE", "ShellCommand", "read_shell", "shell_config"]
+__all__ = ["SHELL_KEYS", "ShellCommand", "read_shell", "shell_config"]
 
-SHELL_SOURCE = Source("module", "hooklatch_worker.shell.runner")
-SHELL_FUNCTION = "run"
 SHELL_KEYS = ("command", "argv", "payload", "output", "exit_codes", "cwd", "env")
 CHOICES = {
     "payload": ("canonical", "claude", "reasonix"),

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
-from hooklatch.core.messages import Cause, Decision, DecisionVerdict, HookOutcome
+from hooklatch.core.messages import Cause, Decision, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.excerpt import UNREADABLE, Excerpt, encode, fields_of, shown, texts_in
+from hooklatch.record.content.excerpt import UNREADABLE, Excerpt, encode, fields_of, shown, visible
 from hooklatch.record.content.redaction import Redactor
 
 __all__ = ["Fact", "entry_of_abandoned", "entry_of_decision", "scrubbed"]
@@ -42,22 +42,6 @@ class Fact(msgspec.Struct, frozen=True):
     cwd: str | None = None
 
 
-class OutcomeEntry(msgspec.Struct, omit_defaults=True):
-    """One hook's part."""
-
-    layer: str
-    hook: str
-    outcome: str
-    verdict: str | None = None
-    cause: Cause | None = None
-    message: str = ""
-    exit_code: int | None = None
-    duration_ms: float = 0.0
-    reinvoked: bool = False
-    observed: bool = False
-    name: str = ""
-
-
 class PatchEntry(msgspec.Struct, omit_defaults=True):
     """What hooks put in the place of fields of the payload."""
 
@@ -68,7 +52,7 @@ class PatchEntry(msgspec.Struct, omit_defaults=True):
 
 
 class Entry(msgspec.Struct, omit_defaults=True):
-    """A decision, or the end of a fire that nobody waited for any more."""
+    """A decision, or the end of a fire that its client abandoned."""
 
     decision_id: str
     event: str
@@ -91,7 +75,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
     excerpt_cut: str | None = None
     patch: PatchEntry | None = None
     outputs: list[str] = []
-    outcomes: list[OutcomeEntry] = []
+    outcomes: list[Outcome] = []
     outcomes_omitted: int = 0
     warnings: list[str] = []
     warnings_omitted: int = 0
@@ -102,8 +86,7 @@ def entry_of_decision(decision: Decision, fact: Fact, excerpt_bytes: int, redact
     """Encode the record of a decision, with at most so many bytes of its payload."""
     try:
         excerpts = excerpts_of(decision, fact, excerpt_bytes, redactor)
-        texts = [text for excerpt in excerpts if excerpt is not None for text in texts_in(excerpt.fields)]
-        texts += texts_of(decision)
+        texts = [*texts_of(decision), *(text for one in excerpts if one is not None for text in one.texts)]
         careful = None if redactor.is_clean(texts) else redactor
         return ENCODER.encode(filled(decision, fact, excerpts, excerpt_bytes, careful))
     except UNREADABLE as error:
@@ -162,7 +145,7 @@ def filled(
     if decision.patch:
         entry.patch = entry_of_patch(decision.patch, patch, limit, redactor)
     entry.outputs = [name for name in OUTPUTS if getattr(decision, name)]
-    entry.outcomes = [outcome_of(outcome, decision.reason, redactor) for outcome in decision.outcomes[:OUTCOMES]]
+    entry.outcomes = [recorded(outcome, decision.reason, redactor) for outcome in decision.outcomes[:OUTCOMES]]
     entry.outcomes_omitted = len(decision.outcomes) - len(entry.outcomes)
     entry.warnings = [text_of(text, redactor) for text in decision.warnings[:WARNINGS]]
     entry.warnings_omitted = len(decision.warnings) - len(entry.warnings)
@@ -188,12 +171,12 @@ def entry_of_patch(
     return entry
 
 
-def outcome_of(outcome: HookOutcome, reason: str | None, redactor: Redactor | None) -> OutcomeEntry:
+def recorded(outcome: Outcome, reason: str | None, redactor: Redactor | None) -> Outcome:
+    """Return an outcome as it is recorded: its message without secrets, and nothing that it wrote or changed."""
     message = "" if outcome.message == reason else text_of(outcome.message, redactor)
-    return OutcomeEntry(
-        outcome.layer, outcome.hook, outcome.outcome, outcome.verdict, outcome.cause, message, outcome.exit_code,
-        outcome.duration_ms, outcome.reinvoked, outcome.observed, outcome.name,
-    )  # fmt: skip
+    return msgspec.structs.replace(
+        outcome, message=message, patch=None, stdout="", stderr="", truncated=False, command="", last=False
+    )
 
 
 def text_of(text: str, redactor: Redactor | None) -> str:
@@ -210,13 +193,14 @@ def name_of(name: str | int | None) -> str | None:
 
 
 def scrubbed(fields: Mapping[str, Any], redactor: Redactor) -> bytes:
-    """Encode the fields of a record that is no decision's, with the secrets in their texts replaced.
+    """Encode the fields of any other record, with the secrets in their texts replaced.
 
     Raises:
-        TypeError: a field is no plain value.
+        TypeError: a field is not a plain value.
     """
-    plain: Any = msgspec.to_builtins(fields)
-    if redactor.is_clean(texts_in(plain)):
+    texts: list[str] = []
+    plain = cast("dict[str, object]", visible(msgspec.to_builtins(fields), lambda key: False, texts))
+    if redactor.is_clean(texts):
         return ENCODER.encode(plain)
-    data, cut_text = encode(Excerpt(plain), 2**62, redactor)
+    data, cut_text = encode(Excerpt(plain, texts), 2**62, redactor)
     return bytes(data) if data is not None else ENCODER.encode({"text": cut_text})

@@ -5,7 +5,7 @@ Top-level keys with their values; a value over 4 KiB is replaced by how long it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import msgspec
@@ -13,10 +13,10 @@ import msgspec
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.record.content.redaction import REDACTED, Redactor
 
-__all__ = ["Excerpt", "encode", "fields_of", "shown", "texts_in"]
+__all__ = ["Excerpt", "encode", "fields_of", "shown", "visible"]
 
-LARGE = 4 * 1024  # bytes of a value as it came; over it, the value is no word of an agent but a file
-DEEP = 50  # levels; nobody looks deeper for what was judged, and each costs the interpreter's stack
+LARGE = 4 * 1024  # bytes of a value as it came; a longer value is a file rather than an argument
+DEEP = 50  # levels; deeper nesting is not needed to see what was judged, and each level costs the interpreter's stack
 HIDDEN = 24  # bytes that stand for a value which is left out
 # Bytes of a payload that is read for this alone: a million small keys take a third of a second.  Where hooks match on
 # a field it has been read already.
@@ -25,9 +25,10 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError,
 
 
 class Excerpt(msgspec.Struct, frozen=True):
-    """The values that are shown, secrets in texts still in them; `is_whole` where no key was left out."""
+    """The values that are shown, secrets in texts still in them, and those texts; `is_whole` if no key was left out."""
 
     fields: dict[str, object]
+    texts: list[str]
     is_whole: bool = True
 
 
@@ -44,57 +45,42 @@ def fields_of(payload: Payload) -> Mapping[str, msgspec.Raw] | None:
 def shown(fields: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor) -> Excerpt:
     """Choose what is shown: as many fields as `limit` bytes may hold, without what their keys hide."""
     found: dict[str, object] = {}
+    texts: list[str] = []
     size = 0
     for key, raw in fields.items():
         if size > limit:
-            return Excerpt(found, is_whole=False)
-        found[key] = value_of(key, raw, redactor)
+            return Excerpt(found, texts, is_whole=False)
+        texts.append(key)
+        found[key] = value_of(key, raw, redactor, texts)
         size += len(key) + (HIDDEN if len(raw) > LARGE else len(raw))
-    return Excerpt(found)
+    return Excerpt(found, texts)
 
 
-def value_of(key: str, raw: msgspec.Raw, redactor: Redactor) -> object:
+def value_of(key: str, raw: msgspec.Raw, redactor: Redactor, texts: list[str]) -> object:
     if redactor.hides(key):
         return REDACTED
     if len(raw) > LARGE:
         return {"omitted_bytes": len(raw)}
     try:
-        return without_hidden(msgspec.json.decode(raw), redactor)
+        return visible(msgspec.json.decode(raw), redactor.hides, texts)
     except UNREADABLE:
         return {"omitted_bytes": len(raw)}
 
 
-def without_hidden(value: object, redactor: Redactor, depth: int = 0) -> object:
+def visible(value: object, hides: Callable[[str], bool], texts: list[str], depth: int = 0) -> object:
+    """Return a value without what its keys hide; add every text that is left, keys too, to `texts`."""
     if depth > DEEP:
         return "[too deep]"
-    if isinstance(value, dict):
-        return {
-            key: REDACTED if redactor.hides(key) else without_hidden(one, redactor, depth + 1)
-            for key, one in cast("dict[str, object]", value).items()
-        }
-    if isinstance(value, list):
-        return [without_hidden(one, redactor, depth + 1) for one in cast("list[object]", value)]
-    return value
-
-
-def texts_in(value: object) -> list[str]:
-    """Return every text in a value, keys too."""
-    found: list[str] = []
-    collect(value, found)
-    return found
-
-
-def collect(value: object, found: list[str]) -> None:
     if isinstance(value, str):
-        found.append(value)
-    elif isinstance(value, dict):
-        fields = cast("dict[str, object]", value)
-        found += fields
-        for one in fields.values():
-            collect(one, found)
-    elif isinstance(value, list):
-        for one in cast("list[object]", value):
-            collect(one, found)
+        texts.append(value)
+        return value
+    if not isinstance(value, dict | list):
+        return value
+    if isinstance(value, list):
+        return [visible(one, hides, texts, depth + 1) for one in cast("list[object]", value)]
+    fields = cast("dict[str, object]", value)
+    texts += fields
+    return {key: REDACTED if hides(key) else visible(one, hides, texts, depth + 1) for key, one in fields.items()}
 
 
 def cleaned(value: object, redactor: Redactor) -> object:

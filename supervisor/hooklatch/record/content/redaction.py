@@ -39,7 +39,7 @@ class Pattern(Protocol):
 
 
 class Redactor:
-    """The redaction list in force."""
+    """The active redaction list."""
 
     def __init__(self, settings: RecordSettings) -> None:
         self._keys = list(compiled(settings.redact, key_test))

@@ -144,7 +144,6 @@ class Hub:
         files.on_settings.append(lambda settings: record.apply(settings.record))
         self.native = Native(dispatcher, lambda: files.dialects)
         dispatcher.targets.call_native = self.native.call
-        dispatcher.targets.read_native = self.native.read
         dispatcher.settle = ProjectFreshness(projects, files, registries.take_settings).settle
         dispatcher.on_telemetry = bus.told
 

@@ -13,9 +13,9 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from hooklatch.core.hooks.builtin_sources import SHELL
 from hooklatch.core.hooks.catalogue import Catalogue, InvalidEventError
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition, refuse_unknown_keys
-from hooklatch.core.hooks.shell_definitions import SHELL_FUNCTION, SHELL_SOURCE
 from hooklatch.processes.pool import PoolLimits
 from hooklatch.service.config.main_tables import MAIN_TABLES, MainTables, read_main_tables
 from hooklatch_worker.author.failures import clipped
@@ -98,7 +98,7 @@ def source_of(run: str, folder: str) -> tuple[Source, str]:
 def place_of(definition: HookDefinition, folder: str) -> tuple[Source, str]:
     """Return the source and the function that a definition's target stands for; a served hook has none."""
     if definition.shell is not None:
-        return SHELL_SOURCE, SHELL_FUNCTION
+        return SHELL.source, SHELL.function
     return source_of(definition.run or "", folder)
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from hooklatch.processes.pool import LSP_SOURCE, Pool
+from hooklatch.core.hooks.builtin_sources import LSP
+from hooklatch.processes.pool import Pool
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation
 
@@ -19,7 +20,7 @@ def levels_of(
     configs: Iterable[FileConfig], is_operators: Callable[[str], bool], default: str, lsp: str
 ) -> dict[str, str]:
     """Return the level of each source that has one of its own; of several that are named, the strongest counts."""
-    levels = {LSP_SOURCE.location: lsp}
+    levels = {LSP.source.location: lsp}
     for config in configs:
         for entry in config.sources:
             named = entry.isolation

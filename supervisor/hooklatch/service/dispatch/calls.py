@@ -6,49 +6,39 @@ The outcome of a call is there by its deadline, whatever the target does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 import trio
 
-from hooklatch.core.decisions.decision import StartCall
-from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.decisions.call import Call, Envelope
 from hooklatch.core.hooks.names import quoted
 from hooklatch.core.hooks.registry import Hook, PythonTarget, ServedTarget
-from hooklatch.core.messages import CallOutcome
-from hooklatch.processes.pool import Invocation, Pool
-from hooklatch.processes.worker import Reply
+from hooklatch.core.messages import Outcome
+from hooklatch.processes.pool import Pool
+from hooklatch.processes.worker import FireContext
 from hooklatch.service.dispatch.breakers import Breakers
-from hooklatch.service.dispatch.fires import Envelope, FireParams, Question
+from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.dispatch.shared_state import Counted, SharedState
-from hooklatch.service.registry.sessions import Session
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch_worker import wire
+from hooklatch_worker.author.call_context import Emitted
 from hooklatch_worker.author.state import Asked
 
-__all__ = ["Calls", "Server", "Targets", "question"]
+__all__ = ["Calls", "NativeCall", "Target", "Targets"]
 
 logger = logging.getLogger("hooklatch.calls")
 
 
-class Server(Protocol):
-    """A connection whose client serves hooks."""
+class Target(Protocol):
+    """What runs hooks: the pool of a source, or the connection of a client that serves them."""
 
-    async def call_hook(self, question: Question, envelope: Envelope, deadline: float) -> CallOutcome: ...
-
-
-NativeCall = Callable[[Server, StartCall, Envelope, float], Awaitable[CallOutcome]]
-NativeRead = Callable[[StartCall, Envelope, CallOutcome], CallOutcome]
-Telemetry = Callable[[Reply, FireParams, Session | None], None]
+    async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome: ...
 
 
-def question(call: StartCall, envelope: Envelope) -> Question:
-    """Put a call of a served hook into our own words."""
-    hook, payload = call.hook, msgspec.Raw(call.payload.data)
-    config = msgspec.Raw(hook.config) if hook.config else None
-    return Question(hook.id, f"{envelope.call_id or ''}", hook.event, payload, call.merged, call.reinvoked, config)
+NativeCall = Callable[[Target, Call, FireContext, float], Awaitable[Outcome]]
+Telemetry = Callable[[Fire, Sequence[Emitted]], None]
 
 
 class Targets:
@@ -57,77 +47,69 @@ class Targets:
     def __init__(self, pools: Mapping[tuple[str, int], Pool], statistics: Statistics) -> None:
         self._pools = pools
         self._statistics = statistics
-        self.servers: dict[int, Server] = {}
+        self.servers: dict[int, Target] = {}
         self.breakers = Breakers()
         self.call_native: NativeCall | None = None
-        self.read_native: NativeRead | None = None
         self.state: SharedState | None = None
         self.on_quarantine: Callable[[Hook, str], None] = lambda hook, why: None
 
-    async def call(
-        self,
-        call: StartCall,
-        invocation: Invocation,
-        envelope: Envelope,
-        deadline: float,
-        take: Callable[[Reply], None],
-    ) -> CallOutcome:
+    def find(self, target: PythonTarget | ServedTarget) -> Target | Outcome:
+        """Return what a hook runs on, or why it is not there."""
+        match target:
+            case PythonTarget(source, build):
+                found = self._pools.get((source.location, build))
+                return found or Outcome(cause="load", message=f"{source.location} is not loaded")
+            case ServedTarget(owner):
+                return self.servers.get(owner) or Outcome(cause="crash", message="the client that served it is gone")
+
+    async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
         """Call one hook's target; the outcome is there by the deadline."""
         hook = call.hook
         if hook.problem is not None:
-            return CallOutcome("load", message=hook.problem)
-        match hook.target:
-            case PythonTarget(source, build):
-                pool = self._pools.get((source.location, build))
-                if pool is None:
-                    return CallOutcome("load", message=f"{source.location} is not loaded")
-                breaker = self.breakers.of(hook)
-                if breaker is not None and not breaker.permits(trio.current_time()):
-                    return CallOutcome(
-                        "quarantined", message=f"{breaker.explain(trio.current_time())}. {way_out(hook)}"
-                    )
-                try:
-                    reply = await pool.call(invocation, deadline)
-                except trio.Cancelled:
-                    if breaker is not None:
-                        breaker.unresolved(trio.current_time())
-                    raise
-                self._count_death(hook, reply)
-                if reply.emitted:
-                    take(reply)
-                if hook.target.native and self.read_native is not None:
-                    return self.read_native(call, envelope, reply.outcome)
-                return reply.outcome
-            case ServedTarget(owner):
-                server = self.servers.get(owner)
-                if server is None:
-                    return CallOutcome("crash", message="the client that served it is gone")
-                if hook.target.native and self.call_native is not None:
-                    return await self.call_native(server, call, envelope, deadline)
-                return await server.call_hook(question(call, envelope), envelope, deadline)
+            return Outcome(cause="load", message=hook.problem)
+        target = self.find(hook.target)
+        if isinstance(target, Outcome):
+            return target
+        breaker = self.breakers.of(hook)
+        if breaker is not None and not breaker.permits(trio.current_time()):
+            why = f"{breaker.explain(trio.current_time())}. {way_out(hook)}"
+            return Outcome(cause="quarantined", message=why)
+        try:
+            if hook.target.native and self.call_native is not None:
+                outcome = await self.call_native(target, call, fire, deadline)
+            else:
+                outcome = await target.call(call, fire, deadline)
+        except trio.Cancelled:
+            if breaker is not None:
+                breaker.unresolved(trio.current_time())
+            raise
+        self._count_death(hook, outcome)
+        return outcome
 
-    def _count_death(self, hook: Hook, reply: Reply) -> None:
-        outcome = reply.outcome
-        if reply.is_lost and outcome.cause in ("crash", "timeout") and not reply.is_orphaned:
+    def _count_death(self, hook: Hook, outcome: Outcome) -> None:
+        if outcome.is_lost and outcome.cause in ("crash", "timeout") and not outcome.is_orphaned:
             if self.breakers.make(hook).died(trio.current_time(), outcome.message):
                 logger.error("hook quarantined: %s", outcome.message, extra={"hook": hook.name})
                 self.on_quarantine(hook, outcome.message)
         elif (breaker := self.breakers.of(hook)) is not None:
-            if outcome.cause in ("policy", "crash", "protocol") and not reply.is_orphaned:
+            if outcome.cause in ("policy", "crash", "protocol") and not outcome.is_orphaned:
                 breaker.answered()
             else:
                 breaker.unresolved(trio.current_time())
 
-    def called(self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, session: str | None) -> None:
+    def called(self, fire: Fire, hook: Hook, outcome: Outcome) -> None:
+        """Count a call that has ended, and keep why it failed."""
         self._statistics.called(hook.name, outcome.cause, outcome.duration_ms, owner=hook.owner)
-        self._statistics.failures.called(hook, outcome, decision_id=decision_id, event=event, session=session)
+        self._statistics.failures.called(
+            hook, outcome, decision_id=fire.decision_id, event=fire.spec.name, session=fire.envelope.session_id
+        )
         if outcome.cause in ("overload", "quarantined"):
             self._statistics.dropped[outcome.cause] += 1
 
 
 def way_out(hook: Hook) -> str:
     """Return how to get on with a hook whose workers die."""
-    place = f"mend {hook.origin} (a new version is taken at once)" if hook.origin else "mend it"
+    place = f"fix {hook.origin} (a new version is taken at once)" if hook.origin else "fix it"
     name = quoted(hook.name)
     return (
         f"To get on: {place}, or: hooklatch suspend {name} --for 15m --reason WHY, or: hooklatch hooks disable {name}"
@@ -135,95 +117,53 @@ def way_out(hook: Hook) -> str:
 
 
 class Calls:
-    """The calls of one fire: what they share, and the deadline they are cut from."""
+    """The calls of one fire: their deadline, and what workers and serving clients need of the fire."""
 
-    def __init__(
-        self,
-        targets: Targets,
-        spec: EventSpec,
-        params: FireParams,
-        session: Session | None,
-        deadline: float,
-        decision_id: str,
-        telemetry: Telemetry,
-    ) -> None:
+    def __init__(self, targets: Targets, fire: Fire, deadline: float, take_telemetry: Telemetry) -> None:
+        self.spec = fire.spec
+        self.share = fire.share
         self._targets = targets
-        self._spec = spec
-        self._params = params
-        self._session = session
+        self._fire = fire
         self._deadline = deadline
-        self._decision_id = decision_id
-        self._telemetry = telemetry
+        self._take_telemetry = take_telemetry
         self._counted: Counted = set()
 
-    async def run_into(self, outcomes: dict[int, CallOutcome], call: StartCall) -> None:
+    async def run_into(self, outcomes: dict[int, Outcome], call: Call) -> None:
         outcomes[call.index] = await self.run(call)
 
-    async def run(self, call: StartCall) -> CallOutcome:
-        hook = call.hook
-        deadline = min(trio.current_time() + (hook.timeout or self._spec.timeout), self._deadline)
-        envelope = self._envelope(call)
-        target = hook.target
-        invocation = Invocation(
-            target.function if isinstance(target, PythonTarget) else "",
-            self._spec.name,
-            call.payload.data,
-            msgspec.json.encode(envelope),
-            hook.config,
-            msgspec.json.encode(call.merged) if call.merged else b"",
-            call.reinvoked,
-            target.runtime if isinstance(target, PythonTarget) else "",
-            self._spec.is_gate,
-            isinstance(target, PythonTarget) and bool(target.command),
-            self._share,
-            isinstance(target, PythonTarget) and bool(target.native),
-            partial(self._answer, hook),
-        )
-        outcome = await self._targets.call(call, invocation, envelope, deadline, self._take)
-        self._targets.called(
-            hook, outcome, decision_id=self._decision_id, event=envelope.event, session=envelope.session_id
-        )
+    async def run(self, call: Call) -> Outcome:
+        """Run one call to its end, or to its deadline."""
+        hook, fire = call.hook, self._fire
+        deadline = min(trio.current_time() + (hook.timeout or self.spec.timeout), self._deadline)
+        outcome = await self._targets.call(call, self, deadline)
+        self._targets.called(fire, hook, outcome)
         if outcome.cause not in ("policy", "overload"):  # a flood is counted, and not written line by line
             what = {
-                "hook": hook.name, "event": envelope.event, "cause": outcome.cause, "session": envelope.session_id,
-                "call": envelope.call_id, "decision": self._decision_id,
+                "hook": hook.name, "event": self.spec.name, "cause": outcome.cause, "session": fire.envelope.session_id,
+                "call": fire.envelope.call_id, "decision": fire.decision_id,
             }  # fmt: skip
             logger.warning("hook failed", extra=what)  # its words may be the payload's: the decision has them
         return outcome
 
-    @property
-    def _share(self) -> str:
-        """Whose turn its calls take: its session's; without one, that which its host says it is of, or its own.
+    def envelope(self, call: Call) -> Envelope:
+        """Return what a callback is told beside the payload."""
+        envelope = self._fire.envelope
+        if call.context is envelope.context:
+            return envelope
+        return msgspec.structs.replace(envelope, context=call.context)
 
-        What a host says cannot take a live session's turns: those are named apart.
+    def answer(self, call: Call, asked: Asked) -> wire.Told:
+        """Do one step on the state of a hook's source, for this fire.
+
+        Raises:
+            FrameError: it is nothing that our own code in the worker would ask for.
         """
-        if self._session is not None:
-            return self._session.id
-        return f"?{self._params.envelope.session_id or self._decision_id}"
-
-    def _answer(self, hook: Hook, asked: Asked) -> wire.Told:
-        """Do one step on the state of a hook's source, for this fire."""
-        state, session = self._targets.state, self._session
+        state, session_id = self._targets.state, self._fire.envelope.session_id
         if state is None:
             raise wire.FrameError("a question about state, which nobody serves")
-        session_id = session.id if session is not None else self._params.envelope.session_id
-        return state.answer(asked, hook, session_id, self._counted, is_claimed=session is None)
+        is_claimed = self._fire.session is None
+        return state.answer(asked, call.hook, session_id, self._counted, is_claimed=is_claimed)
 
-    def _take(self, reply: Reply) -> None:
-        self._telemetry(reply, self._params, self._session)
-
-    def _envelope(self, call: StartCall) -> Envelope:
-        given, session = self._params.envelope, self._session
-        return Envelope(
-            self._spec.name,
-            session.id if session is not None else given.session_id,
-            self._params.call_id or self._decision_id,
-            given.cwd or (session.cwd if session is not None else None),
-            given.agent_id,
-            given.agent_type,
-            given.parent_session_id or (session.parent.id if session is not None and session.parent else None),
-            given.host or (session.host if session is not None else None),
-            given.turn,
-            given.metadata,
-            call.context,
-        )
+    def take(self, emitted: Sequence[Emitted]) -> None:
+        """Take the telemetry that came with an answer."""
+        self._take_telemetry(self._fire, emitted)

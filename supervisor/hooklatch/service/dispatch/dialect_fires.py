@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import msgspec
 
-from hooklatch.core.decisions.decision import StartCall
-from hooklatch.core.hooks.registry import PythonTarget, ServedTarget
-from hooklatch.core.messages import CallOutcome, Decision
-from hooklatch.core.payload import PayloadError
+from hooklatch.core.decisions.call import Call
+from hooklatch.core.hooks.registry import ServedTarget
+from hooklatch.core.messages import Decision, Outcome
+from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.axes import in_order, is_due, spec_for
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
@@ -24,14 +24,15 @@ from hooklatch.dialects.reading import read_answer
 from hooklatch.dialects.registration import entries_of, read_registration
 from hooklatch.dialects.rendering import render
 from hooklatch.dialects.translation import Fed, carry, to_canonical, to_native
-from hooklatch.service.dispatch.calls import Server, question
+from hooklatch.processes.worker import FireContext
+from hooklatch.service.dispatch.calls import Target
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.fires import Envelope, FireParams, Plan
+from hooklatch.service.dispatch.fires import FireParams, Plan
 from hooklatch.service.registry.sessions import Session
 from hooklatch_worker.author.ambiguity import ambiguity
 from hooklatch_worker.author.verdicts import GarbageError
 
-__all__ = ["Native", "NativeHook", "call_native_hook", "read_native_hooks"]
+__all__ = ["Native", "NativeHook", "read_native_hooks"]
 
 
 class NativeHook(msgspec.Struct, frozen=True):
@@ -70,34 +71,30 @@ class Native:
         """Return our name of an event; of a native one, the first that it feeds.
 
         Raises:
-            RpcError: nobody defines it.
+            RpcError: there is no such event.
         """
         if dialect is not None and is_native(dialect, event):
             return dialect.events[dialect.resolve(event)].feeds[0].event
         return self._dispatcher.spec(event).name
 
-    async def call(self, server: Server, call: StartCall, envelope: Envelope, deadline: float) -> CallOutcome:
-        """Ask a hook that was registered in a dialect."""
-        target = call.hook.target
-        assert isinstance(target, ServedTarget)
-        dialect = find(target.dialect, self.custom)
-        if dialect is None:
-            return CallOutcome("load", message=f"its dialect {target.dialect!r} is gone")
-        return await call_native_hook(server, dialect, call, target.native, envelope, deadline)
+    async def call(self, target: Target, call: Call, fire: FireContext, deadline: float) -> Outcome:
+        """Call a hook that was registered in a dialect, and translate its answer into ours.
 
-    def read(self, call: StartCall, envelope: Envelope, outcome: CallOutcome) -> CallOutcome:
-        """Read what a worker's function said that was registered in a dialect: in its words, or in ours."""
-        target = call.hook.target
-        assert isinstance(target, PythonTarget)
-        dialect = find(target.dialect, self.custom)
+        A client is asked in the dialect's words; a worker's function, which knows our events, may only answer in them.
+        """
+        own = call.hook.target
+        dialect = find(own.dialect, self.custom)
         if dialect is None:
-            return CallOutcome("load", message=f"its dialect {target.dialect!r} is gone")
-        return read_native(dialect, target.native, shown_to(dialect, target.native, call, envelope), outcome)
+            return Outcome(cause="load", message=f"its dialect {own.dialect!r} is gone")
+        shown = to_native(dialect, own.native, msgspec.json.decode(call.payload.data), context=call.context)
+        if isinstance(own, ServedTarget):
+            call = in_words_of(dialect, call, shown)
+        return read_native(dialect, own.native, shown, await target.call(call, fire, deadline))
 
     async def fire(
         self, dialect: Dialect, params: FireParams, session: Session | None, fault: str | None = None
     ) -> dict[str, Any]:
-        """Fire every canonical event that a native one feeds; give the first decision, with the others beside it.
+        """Fire every canonical event that a native one feeds; return the first decision, with the others beside it.
 
         With a `fault` of what came in, no hook is asked.
 
@@ -110,7 +107,7 @@ class Native:
             feeds = PayloadError(fault)
         if not isinstance(feeds, PayloadError) and not params.wait:
             return self._fire_later(feeds, params, session)
-        made = [wire(decision) for decision in await self._decide(dialect, feeds, params, session)]
+        made = [plain(decision) for decision in await self._decide(dialect, feeds, params, session)]
         rendered = render(dialect, params.event, made[0], made[1:], payload)
         warnings = [*made[0].get("warnings", []), *rendered.warnings]
         answer = {**made[0], "rendered": rendered.value}
@@ -152,7 +149,7 @@ class Native:
             if not is_due(fed.feed, [decision.verdict for decision in made]):
                 continue
             for earlier in made:
-                fed = carry(fed, wire(earlier).get("patch"))
+                fed = carry(fed, plain(earlier.patch))
             spec = spec_for(fed.feed, self._dispatcher.spec(fed.event))
             plan = Plan(spec, partial(in_order, dialect))
             made.append(await self._dispatcher.fire(canonical(params, fed), session, plan=plan))
@@ -183,10 +180,6 @@ def canonical(params: FireParams, fed: Fed) -> FireParams:
     return msgspec.structs.replace(params, event=fed.event, payload=msgspec.Raw(msgspec.json.encode(fed.payload)))
 
 
-def wire(decision: Decision) -> dict[str, Any]:
-    return cast("dict[str, Any]", msgspec.json.decode(msgspec.json.encode(decision)))
-
-
 def read_native_hooks(dialect: Dialect, table: Mapping[str, Any], events: Mapping[str, object]) -> list[NativeHook]:
     """Read what a client of a dialect registers; a definition on a canonical `events` name stays as it is.
 
@@ -209,27 +202,22 @@ def is_native(dialect: Dialect, event: str) -> bool:
     return True
 
 
-async def call_native_hook(
-    server: Server, dialect: Dialect, call: StartCall, native: str, envelope: Envelope, deadline: float
-) -> CallOutcome:
-    """Ask a client's hook in its own words, and read its answer into ours."""
-    shown = shown_to(dialect, native, call, envelope)
-    asked = msgspec.structs.replace(
-        question(call, envelope), event=native, payload=msgspec.Raw(msgspec.json.encode(shown))
-    )
-    if call.merged:
-        merged = to_native(dialect, native, msgspec.json.decode(msgspec.json.encode(call.merged)))
-        asked = msgspec.structs.replace(asked, merged=merged)
-    return read_native(dialect, native, shown, await server.call_hook(asked, envelope, deadline))
+def in_words_of(dialect: Dialect, call: Call, shown: dict[str, Any]) -> Call:
+    """Return a call that shows a hook its payload, and what was merged so far, in native keys."""
+    payload = Payload(msgspec.json.encode(shown), call.payload.version)
+    merged = plain(call.merged)
+    if merged:
+        merged = to_native(dialect, call.hook.target.native, merged)
+    return msgspec.structs.replace(call, payload=payload, merged=merged)
 
 
-def shown_to(dialect: Dialect, native: str, call: StartCall, envelope: Envelope) -> dict[str, Any]:
-    """Return a call's payload in native keys."""
-    return to_native(dialect, native, msgspec.json.decode(call.payload.data), context=envelope.context)
+def plain(value: Any) -> Any:
+    """Return plain values, with JSON that was not decoded yet decoded."""
+    return msgspec.to_builtins(value, enc_hook=msgspec.json.decode)
 
 
-def read_native(dialect: Dialect, native: str, shown: dict[str, Any], outcome: CallOutcome) -> CallOutcome:
-    """Read an answer in a dialect's words into ours; one that nobody understands is garbage."""
+def read_native(dialect: Dialect, native: str, shown: dict[str, Any], outcome: Outcome) -> Outcome:
+    """Translate an answer from a dialect's words into ours; one that has no meaning there breaks the protocol."""
     if outcome.cause != "policy":
         return outcome
     fault = ambiguity(outcome.answer or b"null")

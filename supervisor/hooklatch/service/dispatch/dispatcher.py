@@ -17,24 +17,24 @@ import trio
 
 from hooklatch.core.decisions import decision as decisions
 from hooklatch.core.decisions import phases
-from hooklatch.core.decisions.decision import Fire
+from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, Selection, Snapshot, budget, has, select
 from hooklatch.core.hooks.suspension import Suspension, note, parted
 from hooklatch.core.limits import MAX_BACKGROUND_BYTES
-from hooklatch.core.messages import CallOutcome, Cause, Decision
-from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
+from hooklatch.core.messages import Cause, Decision, Outcome
+from hooklatch.core.payload import MAX_PAYLOAD, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.processes.worker import Reply
 from hooklatch.service.config.custom_events import unknown_event
 from hooklatch.service.dispatch.calls import Calls, Targets
-from hooklatch.service.dispatch.fires import EnvelopeParams, FireParams, Plan, Settled
+from hooklatch.service.dispatch.fires import EnvelopeParams, Fire, FireParams, Plan, Settled, begin
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.registry.statistics import Statistics
+from hooklatch_worker.author.call_context import Emitted
 
 __all__ = ["Dispatcher"]
 
@@ -90,7 +90,7 @@ class Dispatcher:
         self._shields: set[trio.CancelScope] = set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the fires that nobody waits for."""
+        """Run the background fires."""
         await self.background.run(task_status)
 
     async def quiesced(self) -> None:
@@ -112,7 +112,7 @@ class Dispatcher:
         """Find an event.
 
         Raises:
-            RpcError: nobody defines it.
+            RpcError: there is no such event.
         """
         catalogue = self._registries.catalogue
         spec = catalogue.get(event)
@@ -121,34 +121,31 @@ class Dispatcher:
         return spec
 
     def fire_later(self, params: FireParams, session: Session | None) -> dict[str, Any]:
-        """Start a fire that nobody waits for; one that does not fit is dropped and counted."""
-        self.spec(params.event)
-        decision_id = self.next_id()
+        """Start a fire in the background; one for which there is no room is dropped and counted."""
+        fire = begin(self.spec(params.event), params, session, self.next_id())
         own = session.background if session is not None else self._background_alone
         # A half of what is free: however many one session has under way, another one finds room.
-        size = len(bytes(params.payload))
+        size = len(fire.payload.data)
         has_room = (
             own < MAX_BACKGROUND - self._background_count
             and size <= (MAX_BACKGROUND_BYTES - self._background_bytes) // 2
         )
         is_accepted = (
-            has_room
-            and not self.is_draining
-            and self.background.spawn(params.event, self._fire_in_background, params, session, decision_id)
+            has_room and not self.is_draining and self.background.spawn(params.event, self._fire_in_background, fire)
         )
         if is_accepted:
             self._count_background(session, 1, size)
         else:
             self._statistics.dropped["background"] += 1
-        return {"accepted": is_accepted, "decision_id": decision_id}
+        return {"accepted": is_accepted, "decision_id": fire.decision_id}
 
-    async def _fire_in_background(self, params: FireParams, session: Session | None, decision_id: str) -> None:
+    async def _fire_in_background(self, fire: Fire) -> None:
         try:
-            await self.fire(params, session, decision_id)
+            await self._run(fire)
         except RpcError as error:
-            logger.warning("fire dropped: %s", error, extra=ids_of(params, session, decision_id))
+            logger.warning("fire dropped: %s", error, extra=fire.ids)
         finally:
-            self._count_background(session, -1, -len(bytes(params.payload)))
+            self._count_background(fire.session, -1, -len(fire.payload.data))
 
     def _count_background(self, session: Session | None, change: int, size: int) -> None:
         self._background_count += change
@@ -158,94 +155,79 @@ class Dispatcher:
         else:
             self._background_alone += change
 
-    async def fire(
-        self,
-        params: FireParams,
-        session: Session | None,
-        decision_id: str | None = None,
-        *,
-        plan: Plan | None = None,
-    ) -> Decision:
+    async def fire(self, params: FireParams, session: Session | None, *, plan: Plan | None = None) -> Decision:
         """Decide one event.  Cancelling abandons a gate; anything else is finished in any case.
 
         Raises:
             RpcError: the event is unknown or the params cannot be used.
         """
         spec = plan.spec if plan is not None else self.spec(params.event)
+        return await self._run(begin(spec, params, session, self.next_id()), plan)
+
+    async def _run(self, fire: Fire, plan: Plan | None = None) -> Decision:
+        params, session, spec = fire.params, fire.session, fire.spec
         if params.timeout is not None and not params.timeout > 0:
             raise RpcError(ErrorCode.INVALID_PARAMS, "timeout is a number of seconds over 0")
-        decision_id = decision_id or self.next_id()
         self._statistics.fired(spec.name)
         if session is not None:
             session.fired(spec.name)
-        settled = await self._settle(spec, params, session)
+        settled = await self._settle(fire)
         view = self._registries.view_at(session, settled.folders, params.plugins)
         generation = self._generations[-1]
         generation.count += 1
-        payload = Payload(bytes(params.payload))
         try:
-            decision = await self._decide(spec, params, session, view, decision_id, plan, settled.fault, payload)
+            decision = await self._decide(fire, view, plan, settled.fault)
         except trio.Cancelled:
             self._statistics.causes["abandoned"] += 1
             if self.recording is not None:
-                self.recording.abandon(spec, decision_id, view.revision, payload, params, session)
-            logger.info("abandoned", extra=ids_of(params, session, decision_id))
+                self.recording.abandon(fire, view.revision)
+            logger.info("abandoned", extra=fire.ids)
             raise
         finally:
             generation.leave()
-        decision = await self._settled(spec, decision, payload, params, session)
+        decision = await self._settled(fire, decision)
         if decision.is_refusal:
             hook = f"{decision.layer}/{decision.hook}" if decision.hook else None
             what = {"verdict": decision.verdict, "cause": decision.cause, "hook": hook}
-            logger.info("refused", extra=ids_of(params, session, decision_id) | what)
+            logger.info("refused", extra=fire.ids | what)
             if spec.on_refusal is not None:
-                self._fire_refusal(spec.on_refusal, params, session, decision)
+                self._fire_refusal(spec.on_refusal, fire, decision)
         return decision
 
-    async def _settle(self, spec: EventSpec, params: FireParams, session: Session | None) -> Settled:
+    async def _settle(self, fire: Fire) -> Settled:
         if self.settle is None:
             return Settled()
+        spec, params = fire.spec, fire.params
         limit = min(params.timeout or spec.timeout, spec.timeout)
         if spec.fails_closed:
-            return await self.settle(session, params.envelope, limit)
+            return await self.settle(fire.session, params.envelope, limit)
         with self._to_the_end():
-            return await self.settle(session, params.envelope, limit)
+            return await self.settle(fire.session, params.envelope, limit)
         return Settled()  # the daemon is about to leave
 
     async def refuse(
         self, spec: EventSpec, cause: Cause, message: str, params: FireParams, session: Session | None
     ) -> Decision:
-        """Decide a fire that could not even be read, without asking any hook."""
-        payload = Payload(bytes(params.payload))
-        refused = decisions.refuse(spec, cause, message, decision_id=self.next_id(), payload=payload)
-        return await self._settled(spec, refused, payload, params, session)
+        """Decide a fire whose payload could not be read, without asking any hook."""
+        fire = begin(spec, params, session, self.next_id())
+        refused = decisions.refuse(spec, cause, message, decision_id=fire.decision_id, payload=fire.payload)
+        return await self._settled(fire, refused)
 
-    async def _settled(
-        self, spec: EventSpec, decision: Decision, payload: Payload, params: FireParams, session: Session | None
-    ) -> Decision:
-        """Record a decision, count it and tell of it; from here on it stands."""
+    async def _settled(self, fire: Fire, decision: Decision) -> Decision:
+        """Record a decision, count it and publish it; it is final from here on."""
         if self.recording is not None:
-            decision = await self.recording.keep(spec, decision, payload, params, session)
+            decision = await self.recording.keep(fire, decision)
         self._statistics.decided(decision)
-        self._on_decision(session, decision)
+        self._on_decision(fire.session, decision)
         return decision
 
-    async def _decide(
-        self,
-        spec: EventSpec,
-        params: FireParams,
-        session: Session | None,
-        view: Snapshot,
-        decision_id: str,
-        plan: Plan | None,
-        unsettled: str | None,
-        payload: Payload,
-    ) -> Decision:
+    async def _decide(self, fire: Fire, view: Snapshot, plan: Plan | None, unsettled: str | None) -> Decision:
         started, began = trio.current_time(), time.perf_counter()
-        candidates = narrowed(view.for_event(spec), spec, params.plugins, session)
+        spec, params, payload = fire.spec, fire.params, fire.payload
+        candidates = narrowed(view.for_event(spec), spec, params.plugins, fire.session)
         if plan is not None:
             candidates = tuple(plan.arrange(candidates))
-        fault = self._fault(spec, params, session, candidates, payload)
+        fault = self._fault(fire, candidates)
         suspended = tuple(self.suspensions)
         if fault is None and unsettled is not None and spec.fails_closed and all(one.hook for one in suspended):
             fault = ("load", unsettled)
@@ -263,43 +245,34 @@ class Dispatcher:
                 )
         if fault is not None:
             return decisions.refuse(
-                spec, *fault, decision_id=decision_id, revision=view.revision, payload=payload, context=params.context
-            )
-        fire = phases.start(spec, candidates, selection, payload, params.context or {})
-        fire.warnings += warnings
+                spec, *fault, decision_id=fire.decision_id, revision=view.revision, payload=payload,
+                context=params.context,
+            )  # fmt: skip
+        machine = phases.start(spec, candidates, selection, payload, fire.envelope.context)
+        machine.warnings += warnings
         deadline = started + budget(spec, selection.hooks, params.timeout)
-        call = Calls(self.targets, spec, params, session, deadline, decision_id, self._take_telemetry)
+        calls = Calls(self.targets, fire, deadline, self._take_telemetry)
         if spec.fails_closed:
-            await self._play(fire, call)
+            await play(machine, calls)
         else:
-            await self._play_to_the_end(fire, call)
+            with self._to_the_end():  # also when its client leaves: no answer of it can refuse anything
+                await play(machine, calls)
         elapsed = (time.perf_counter() - began) * 1000
-        return fire.decide(decision_id=decision_id, revision=view.revision, duration_ms=round(elapsed, 3))
+        return machine.decide(decision_id=fire.decision_id, revision=view.revision, duration_ms=round(elapsed, 3))
 
-    def _fault(
-        self,
-        spec: EventSpec,
-        params: FireParams,
-        session: Session | None,
-        candidates: Sequence[Hook],
-        payload: Payload,
-    ) -> tuple[Cause, str] | None:
+    def _fault(self, fire: Fire, candidates: Sequence[Hook]) -> tuple[Cause, str] | None:
+        data, session, event = fire.payload.data, fire.session, fire.spec.name
         if self.is_draining:
             return "draining", "start it again, or wait for its successor"
-        if params.truncated:
+        if fire.params.truncated:
             return "payload", "it is marked truncated"
-        if len(payload.data) > MAX_PAYLOAD:
-            return "payload", f"its {len(payload.data)} bytes are over the limit of {MAX_PAYLOAD}"
-        if not payload.data.startswith(b"{"):
+        if len(data) > MAX_PAYLOAD:
+            return "payload", f"its {len(data)} bytes are over the limit of {MAX_PAYLOAD}"
+        if not data.startswith(b"{"):
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
-        if session is not None and spec.name in session.require_handlers and not candidates:
-            return "load", f"the session requires a hook for {spec.name} and there is none"
+        if session is not None and event in session.require_handlers and not candidates:
+            return "load", f"the session requires a hook for {event} and there is none"
         return None
-
-    async def _play_to_the_end(self, fire: Fire, call: Calls) -> None:
-        """Finish what needs nobody to wait for it, also when its client leaves."""
-        with self._to_the_end():
-            await self._play(fire, call)
 
     @contextmanager
     def _to_the_end(self) -> Generator[None]:
@@ -315,49 +288,48 @@ class Dispatcher:
         for shield in self._shields:
             shield.cancel()
 
-    async def _play(self, fire: Fire, call: Calls) -> None:
-        while calls := fire.next_calls():
-            if len(calls) == 1:
-                fire.receive(calls[0], await call.run(calls[0]))
-                continue
-            outcomes: dict[int, CallOutcome] = {}
-            async with trio.open_nursery() as nursery:
-                for one in calls:
-                    nursery.start_soon(call.run_into, outcomes, one)
-            for one in calls:
-                fire.receive(one, outcomes[one.index])
-
-    def _fire_refusal(self, event: str, params: FireParams, session: Session | None, decision: Decision) -> None:
-        """Tell the hooks of the event that follows a refusal, unless the host says it fires that itself."""
+    def _fire_refusal(self, event: str, fire: Fire, decision: Decision) -> None:
+        """Fire the event that follows a refusal, unless the host fires it itself."""
+        session, params = fire.session, fire.params
         if session is None or event in session.emits:
             return
         spec = self._registries.catalogue.get(event)
         if spec is None or not self._registries.view_of(session, params.plugins).for_event(spec):
             return
         try:
-            fields = Payload(bytes(params.payload)).fields
+            fields = fire.payload.fields
         except PayloadError:
             fields = {}  # a payload that could not be judged can still have been refused
         payload: dict[str, object] = {key: fields[key] for key in REFUSED_FIELDS if key in fields}
-        payload |= {"reason": decision.reason, "denial": {"code": decision.cause}}
-        raw = msgspec.Raw(msgspec.json.encode(payload))
-        self.fire_later(FireParams(event, raw, envelope=params.envelope, wait=False, plugins=params.plugins), session)
+        self._fire_after(fire, event, payload | {"reason": decision.reason, "denial": {"code": decision.cause}})
 
-    def _take_telemetry(self, reply: Reply, params: FireParams, session: Session | None) -> None:
-        """Hand on what a built-in hook told of its work, to hooks on `telemetry` and to who subscribed."""
-        for emitted in reply.emitted:
-            data = msgspec.Raw(emitted.data)
-            raw = msgspec.Raw(msgspec.json.encode({"event_type": emitted.event_type, "data": data}))
-            told = FireParams("telemetry", raw, envelope=params.envelope, wait=False, plugins=params.plugins)
-            self.fire_later(told, session)
+    def _take_telemetry(self, fire: Fire, emitted: Sequence[Emitted]) -> None:
+        """Pass a built-in hook's telemetry to the hooks on `telemetry` and to subscribers."""
+        for one in emitted:
+            data = msgspec.Raw(one.data)
+            self._fire_after(fire, "telemetry", {"event_type": one.event_type, "data": data})
             if self.on_telemetry is not None:
-                self.on_telemetry(session, emitted.event_type, data)
+                self.on_telemetry(fire.session, one.event_type, data)
+
+    def _fire_after(self, fire: Fire, event: str, payload: Mapping[str, object]) -> None:
+        """Fire an event that follows from a fire, with its envelope, in the background."""
+        raw, params = msgspec.Raw(msgspec.json.encode(payload)), fire.params
+        following = FireParams(event, raw, envelope=params.envelope, wait=False, plugins=params.plugins)
+        self.fire_later(following, fire.session)
 
 
-def ids_of(params: FireParams, session: Session | None, decision_id: str) -> dict[str, object]:
-    """Return what a line of the log about a fire names."""
-    session_id = session.id if session is not None else params.envelope.session_id
-    return {"event": params.event, "decision": decision_id, "session": session_id, "call": params.call_id}
+async def play(machine: Machine, calls: Calls) -> None:
+    """Run the calls that a machine asks for, until it asks for no more."""
+    while asked := machine.next_calls():
+        if len(asked) == 1:
+            machine.receive(asked[0], await calls.run(asked[0]))
+            continue
+        outcomes: dict[int, Outcome] = {}
+        async with trio.open_nursery() as nursery:
+            for one in asked:
+                nursery.start_soon(calls.run_into, outcomes, one)
+        for one in asked:
+            machine.receive(one, outcomes[one.index])
 
 
 def narrowed(

@@ -1,4 +1,7 @@
-"""What is said of a fire: its params, its envelope, and how another system runs it.  Knows shapes; does nothing."""
+"""A fire: what was asked, by whom, and what is told of it.  Knows shapes; does nothing.
+
+Here, and only here, stands what a fire's own envelope says and what else its session does.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ from typing import Any
 
 import msgspec
 
+from hooklatch.core.decisions.call import Envelope
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.limits import CallId, Name, Names, Path
+from hooklatch.core.payload import Payload
+from hooklatch.service.registry.sessions import Session
 
-__all__ = ["Envelope", "EnvelopeParams", "FireParams", "Plan", "Question", "Settled"]
+__all__ = ["EnvelopeParams", "Fire", "FireParams", "Plan", "Settled", "begin"]
 
 
 class EnvelopeParams(msgspec.Struct, frozen=True):
@@ -48,22 +54,6 @@ class FireParams(msgspec.Struct, frozen=True):
     envelope: EnvelopeParams = EnvelopeParams()
 
 
-class Envelope(msgspec.Struct, frozen=True):
-    """What a callback is told beside the payload; null where unknown."""
-
-    event: str
-    session_id: str | None
-    call_id: str | int | None
-    cwd: str | None
-    agent_id: str | None
-    agent_type: str | None
-    parent_session_id: str | None
-    host: str | None
-    turn: int | str | None
-    metadata: dict[str, Any] | None
-    context: dict[str, Any]
-
-
 class Plan(msgspec.Struct, frozen=True):
     """How another system runs an event: its axes in the spec, and its order of hooks."""
 
@@ -81,16 +71,47 @@ class Settled(msgspec.Struct, frozen=True):
     fault: str | None = None
 
 
-class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a client is asked about a hook that it serves: the params of `call`, but for the envelope.
+class Fire(msgspec.Struct, frozen=True):
+    """One fire, from its params to its record.
 
-    `config` is the hook's own table, where it has one.
+    `session` is the live one that its connection has; the envelope may name another one, which a host only claims.
     """
 
-    hook: str
-    call_id: str
-    event: str
-    payload: msgspec.Raw
-    merged: dict[str, Any] | None = None
-    reinvoked: bool = False
-    config: msgspec.Raw | None = None
+    spec: EventSpec
+    params: FireParams
+    session: Session | None
+    decision_id: str
+    payload: Payload
+    envelope: Envelope
+
+    @property
+    def share(self) -> str:
+        """Whose turn its calls take: its session's; without one, that of the session that its host names, or its own.
+
+        What a host says cannot take a live session's turns: those are named apart.
+        """
+        if self.session is not None:
+            return self.session.id
+        return f"?{self.envelope.session_id or self.decision_id}"
+
+    @property
+    def ids(self) -> dict[str, object]:
+        """What a line of the log about it names."""
+        return {
+            "event": self.params.event, "decision": self.decision_id, "session": self.envelope.session_id,
+            "call": self.params.call_id,
+        }  # fmt: skip
+
+
+def begin(spec: EventSpec, params: FireParams, session: Session | None, decision_id: str) -> Fire:
+    """Make a fire; what its envelope does not say, its session does."""
+    given = params.envelope
+    session_id, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id
+    if session is not None:
+        session_id, cwd, host = session.id, cwd or session.cwd, host or session.host
+        parent = parent or (session.parent.id if session.parent is not None else None)
+    envelope = Envelope(
+        spec.name, session_id, params.call_id or decision_id, cwd, given.agent_id, given.agent_type, parent, host,
+        given.turn, given.metadata, params.context or {},
+    )  # fmt: skip
+    return Fire(spec, params, session, decision_id, Payload(bytes(params.payload)), envelope)

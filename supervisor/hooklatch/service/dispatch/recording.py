@@ -9,12 +9,9 @@ from __future__ import annotations
 import msgspec
 
 from hooklatch.core.decisions.decision import unrecorded
-from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.messages import Decision
-from hooklatch.core.payload import Payload
 from hooklatch.record.writer import Fact, Record, RecordError
-from hooklatch.service.dispatch.fires import FireParams
-from hooklatch.service.registry.sessions import Session
+from hooklatch.service.dispatch.fires import Fire
 
 __all__ = ["Recording"]
 
@@ -25,37 +22,31 @@ class Recording:
     def __init__(self, record: Record) -> None:
         self._record = record
 
-    async def keep(
-        self, spec: EventSpec, decision: Decision, payload: Payload, params: FireParams, session: Session | None
-    ) -> Decision:
-        """Record a decision; give it with the record's head, or the denial that takes its place."""
-        fact = fact_of(spec, payload, params, session)
+    async def keep(self, fire: Fire, decision: Decision) -> Decision:
+        """Record a decision; return it with the record's head, or the denial that takes its place."""
+        fact = fact_of(fire)
         try:
             head = self._record.decided(decision, fact)
-            if spec.fails_closed:
+            if fire.spec.fails_closed:
                 await self._record.durable(head)
         except RecordError as error:
             decision = unrecorded(decision, str(error))
             head = self._record.refused(decision, fact)
         return msgspec.structs.replace(decision, record=head)
 
-    def abandon(
-        self, spec: EventSpec, decision_id: str, revision: int, payload: Payload, params: FireParams,
-        session: Session | None,
-    ) -> None:  # fmt: skip
+    def abandon(self, fire: Fire, revision: int) -> None:
         """Record that a gate's client left before there was an answer."""
-        if spec.fails_closed:
-            self._record.abandoned(spec.name, decision_id, revision, fact_of(spec, payload, params, session))
+        if fire.spec.fails_closed:
+            self._record.abandoned(fire.spec.name, fire.decision_id, revision, fact_of(fire))
 
 
-def fact_of(spec: EventSpec, payload: Payload, params: FireParams, session: Session | None) -> Fact:
-    given = params.envelope
+def fact_of(fire: Fire) -> Fact:
     return Fact(
-        payload=payload,
-        is_gate=spec.fails_closed,
-        session=session.id if session is not None else given.session_id,
-        run=session.run if session is not None else None,
-        call_id=params.call_id,
-        host=given.host or (session.host if session is not None else None),
-        cwd=given.cwd or (session.cwd if session is not None else None),
+        payload=fire.payload,
+        is_gate=fire.spec.fails_closed,
+        session=fire.envelope.session_id,
+        run=fire.session.run if fire.session is not None else None,
+        call_id=fire.params.call_id,
+        host=fire.envelope.host,
+        cwd=fire.envelope.cwd,
     )

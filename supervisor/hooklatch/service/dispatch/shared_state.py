@@ -28,7 +28,9 @@ from hooklatch_worker.author.state import Asked
 __all__ = ["Counted", "SharedState"]
 
 logger = logging.getLogger("hooklatch.state")
-LINGER = 24 * 3600.0  # seconds that a session's values outlast their last use, where nobody knows of the session's end
+LINGER = (
+    24 * 3600.0
+)  # seconds that a session's values outlast their last use, where the daemon does not learn of the session's end
 SYNC_INTERVAL = 0.05  # seconds between a change and its sync; a power cut may take what was not synced
 SLACK = 4 * 2**20  # bytes that the journal may have beyond four times what it holds
 SLICE = 200  # values that are written at a time, before others get their turn
@@ -139,7 +141,7 @@ class SharedState:
         self._is_changed.set()
 
     def end_session(self, session_id: str, inherited: Callable[[], Iterable[Hook]]) -> None:
-        """Forget what was remembered of a session, and of the hooks that it brought once nobody has them any more."""
+        """Delete a session's values, and those of the hooks that it registered once no session has them."""
         for place in self.keyspace.places_of(session_scope(session_id, is_claimed=False)):
             with suppress(RefusedStepError):  # it ends all the same; after a restart it would linger
                 self._write(place, "", None, self._clock())
@@ -226,7 +228,7 @@ MAX_SESSION = 512  # bytes of a session's id that a one-shot claims; a session t
 
 
 def namespace_of(hook: Hook) -> Namespace:
-    """Say whose values a hook's are: a file that is named in two places is two sources."""
+    """Return the namespace of a hook's values: a file that is named in two places is two sources."""
     location = hook.target.source.location if isinstance(hook.target, PythonTarget) else ""
     if hook.owner:
         return Namespace(SESSION, hook.owner, location)

@@ -68,7 +68,7 @@ class Journal:
         self._meanwhile: list[bytes] | None = None  # what was appended while a new file is written
 
     def open(self) -> Iterator[Change]:
-        """Open it, made anew where there is none; give what it holds, from the oldest change on.
+        """Open it, or create it; yield what it holds, from the oldest change on.
 
         Raises:
             JournalError: it cannot be read, or is not as it was written.
@@ -119,7 +119,7 @@ class Journal:
         """Bring what is written to the disk; in a thread.
 
         Raises:
-            JournalError: nobody knows what is there.
+            JournalError: its content is unknown.
         """
         try:
             os.fdatasync(self._fd)

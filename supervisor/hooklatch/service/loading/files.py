@@ -20,10 +20,11 @@ from functools import partial
 import msgspec
 import trio
 
+from hooklatch.core.hooks.builtin_sources import LSP
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.registry import Difference, Hook, Layer, Origin
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.processes.pool import LSP_SOURCE, PoolLimits
+from hooklatch.processes.pool import PoolLimits
 from hooklatch.processes.scratch import root_below
 from hooklatch.service.config.configuration import (
     TABLES,
@@ -183,7 +184,7 @@ class Files:
         configs = [*good.values(), *(config for project in projects for config in project.configs)]
         extra = [plugin.source for plugin in plugins if plugin.fault is None]
         if main.lsp is not None:
-            extra.append(LSP_SOURCE)
+            extra.append(LSP.source)
         self._take_levels(configs, main)
         fresh = await self._building.build(configs, extra, catalogue, diagnostics, is_explicit=is_explicit)
         # From here to the end there is no checkpoint: every fire sees all of it or nothing.

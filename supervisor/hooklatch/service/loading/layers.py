@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from hooklatch.core.hooks.builtin_sources import LSP
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.definitions import HookDefinition
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.names import AmbiguousNameError, UnknownNameError, resolve
 from hooklatch.core.hooks.registry import Hook, Layer, Origin, misfit
 from hooklatch.core.text import did_you_mean
-from hooklatch.processes.pool import LSP_SOURCE
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.main_tables import MainTables, Override
 from hooklatch.service.config.state_file import ManifestHook
@@ -72,7 +72,7 @@ def assemble(
     made: list[Assembly] = []
     builtin, packaged, own = layer(Layer.BUILTIN, {}), layer(Layer.PLUGIN, {}), layer(Layer.GLOBAL, taken)
     if main.lsp is not None:
-        builtin.add_builtin(lsp_definition(main.lsp), LSP_SOURCE, "diagnose")
+        builtin.add_builtin(lsp_definition(main.lsp), LSP.source, LSP.function)
     for plugin in plugins:
         packaged.add_plugin(plugin)
     for path, fault in unreadable.items():

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import msgspec
 import trio
 
+from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES
 from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.worker import LoadError
@@ -118,10 +119,13 @@ class Sources:
         """Return a source's limits: those of all, with what is its own."""
         isolation = self.limits.worker.isolation
         isolation = msgspec.structs.replace(isolation, level=self.levels.get(source.location, isolation.level))
+        ours = BUILTIN_SOURCES.get(source)
         return msgspec.structs.replace(
             self.limits,
             workers=workers or self.limits.workers,
             worker=msgspec.structs.replace(self.limits.worker, isolation=isolation),
+            total_bytes=self.limits.total_bytes if ours is None or ours.is_total_bounded else None,
+            may_emit=ours is not None and ours.may_emit,
         )
 
     async def build(self, source: Source, *, workers: int | None = None) -> Unit:

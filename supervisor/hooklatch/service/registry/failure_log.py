@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from hooklatch.core.hooks.registry import Hook, PythonTarget, ServedTarget
-from hooklatch.core.messages import CallOutcome, Cause
+from hooklatch.core.messages import Cause, Outcome
 
 __all__ = ["STREAK", "Failing", "Failure", "Failures"]
 
@@ -70,7 +70,7 @@ class Failures:
         self._kept: dict[tuple[str, str], Kept] = {}
         self._bytes = 0
 
-    def called(self, hook: Hook, outcome: CallOutcome, *, decision_id: str, event: str, session: str | None) -> None:
+    def called(self, hook: Hook, outcome: Outcome, *, decision_id: str, event: str, session: str | None) -> None:
         """Take note of how a call ended."""
         key = (hook.name, hook.owner)
         if outcome.cause == "policy":
@@ -85,7 +85,7 @@ class Failures:
             return
         failure = Failure(
             time.time(), decision_id, event, session, outcome.cause, outcome.message[:MAX_TEXT],
-            outcome.traceback[:MAX_TEXT], outcome.stderr[-MAX_TEXT:].decode("utf-8", "replace"), outcome.exit_code,
+            outcome.traceback[:MAX_TEXT], outcome.stderr[-MAX_TEXT:], outcome.exit_code,
             round(outcome.duration_ms, 3),
         )  # fmt: skip
         kept.failures.append(failure)

@@ -29,8 +29,9 @@ from typing import Protocol
 import msgspec
 import trio
 
+from hooklatch.core.decisions.call import Call
 from hooklatch.core.limits import MAX_BYTES_IN_FLIGHT
-from hooklatch.core.messages import CallOutcome
+from hooklatch.core.messages import Outcome
 from hooklatch.core.protocol import (
     MAX_IN_FLIGHT,
     ErrorCode,
@@ -45,7 +46,7 @@ from hooklatch.core.protocol import (
     encode_result,
     read_message,
 )
-from hooklatch.service.dispatch.fires import Envelope, Question
+from hooklatch.processes.worker import FireContext
 from hooklatch.service.registry.admission import MAX_OF_SESSION, UNHINDERED, Admission, Flow
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.hangups import Hangups
@@ -62,7 +63,7 @@ MAX_BUFFERED = 2**20  # bytes that wait for a client before its next request is 
 MAX_ANNOUNCED = 2**18  # bytes that wait before announcements turn into one resync
 MAX_UNREAD = 64 * 2**20  # bytes that wait for a client before hooks that it serves are no longer called
 MAX_RUBBISH = 5  # unreadable lines in a row
-NO_ANSWER = CallOutcome("timeout", message="its client did not answer in time")
+NO_ANSWER = Outcome(cause="timeout", message="its client did not answer in time")
 MAX_UNBROKEN = 8  # pieces in a row that were there without waiting, before the loop goes round
 
 
@@ -126,7 +127,7 @@ class Connection:
         self._is_gone = False
         self._is_flushing = False
         self._hello_deadline = trio.current_time() + HELLO_TIMEOUT
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, Asked] = {}
         self._call_count = 0
         self.resync: Callable[[], int] = lambda: 0
 
@@ -140,8 +141,8 @@ class Connection:
             self._is_closing = True
             self._handoff.release(self)
             self._line_timeouts.end(self)
-            for call in self._calls.values():
-                call.end(CallOutcome("crash", message="the client that served it is gone"))
+            for asked in self._calls.values():
+                asked.end(Outcome(cause="crash", message="the client that served it is gone"))
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
             self._handler.closed(self)
@@ -405,53 +406,62 @@ class Connection:
 
     # -- served hooks ----------------------------------------------------------------------------------------
 
-    async def call_hook(self, question: Question, envelope: Envelope, deadline: float) -> CallOutcome:
+    async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
         """Ask the client to run a hook that it serves; the outcome is there by the deadline."""
         if len(self._outgoing) > MAX_UNREAD:
-            return CallOutcome("overload", message="its client does not read what it is sent")
+            return Outcome(cause="overload", message="its client does not read what it is sent")
         started = trio.current_time()
         self._call_count += 1
         number = self._call_count
-        call = self._calls[number] = Call()
-        params: dict[str, object] = {"hook": question.hook, "call_id": question.call_id, "event": question.event,
-                  "payload": question.payload, "envelope": envelope}  # fmt: skip
-        if question.merged:
-            params["merged"] = question.merged
-        if question.reinvoked:
-            params["reinvoked"] = True
-        if question.config is not None:
-            params["config"] = question.config
+        asked = self._calls[number] = Asked()
+        params = params_of(call, fire)
         self._handoff.hurry(self)  # the fire that asks may have come on this very connection
         try:
             self.send(encode_request(number, "call", params))
             with trio.move_on_at(deadline):
-                await call.ended.wait()
+                await asked.ended.wait()
         finally:
             del self._calls[number]
         ended = trio.current_time()
         # Where an answer and the deadline come in one turn of the loop, the clock decides.
-        outcome = call.outcome if ended < deadline else NO_ANSWER
+        outcome = asked.outcome if ended < deadline else NO_ANSWER
         return outcome.lasting(ended - started)
 
     def _take_response(self, response: Response) -> None:
-        call = self._calls.get(response.id) if isinstance(response.id, int) else None
-        if call is None:
+        asked = self._calls.get(response.id) if isinstance(response.id, int) else None
+        if asked is None:
             return  # too late, or never asked for
         if response.error is not None:
             text = str(response.error.get("message", "an error"))
-            call.end(CallOutcome("crash", message=f"its client answered: {text[:500]}"))
+            asked.end(Outcome(cause="crash", message=f"its client answered: {text[:500]}"))
         else:
-            call.end(CallOutcome(answer=bytes(response.result or b"null")))
+            asked.end(Outcome(cause="policy", answer=bytes(response.result or b"null")))
 
 
-class Call:
+class Asked:
     """A served hook that was asked."""
 
     def __init__(self) -> None:
         self.ended = trio.Event()
         self.outcome = NO_ANSWER
 
-    def end(self, outcome: CallOutcome) -> None:
+    def end(self, outcome: Outcome) -> None:
         if not self.ended.is_set():
             self.outcome = outcome
             self.ended.set()
+
+
+def params_of(call: Call, fire: FireContext) -> dict[str, object]:
+    """Return the params of the `call` that a client is sent; in a dialect the event has that system's name."""
+    hook, envelope = call.hook, fire.envelope(call)
+    params: dict[str, object] = {
+        "hook": hook.id, "call_id": f"{envelope.call_id or ''}", "event": hook.target.native or fire.spec.name,
+        "payload": msgspec.Raw(call.payload.data), "envelope": envelope,
+    }  # fmt: skip
+    if call.merged:
+        params["merged"] = call.merged
+    if call.reinvoked:
+        params["reinvoked"] = True
+    if hook.config:
+        params["config"] = msgspec.Raw(hook.config)
+    return params

@@ -1,0 +1,42 @@
+"""One call of one hook, as the machine asks for it and as whoever runs the hook gets it, and what goes with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.payload import Payload
+
+__all__ = ["Call", "Envelope"]
+
+
+class Call(msgspec.Struct, frozen=True):
+    """Call this hook with this payload; `index` is its place in the fire's order.
+
+    `merged` holds the patches so far, where the hooks before it were shown the same payload.
+    """
+
+    index: int
+    hook: Hook
+    payload: Payload
+    context: dict[str, Any]
+    merged: dict[str, Any] | None = None
+    reinvoked: bool = False
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """What a callback is told beside the payload; null where unknown."""
+
+    event: str
+    session_id: str | None
+    call_id: str | int | None
+    cwd: str | None
+    agent_id: str | None
+    agent_type: str | None
+    parent_session_id: str | None
+    host: str | None
+    turn: int | str | None
+    metadata: dict[str, Any] | None
+    context: dict[str, Any]

@@ -1,0 +1,32 @@
+"""The sources that are part of hooklatch: which function each hook of them runs, and how they differ from a user's.
+
+Everything else treats them as any other source.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from hooklatch_worker.wire import Source
+
+__all__ = ["BUILTIN_SOURCES", "LSP", "SHELL", "BuiltinSource"]
+
+
+class BuiltinSource(msgspec.Struct, frozen=True):
+    """A source of ours.  Only such a one may send telemetry with its answers.
+
+    Without `is_total_bounded` what its workers start may take the memory that it needs.
+    """
+
+    source: Source
+    function: str
+    may_emit: bool = False
+    is_total_bounded: bool = True
+
+
+SHELL = BuiltinSource(Source("module", "hooklatch_worker.shell.runner"), "run")
+# Language servers take the memory that the project needs.
+LSP = BuiltinSource(
+    Source("module", "hooklatch_worker.lsp.diagnostics"), "diagnose", may_emit=True, is_total_bounded=False
+)
+BUILTIN_SOURCES = {one.source: one for one in (SHELL, LSP)}

@@ -1,0 +1,62 @@
+"""Calls for pools and workers as a fire makes them, with nothing of a fire around them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.decisions.call import Call, Envelope
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.hooks.matchers import compile_matcher
+from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
+from hooklatch.core.payload import Payload
+from hooklatch_worker import wire
+from hooklatch_worker.author.call_context import Emitted
+from hooklatch_worker.author.state import Asked
+
+__all__ = ["LoneFire", "call_of"]
+
+NOWHERE = wire.Source("module", "")
+
+
+class LoneFire:
+    """What a worker needs of a fire; its state is what `on_asked` answers."""
+
+    def __init__(
+        self,
+        event: str = "pre_tool_use",
+        *,
+        share: str = "",
+        on_asked: Callable[[Asked], wire.Told] | None = None,
+        **envelope: Any,
+    ) -> None:
+        self.spec = Catalogue.standard()[event]
+        self.share = share
+        self.emitted: list[Emitted] = []
+        self._on_asked = on_asked
+        told = dict.fromkeys(Envelope.__struct_fields__) | {"event": event, "context": {}} | envelope
+        self._envelope = msgspec.convert(told, Envelope)
+
+    def envelope(self, call: Call) -> Envelope:
+        return self._envelope
+
+    def answer(self, call: Call, asked: Asked) -> wire.Told:
+        if self._on_asked is None:
+            raise wire.FrameError("a question about state, which nobody serves")
+        return self._on_asked(asked)
+
+    def take(self, emitted: Sequence[Emitted]) -> None:
+        self.emitted += emitted
+
+
+def call_of(function: str, payload: object = None, config: Mapping[str, Any] | None = None) -> Call:
+    """Make a call of a function; the payload is an object, or JSON as bytes."""
+    data = payload if isinstance(payload, bytes) else json.dumps(payload or {}).encode()
+    hook = Hook(
+        id=function, event="pre_tool_use", layer=Layer.GLOBAL, matcher=compile_matcher(None),
+        target=PythonTarget(NOWHERE, 1, function), config=json.dumps(config).encode() if config is not None else b"",
+    )  # fmt: skip
+    return Call(0, hook, Payload(data), {})

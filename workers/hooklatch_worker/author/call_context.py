@@ -1,0 +1,72 @@
+"""What a call is to the hook that it runs: how long it has, and what it leaves beside its verdict.
+
+Knows no socket and no kind of hook: Python, shell and language-server hooks all find it in their event, by `call_of`.
+"""
+
+from __future__ import annotations
+
+import time
+from math import inf
+
+import msgspec
+
+from hooklatch_worker.author.state import Line
+
+__all__ = ["MAX_EMITTED", "MAX_EMITTED_BYTES", "CallContext", "Emitted", "Printed"]
+
+MAX_EMITTED = 16  # pieces of telemetry in one call
+MAX_EMITTED_BYTES = 64 * 2**10  # of one of them
+
+
+class Emitted(msgspec.Struct, frozen=True):
+    """One piece of telemetry of a built-in hook.  `data` is a JSON object."""
+
+    event_type: str
+    data: bytes
+
+
+class Printed(msgspec.Struct, frozen=True):
+    """What was written to standard output and standard error, and how what wrote it exited, if it was a program."""
+
+    stdout: bytes = b""
+    stderr: bytes = b""
+    truncated: bool = False
+    exit_code: int | None = None
+
+
+class CallContext:
+    """One call of a worker; without arguments, no call: no deadline, and no state to ask for.
+
+    `printed` replaces the captured output where a program ran in the hook's stead.
+    """
+
+    __slots__ = ("call_id", "deadline", "emitted", "line", "printed")
+
+    def __init__(self, call_id: int | None = None, timeout: float = inf, line: Line | None = None) -> None:
+        self.call_id = call_id
+        self.deadline = time.monotonic() + timeout
+        self.line = line
+        self.emitted: list[Emitted] = []
+        self.printed: Printed | None = None
+
+    @property
+    def remaining(self) -> float:
+        """Seconds until the daemon ends the call."""
+        return self.deadline - time.monotonic()
+
+    def emit(self, event_type: str, data: dict[str, object]) -> None:
+        """Add telemetry, which is sent with the answer; drop what cannot be encoded or is too much."""
+        try:
+            body = msgspec.json.encode(data)
+        except ValueError:  # a path that is not UTF-8
+            return
+        if len(self.emitted) < MAX_EMITTED and len(body) <= MAX_EMITTED_BYTES:
+            self.emitted.append(Emitted(event_type, body))
+
+    def __deepcopy__(self, memo: object) -> CallContext:
+        """Return itself: a copy of an event belongs to the same call."""
+        return self
+
+    def __reduce__(self) -> tuple[type[CallContext], tuple[()]]:
+        """Pickle as no call: an event that is sent to another process belongs to none there."""
+        return CallContext, ()
