@@ -33,7 +33,6 @@ from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.processes.pool import Invocation, Pool, PoolLimits
 from hooklatch.processes.zygote import open_zygote
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.registry.sessions import Sessions
 from hooklatch_worker import wire
 from machine import ROOT, describe, save, summary
 
@@ -69,7 +68,7 @@ class Bench:
         counted: set[tuple[Hook, str, str]] = set()
         asked = Invocation(
             way.partition(",")[0], "pre_tool_use", payload, b"{}",
-            on_asked=(lambda one: state.answer(one, HOOK, None, counted, is_claimed=True)) if state else None,
+            on_asked=(lambda one: state.answer(one, HOOK, None, counted, claimed=None)) if state else None,
         )  # fmt: skip
         reply = await self._pool.call(asked, trio.current_time() + 60)
         if reply.outcome.cause != "policy":
@@ -108,8 +107,8 @@ class Bench:
 async def measure(rounds: int, steps: int, folder: Path) -> tuple[Series, Bench]:
     series: Series = defaultdict(list)
     (folder / "kept").mkdir()
-    states = {name: SharedState(str(folder), Sessions()) for name in ("served", "served, endless")}
-    states["served, kept"] = SharedState(f"{folder}/kept", Sessions())
+    states = {name: SharedState(str(folder)) for name in ("served", "served, endless")}
+    states["served, kept"] = SharedState(f"{folder}/kept")
     states["served, kept"].open()
     limits = PoolLimits(workers=WORKERS)
     async with open_zygote() as zygote, trio.open_nursery() as nursery:

@@ -49,7 +49,7 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
                     # On a slow machine the short limit may pass while the call waits for a worker: fired again, then.
                     causes_of_one: list[str] = []
                     while not causes_of_one or causes_of_one[-1] == "overload":
-                        daemon.hub.dispatcher.targets.breakers.clear()  # it would answer in the workers' stead
+                        daemon.parts.breakers.clear()  # it would answer in the workers' stead
                         decision = await client.call("fire", event="pre_tool_use", payload=payload, timeout=limit)
                         assert decision["verdict"] == "deny"
                         causes_of_one.append(decision["cause"])
@@ -59,7 +59,7 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
             async with trio.open_nursery() as nursery:
                 for start in range(20):
                     nursery.start_soon(fire_some, plan[start::20])
-            (pool,) = daemon.hub.sources.pools.values()
+            (pool,) = daemon.parts.sources.pools.values()
             await until(lambda: not pool.status().condemned)
             status = await admin.call("status")
             pool_status = pool.status()

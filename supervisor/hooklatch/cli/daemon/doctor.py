@@ -1,5 +1,6 @@
 """doctor: what is wrong on this machine, and how to mend it.  Asks the daemon and looks at files; changes nothing.
 
+What makes the daemon red is said by the daemon (`core/health.py`); what is looked at here is the machine around it.
 What makes hooks not run, or gates deny for another reason than policy, is a problem; the rest are hints.
 """
 
@@ -17,7 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from hooklatch import paths
-from hooklatch.cli.hooks.reports import failing_text, place_and_text
+from hooklatch.cli.hooks.reports import failing_text
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Commands
@@ -80,18 +81,9 @@ def doctor(arguments: argparse.Namespace) -> int:
     return Exit.FINDINGS if problems else Exit.OK
 
 
-def way_out_of(fault: str, of_record: list[str]) -> str:
-    """Return what ends a fault that is no file's and no hook's."""
-    if fault in of_record:
-        return "mend its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
-    if fault.startswith(("the daemon's part ", "a part of the daemon's ")):
-        return "it is started again by itself; see: hooklatch status --tree, and report what the log has"
-    return "mend what is named, then start the daemon again"
-
-
 def of_status(status: dict[str, Any]) -> Iterator[Finding]:
-    for problem in status["problems"]:
-        yield Finding(place_and_text(problem), "mend it; a saved file is taken at once (see: hooklatch reload)")
+    for one in status["wrong"]:
+        yield Finding(one["what"], one["do"])
     isolation = status["isolation"]
     for path in isolation["absent"]:
         what = f"[isolation] names {path}, which is not there: workers that were started cannot use it"
@@ -102,11 +94,6 @@ def of_status(status: dict[str, Any]) -> Iterator[Finding]:
             yield Finding(
                 f"{what} as [isolation] says", "see isolation in its [[source]], or in [lsp]", is_problem=False
             )
-    for fault in status["faults"]:
-        yield Finding(fault, way_out_of(fault, status["record"]["faults"]))
-    for name in status["quarantined"]:
-        enable = f"hooklatch hooks enable {quoted(name)}"
-        yield Finding(f"{name} is quarantined: its worker died too often", f"mend it, then: {enable}")
     config = status["places"]["config"]
     if not os.path.lexists(config) and not os.path.lexists(os.path.join(os.path.dirname(config), "hooks.d")):
         mend = f"hooklatch init --config {shlex.quote(config)}, or start the daemon with another --config"

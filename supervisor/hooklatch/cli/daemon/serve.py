@@ -133,7 +133,8 @@ def run(
     # Process 1 of a container has no default action for SIGTERM: until the daemon listens for it, this is one.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
     from hooklatch.processes.supervisor import PartFailedError, text_of
-    from hooklatch.service.process.daemon import ConfigMissingError, Options, Ready, StartError, run_daemon
+    from hooklatch.service.process.daemon import Ready, run_daemon
+    from hooklatch.service.process.folders import ConfigMissingError, Options, StartError
     from hooklatch.service.process.logs import start_log
 
     log = start_log(arguments.log_level, arguments.log_format, path=log_file)

@@ -15,11 +15,13 @@ from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, r
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, ServedTarget, misfit
 from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.service.api.hub import Hub
 from hooklatch.service.config.configuration import place_of
-from hooklatch.service.dispatch.dialect_fires import NativeHook, read_native_hooks
+from hooklatch.service.dispatch.dialect_fires import Dialects, NativeHook, read_native_hooks
+from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.assembly import hook_of
-from hooklatch.service.loading.sources import UnitError
+from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.sources import Sources, UnitError
+from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.connection import Connection
 from hooklatch_worker.author.failures import clipped
@@ -56,8 +58,14 @@ class Wanted(NamedTuple):
 class Registrar:
     """Makes hooks of what clients register."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(
+        self, registries: Registries, files: Files, sources: Sources, dispatcher: Dispatcher, dialects: Dialects
+    ) -> None:
+        self._registries = registries
+        self._files = files
+        self._sources = sources
+        self._dispatcher = dispatcher
+        self._dialects = dialects
 
     def read(self, tables: HookTables, registrant: Registrant) -> list[Wanted]:
         """Check definitions, without any effect.
@@ -106,11 +114,11 @@ class Registrar:
     def _read(self, table: dict[str, Any], registrant: Registrant) -> list[NativeHook]:
         if registrant.dialect is None:
             return [NativeHook(table, "")]
-        dialect = self._hub.native.find(registrant.dialect)
-        return read_native_hooks(dialect, table, self._hub.registries.catalogue)
+        dialect = self._dialects.find(registrant.dialect)
+        return read_native_hooks(dialect, table, self._registries.catalogue)
 
     def _check(self, definition: HookDefinition, registrant: Registrant) -> None:
-        spec = self._hub.dispatcher.spec(definition.event)
+        spec = self._dispatcher.spec(definition.event)
         if (fault := misfit(spec, definition.matcher, amends=definition.amends)) is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}")
         if definition.served:
@@ -127,7 +135,7 @@ class Registrar:
 
     def _hook_of(self, definition: HookDefinition, native: str, connection: Connection, registrant: Registrant) -> Hook:
         layer = Layer.SESSION if registrant.id else Layer.GLOBAL
-        spec = self._hub.dispatcher.spec(definition.event)
+        spec = self._dispatcher.spec(definition.event)
         dialect = (registrant.dialect or "") if native else ""
         target: ServedTarget | PythonTarget = ServedTarget(connection.number, dialect, native)
         if not definition.served:
@@ -141,13 +149,13 @@ class Registrar:
             return
         source, _ = place_of(definition, registrant.cwd or "")
         try:
-            await self._hub.files.ensure(source)
+            await self._files.ensure(source)
         except UnitError as error:
             raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {error}") from None
 
     def _target_of(self, definition: HookDefinition, registrant: Registrant) -> PythonTarget:
         source, function = place_of(definition, registrant.cwd or "")
-        unit = self._hub.sources.units.get(source.location)
+        unit = self._sources.units.get(source.location)
         if unit is None or function not in unit.loaded.functions:
             raise RpcError(
                 ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {source.location} has no function {function!r}"

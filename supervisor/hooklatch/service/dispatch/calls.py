@@ -6,7 +6,7 @@ The outcome of a call is there by its deadline, whatever the target does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -39,8 +39,14 @@ class Server(Protocol):
     async def call_hook(self, question: Question, envelope: Envelope, deadline: float) -> CallOutcome: ...
 
 
-NativeCall = Callable[[Server, StartCall, Envelope, float], Awaitable[CallOutcome]]
-NativeRead = Callable[[StartCall, Envelope, CallOutcome], CallOutcome]
+class NativeHooks(Protocol):
+    """Calls hooks that were registered in a dialect, and reads what they said."""
+
+    async def call(self, server: Server, call: StartCall, envelope: Envelope, deadline: float) -> CallOutcome: ...
+
+    def read(self, call: StartCall, envelope: Envelope, outcome: CallOutcome) -> CallOutcome: ...
+
+
 Telemetry = Callable[[Reply, FireParams, Session | None], None]
 
 
@@ -54,15 +60,24 @@ def question(call: StartCall, envelope: Envelope) -> Question:
 class Targets:
     """What hooks run on: the pools by source and build, and the connections of clients by number."""
 
-    def __init__(self, pools: Mapping[tuple[str, int], Pool], statistics: Statistics) -> None:
+    def __init__(
+        self,
+        pools: Mapping[tuple[str, int], Pool],
+        servers: Mapping[int, Server],
+        statistics: Statistics,
+        *,
+        breakers: Breakers,
+        native: NativeHooks,
+        state: SharedState,
+        on_quarantine: Callable[[Hook, str], None],
+    ) -> None:
         self._pools = pools
+        self._servers = servers
         self._statistics = statistics
-        self.servers: dict[int, Server] = {}
-        self.breakers = Breakers()
-        self.call_native: NativeCall | None = None
-        self.read_native: NativeRead | None = None
-        self.state: SharedState | None = None
-        self.on_quarantine: Callable[[Hook, str], None] = lambda hook, why: None
+        self._breakers = breakers
+        self._native = native
+        self.state = state
+        self._on_quarantine = on_quarantine
 
     async def call(
         self,
@@ -81,7 +96,7 @@ class Targets:
                 pool = self._pools.get((source.location, build))
                 if pool is None:
                     return CallOutcome("load", message=f"{source.location} is not loaded")
-                breaker = self.breakers.of(hook)
+                breaker = self._breakers.of(hook)
                 if breaker is not None and not breaker.permits(trio.current_time()):
                     return CallOutcome(
                         "quarantined", message=f"{breaker.explain(trio.current_time())}. {way_out(hook)}"
@@ -95,24 +110,24 @@ class Targets:
                 self._count_death(hook, reply)
                 if reply.emitted:
                     take(reply)
-                if hook.target.native and self.read_native is not None:
-                    return self.read_native(call, envelope, reply.outcome)
+                if hook.target.native:
+                    return self._native.read(call, envelope, reply.outcome)
                 return reply.outcome
             case ServedTarget(owner):
-                server = self.servers.get(owner)
+                server = self._servers.get(owner)
                 if server is None:
                     return CallOutcome("crash", message="the client that served it is gone")
-                if hook.target.native and self.call_native is not None:
-                    return await self.call_native(server, call, envelope, deadline)
+                if hook.target.native:
+                    return await self._native.call(server, call, envelope, deadline)
                 return await server.call_hook(question(call, envelope), envelope, deadline)
 
     def _count_death(self, hook: Hook, reply: Reply) -> None:
         outcome = reply.outcome
         if reply.is_lost and outcome.cause in ("crash", "timeout") and not reply.is_orphaned:
-            if self.breakers.make(hook).died(trio.current_time(), outcome.message):
+            if self._breakers.make(hook).died(trio.current_time(), outcome.message):
                 logger.error("hook quarantined: %s", outcome.message, extra={"hook": hook.name})
-                self.on_quarantine(hook, outcome.message)
-        elif (breaker := self.breakers.of(hook)) is not None:
+                self._on_quarantine(hook, outcome.message)
+        elif (breaker := self._breakers.of(hook)) is not None:
             if outcome.cause in ("policy", "crash", "protocol") and not reply.is_orphaned:
                 breaker.answered()
             else:
@@ -203,11 +218,8 @@ class Calls:
 
     def _answer(self, hook: Hook, asked: Asked) -> wire.Told:
         """Do one step on the state of a hook's source, for this fire."""
-        state, session = self._targets.state, self._session
-        if state is None:
-            raise wire.FrameError("a question about state, which nobody serves")
-        session_id = session.id if session is not None else self._params.envelope.session_id
-        return state.answer(asked, hook, session_id, self._counted, is_claimed=session is None)
+        claimed = self._params.envelope.session_id
+        return self._targets.state.answer(asked, hook, self._session, self._counted, claimed=claimed)
 
     def _take(self, reply: Reply) -> None:
         self._telemetry(reply, self._params, self._session)

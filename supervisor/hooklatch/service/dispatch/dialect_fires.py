@@ -6,9 +6,9 @@ canonical call of a served hook ─▶ native keys ─▶ the client's native an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -31,7 +31,7 @@ from hooklatch.service.registry.sessions import Session
 from hooklatch_worker.author.ambiguity import ambiguity
 from hooklatch_worker.author.verdicts import GarbageError
 
-__all__ = ["Native", "NativeHook", "call_native_hook", "read_native_hooks"]
+__all__ = ["Dialects", "Native", "NativeHook", "read_native_hooks"]
 
 
 class NativeHook(msgspec.Struct, frozen=True):
@@ -41,18 +41,24 @@ class NativeHook(msgspec.Struct, frozen=True):
     event: str
 
 
-class Native:
-    """Fires native events of a session's dialect."""
+class Configured(Protocol):
+    """The dialects of the configuration that is in force."""
 
-    def __init__(self, dispatcher: Dispatcher, configured: Callable[[], dict[str, Dialect]]) -> None:
-        self._dispatcher = dispatcher
-        self.installed: dict[str, Dialect] = {}
+    @property
+    def dialects(self) -> Mapping[str, Dialect]: ...
+
+
+class Dialects:
+    """All dialects there are, and the calls of hooks that were registered in one."""
+
+    def __init__(self, installed: Mapping[str, Dialect], configured: Configured) -> None:
+        self._installed = installed
         self._configured = configured
 
     @property
     def custom(self) -> dict[str, Dialect]:
         """The dialects that are not ours: those of the configuration, then those of installed packages."""
-        return {**self.installed, **self._configured()}
+        return {**self._installed, **self._configured.dialects}
 
     def find(self, name: str) -> Dialect:
         """Find a dialect.
@@ -65,16 +71,6 @@ class Native:
             known = ", ".join(names(self.custom))
             raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown dialect {name!r}; there are {known}")
         return dialect
-
-    def canonical_name(self, dialect: Dialect | None, event: str) -> str:
-        """Return our name of an event; of a native one, the first that it feeds.
-
-        Raises:
-            RpcError: nobody defines it.
-        """
-        if dialect is not None and is_native(dialect, event):
-            return dialect.events[dialect.resolve(event)].feeds[0].event
-        return self._dispatcher.spec(event).name
 
     async def call(self, server: Server, call: StartCall, envelope: Envelope, deadline: float) -> CallOutcome:
         """Ask a hook that was registered in a dialect."""
@@ -93,6 +89,23 @@ class Native:
         if dialect is None:
             return CallOutcome("load", message=f"its dialect {target.dialect!r} is gone")
         return read_native(dialect, target.native, shown_to(dialect, target.native, call, envelope), outcome)
+
+
+class Native:
+    """Fires native events of a session's dialect."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def canonical_name(self, dialect: Dialect | None, event: str) -> str:
+        """Return our name of an event; of a native one, the first that it feeds.
+
+        Raises:
+            RpcError: nobody defines it.
+        """
+        if dialect is not None and is_native(dialect, event):
+            return dialect.events[dialect.resolve(event)].feeds[0].event
+        return self._dispatcher.spec(event).name
 
     async def fire(
         self, dialect: Dialect, params: FireParams, session: Session | None, fault: str | None = None

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import trio
@@ -25,12 +25,12 @@ from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import CallOutcome, Cause, Decision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.worker import Reply
 from hooklatch.service.config.custom_events import unknown_event
 from hooklatch.service.dispatch.calls import Calls, Targets
 from hooklatch.service.dispatch.fires import EnvelopeParams, FireParams, Plan, Settled
+from hooklatch.service.dispatch.generations import Generations
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
@@ -44,21 +44,14 @@ MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
 Settle = Callable[[Session | None, EnvelopeParams, float], Awaitable[Settled]]
-Telemetry = Callable[[Session | None, str, msgspec.Raw], None]
 
 
-class Generation:
-    """The fires that started between two changes of sources; when all have ended, old builds may retire."""
+class Audience(Protocol):
+    """Those who are shown decisions and telemetry."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.is_closed = False
-        self.ended = trio.Event()
+    def decided(self, session: Session | None, decision: Decision) -> None: ...
 
-    def leave(self) -> None:
-        self.count -= 1
-        if self.is_closed and not self.count:
-            self.ended.set()
+    def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None: ...
 
 
 class Dispatcher:
@@ -67,22 +60,26 @@ class Dispatcher:
     def __init__(
         self,
         registries: Registries,
-        pools: Mapping[tuple[str, int], Pool],
+        targets: Targets,
+        generations: Generations,
         statistics: Statistics,
-        on_decision: Callable[[Session | None, Decision], None],
+        *,
+        settle: Settle,
+        suspensions: Iterable[Suspension],
+        recording: Recording,
+        audience: Audience,
     ) -> None:
         self._registries = registries
-        self.targets = Targets(pools, statistics)
+        self._targets = targets
+        self._generations = generations
         self._statistics = statistics
-        self._on_decision = on_decision
-        self.settle: Settle | None = None
-        self.suspensions: Iterable[Suspension] = ()
-        self.recording: Recording | None = None
-        self.on_telemetry: Telemetry | None = None
+        self._settle = settle
+        self._suspensions = suspensions
+        self._recording = recording
+        self._audience = audience
         self.is_draining = False
         self._boot = secrets.token_hex(4)
         self._count = 0
-        self._generations = [Generation()]
         self.background = Supervisor("background fires")
         self._background_count = 0
         self._background_bytes = 0
@@ -92,17 +89,6 @@ class Dispatcher:
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Own the fires that nobody waits for."""
         await self.background.run(task_status)
-
-    async def quiesced(self) -> None:
-        """Wait until every fire that has started by now has ended."""
-        waited_for = list(self._generations)
-        for generation in waited_for:
-            generation.is_closed = True
-            if not generation.count:
-                generation.ended.set()
-        self._generations = [g for g in self._generations if g.count] + [Generation()]
-        for generation in waited_for:
-            await generation.ended.wait()
 
     def next_id(self) -> str:
         self._count += 1
@@ -178,17 +164,15 @@ class Dispatcher:
         self._statistics.fired(spec.name)
         if session is not None:
             session.fired(spec.name)
-        settled = await self._settle(spec, params, session)
+        settled = await self._settled_projects(spec, params, session)
         view = self._registries.view_at(session, settled.folders, params.plugins)
-        generation = self._generations[-1]
-        generation.count += 1
+        generation = self._generations.enter()
         payload = Payload(bytes(params.payload))
         try:
             decision = await self._decide(spec, params, session, view, decision_id, plan, settled.fault, payload)
         except trio.Cancelled:
             self._statistics.causes["abandoned"] += 1
-            if self.recording is not None:
-                self.recording.abandon(spec, decision_id, view.revision, payload, params, session)
+            self._recording.abandon(spec, decision_id, view.revision, payload, params, session)
             logger.info("abandoned", extra=ids_of(params, session, decision_id))
             raise
         finally:
@@ -202,14 +186,12 @@ class Dispatcher:
                 self._fire_refusal(spec.on_refusal, params, session, decision)
         return decision
 
-    async def _settle(self, spec: EventSpec, params: FireParams, session: Session | None) -> Settled:
-        if self.settle is None:
-            return Settled()
+    async def _settled_projects(self, spec: EventSpec, params: FireParams, session: Session | None) -> Settled:
         limit = min(params.timeout or spec.timeout, spec.timeout)
         if spec.fails_closed:
-            return await self.settle(session, params.envelope, limit)
+            return await self._settle(session, params.envelope, limit)
         with self._to_the_end():
-            return await self.settle(session, params.envelope, limit)
+            return await self._settle(session, params.envelope, limit)
         return Settled()  # the daemon is about to leave
 
     async def refuse(
@@ -224,10 +206,9 @@ class Dispatcher:
         self, spec: EventSpec, decision: Decision, payload: Payload, params: FireParams, session: Session | None
     ) -> Decision:
         """Record a decision, count it and tell of it; from here on it stands."""
-        if self.recording is not None:
-            decision = await self.recording.keep(spec, decision, payload, params, session)
+        decision = await self._recording.keep(spec, decision, payload, params, session)
         self._statistics.decided(decision)
-        self._on_decision(session, decision)
+        self._audience.decided(session, decision)
         return decision
 
     async def _decide(
@@ -246,7 +227,7 @@ class Dispatcher:
         if plan is not None:
             candidates = tuple(plan.arrange(candidates))
         fault = self._fault(spec, params, session, candidates, payload)
-        suspended = tuple(self.suspensions)
+        suspended = tuple(self._suspensions)
         if fault is None and unsettled is not None and spec.fails_closed and all(one.hook for one in suspended):
             fault = ("load", unsettled)
         selection = Selection(())
@@ -268,7 +249,7 @@ class Dispatcher:
         fire = phases.start(spec, candidates, selection, payload, params.context or {})
         fire.warnings += warnings
         deadline = started + budget(spec, selection.hooks, params.timeout)
-        call = Calls(self.targets, spec, params, session, deadline, decision_id, self._take_telemetry)
+        call = Calls(self._targets, spec, params, session, deadline, decision_id, self._take_telemetry)
         if spec.fails_closed:
             await self._play(fire, call)
         else:
@@ -350,8 +331,7 @@ class Dispatcher:
             raw = msgspec.Raw(msgspec.json.encode({"event_type": emitted.event_type, "data": data}))
             told = FireParams("telemetry", raw, envelope=params.envelope, wait=False, plugins=params.plugins)
             self.fire_later(told, session)
-            if self.on_telemetry is not None:
-                self.on_telemetry(session, emitted.event_type, data)
+            self._audience.told(session, emitted.event_type, data)
 
 
 def ids_of(params: FireParams, session: Session | None, decision_id: str) -> dict[str, object]:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -52,7 +51,7 @@ from hooklatch.service.transport.hangups import Hangups
 from hooklatch.service.transport.line_timeouts import LineTimeouts
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
 
-__all__ = ["Connection", "Handler"]
+__all__ = ["Connection", "Handler", "Shared"]
 
 logger = logging.getLogger("hooklatch.connection")
 HELLO_TIMEOUT = 2.0  # seconds until a hello or a one-shot must be there
@@ -71,7 +70,18 @@ class Handler(Protocol):
 
     async def handle(self, connection: Connection, request: Request) -> object: ...
 
+    def revision_for(self, connection: Connection) -> int: ...
+
     def closed(self, connection: Connection) -> None: ...
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """The daemon-wide tasks that serve all connections."""
+
+    admission: Admission
+    handoff: ReaderHandoff
+    line_timeouts: LineTimeouts
+    hangups: Hangups
 
 
 class CloseConnection(Exception):
@@ -81,18 +91,7 @@ class CloseConnection(Exception):
 class Connection:
     """The daemon's end of one client's socket."""
 
-    def __init__(
-        self,
-        number: int,
-        stream: socket.socket,
-        handler: Handler,
-        handoff: ReaderHandoff,
-        admission: Admission,
-        hangups: Hangups,
-        line_timeouts: LineTimeouts,
-        *,
-        is_admin: bool,
-    ) -> None:
+    def __init__(self, number: int, stream: socket.socket, handler: Handler, shared: Shared, *, is_admin: bool) -> None:
         stream.setblocking(False)
         self.number = number
         self.is_admin = is_admin
@@ -102,10 +101,10 @@ class Connection:
         self.topics: set[str] = set()
         self._socket = stream
         self._handler = handler
-        self._handoff = handoff
-        self._admission = admission
-        self._hangups = hangups
-        self._line_timeouts = line_timeouts
+        self._handoff = shared.handoff
+        self._admission = shared.admission
+        self._hangups = shared.hangups
+        self._line_timeouts = shared.line_timeouts
         self._own_flow = Flow()  # a stranger's own turn
         self._lines = LineBuffer()
         self._outgoing = bytearray()
@@ -128,7 +127,6 @@ class Connection:
         self._hello_deadline = trio.current_time() + HELLO_TIMEOUT
         self._calls: dict[int, Call] = {}
         self._call_count = 0
-        self.resync: Callable[[], int] = lambda: 0
 
     async def run(self) -> None:
         """Serve the client until it is gone."""
@@ -388,7 +386,9 @@ class Connection:
                 if not self._outgoing and self._is_lagging:
                     self._is_lagging = False
                     if "registry" in self.topics:
-                        self.announce({"topic": "registry", "resync": self.resync()}, is_registry=True)
+                        self.announce(
+                            {"topic": "registry", "resync": self._handler.revision_for(self)}, is_registry=True
+                        )
         finally:
             self._is_flushing = False
             self._wake()

@@ -43,9 +43,9 @@ class PeerGoneError(Exception):
 class Peers:
     """Looks at those who connect; `roots` names the processes below which everything is that runs hooks."""
 
-    def __init__(self, roots: Callable[[], frozenset[int]], dropped: Counter[str] | None = None) -> None:
+    def __init__(self, roots: Callable[[], frozenset[int]], dropped: Counter[str]) -> None:
         self._roots = roots
-        self._dropped = Counter[str]() if dropped is None else dropped
+        self._dropped = dropped
         self._last_words = TokenBucket(rate=LAST_WORDS_RATE, burst=LAST_WORDS)
         self._born = read_stat(os.getpid())[1]
 

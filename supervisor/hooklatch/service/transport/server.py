@@ -12,13 +12,14 @@ from contextlib import suppress
 
 import trio
 
+from hooklatch.core.health import Faults
 from hooklatch.core.protocol import ErrorCode, RpcError, encode_error
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 from hooklatch.service.transport.connection import Connection
 from hooklatch.service.transport.peers import PeerGoneError, Peers
 
-__all__ = ["Door", "RuntimeDirError", "check_nobody_listens", "listen", "make_runtime_dir"]
+__all__ = ["Listener", "RuntimeDirError", "check_nobody_listens", "listen", "make_runtime_dir"]
 
 logger = logging.getLogger("hooklatch.server")
 BACKLOG = 1024
@@ -98,26 +99,27 @@ def is_listened_to(path: str) -> bool:
     return True
 
 
-class Door:
-    """Accepts the clients of one socket, at most so many at once; its `fault` says why none can be at the moment."""
+class Listener:
+    """Accepts the clients of one socket, at most so many at once; reports why none can be at the moment."""
 
     def __init__(
         self,
         name: str,
-        listener: socket.socket,
-        make: Callable[[socket.socket], Connection],
-        connections: dict[int, Connection],
+        listening: socket.socket,
+        connect: Callable[[socket.socket], Connection],
         peers: Peers,
+        faults: Faults,
+        *,
         most: int,
     ) -> None:
         self.name = name
-        self.serving = Supervisor(f"{name}' connections")
-        self.fault: str | None = None
-        self._listener = listener
-        self._make = make
-        self._connections = connections
+        self.connections = Supervisor(f"{name} connections")
+        self._socket = listening
+        self._connect = connect
         self._peers = peers
+        self._faults = faults
         self._most = most
+        self._fault: str | None = None
         self._scope = trio.CancelScope()
 
     def close(self) -> None:
@@ -129,30 +131,33 @@ class Door:
         with self._scope, Spare() as spare:
             while not self._scope.cancel_called:
                 try:
-                    stream, _ = self._listener.accept()
+                    stream, _ = self._socket.accept()
                 except BlockingIOError:
                     self._set(None)
-                    await trio.lowlevel.wait_readable(self._listener)
+                    await trio.lowlevel.wait_readable(self._socket)
                 except OSError as error:
-                    self._set(f"clients of {self.name} cannot be accepted: {error.strerror}")
+                    self._set(f"clients of {self.name}s cannot be accepted: {error.strerror}")
                     if error.errno in (errno.EMFILE, errno.ENFILE):
-                        spare.refuse_one(self._listener, RpcError(ErrorCode.OVERLOAD, "no descriptor is left"))
+                        spare.refuse_one(self._socket, RpcError(ErrorCode.OVERLOAD, "no descriptor is left"))
                     await trio.sleep(ACCEPT_PAUSE)
                 else:
                     self._set(None)
                     self._take(stream)
 
     def _set(self, fault: str | None) -> None:
-        if fault is not None and fault != self.fault:
+        if fault == self._fault:
+            return
+        if fault is not None:
             logger.error("%s", fault)
-        self.fault = fault
+        self._fault = fault
+        self._faults.report(self.name, *([fault] if fault is not None else []))
 
     def _take(self, stream: socket.socket) -> None:
         try:
-            if self.serving.counts[0] >= self._most:
-                text = f"{self._most} connections of {self.name} are open already, and more are not allowed"
+            if self.connections.counts[0] >= self._most:
+                text = f"{self._most} connections of {self.name}s are open already, and more are not allowed"
                 refuse(stream, RpcError(ErrorCode.OVERLOAD, text))
-            elif not self.serving.spawn("connection", self._serve, stream):
+            elif not self.connections.spawn("connection", self._serve, stream):
                 stream.close()
         except BaseException:
             stream.close()
@@ -172,10 +177,9 @@ class Door:
                 is_gone = True
                 if not self._peers.hears(trio.current_time()):
                     return
-            connection = self._make(stream)
+            connection = self._connect(stream)
             if is_gone:
                 connection.hear_out()
-            self._connections[connection.number] = connection
             await connection.run()
 
 
