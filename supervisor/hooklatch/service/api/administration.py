@@ -1,4 +1,4 @@
-"""What only the admin socket does: reload, trust, suspend, stop.  Knows params and results; knows no connection."""
+"""What only the admin socket does: reload, trust, suspend, stop.  Knows params and results, but no connection."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Administration:
         }
 
     async def reload(self) -> Reloaded:
-        """Take every change of the files, also what is gone, and let every hook prove itself anew."""
+        """Take every change of the files, removals too, and lift every quarantine."""
         self._breakers.clear()
         return await self._files.reload(is_explicit=True)
 

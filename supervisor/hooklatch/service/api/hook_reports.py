@@ -47,7 +47,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def describe(self, hook: Hook) -> dict[str, Any]:
-        """Return all that a list of hooks says of one."""
+        """Return what a list of hooks shows of one."""
         return {
             "id": hook.id,
             "name": hook.name,

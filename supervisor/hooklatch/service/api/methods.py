@@ -36,7 +36,7 @@ class Firing:
     async def fire(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FireParams)
         session = connection.session
-        # Here, for from here on the context and a native payload are read, and what was read says no more how it came.
+        # Checked on the raw bytes: once decoded, a key that stood twice can no longer be seen.
         fault = ambiguity(bytes(raw))
         dialect = params.dialect or (session.dialect if session is not None else None)
         if dialect is not None:

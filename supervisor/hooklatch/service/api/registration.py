@@ -1,4 +1,4 @@
-"""From definitions that a client sends to hooks: checked, their sources loaded, all of them or none.
+"""Turns the definitions that a client sends into hooks: checked, their sources loaded, all of them or none.
 
 Knows definitions and units; knows no layer's contents and no connection but by its number.
 """
@@ -30,7 +30,7 @@ __all__ = ["HookTables", "Registrant", "Registrar"]
 
 
 class Registrant(msgspec.Struct, frozen=True):
-    """Who registers: a session that may not be open yet, or with no id a client of the admin socket."""
+    """Who registers: a session that may not be open yet, or (without an id) a client of the admin socket."""
 
     id: str = ""
     dialect: str | None = None
@@ -44,7 +44,7 @@ class Registrant(msgspec.Struct, frozen=True):
         )
 
 
-HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events in a dialect that writes one
+HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events, in dialects whose system writes one
 
 
 class Wanted(NamedTuple):
@@ -68,7 +68,7 @@ class Registrar:
         self._dialects = dialects
 
     def read(self, tables: HookTables, registrant: Registrant) -> list[Wanted]:
-        """Check definitions, without any effect.
+        """Check definitions, without side effects.
 
         Raises:
             RpcError: one of them cannot be accepted, and so none is.
@@ -177,7 +177,7 @@ def listed(tables: HookTables, registrant: Registrant) -> list[dict[str, Any]]:
 
 
 def named(natives: list[NativeHook], registrant: Registrant) -> None:
-    """Name each served hook that has no id: the first of `served-1`, `served-2`, … that nobody has yet."""
+    """Name each served hook without an id: the first of `served-1`, `served-2`, … that is free."""
     taken: set[object] = {native.table.get("id") for native in natives}
     taken |= registrant.own.keys()
     free = (name for number in itertools.count(1) if (name := f"served-{number}") not in taken)
@@ -201,7 +201,7 @@ def size_of(table: dict[str, Any]) -> int:
 
 
 def check_sizes(wanted: list[Wanted], registrant: Registrant) -> None:
-    """Refuse more than a session may have its definitions take.
+    """Refuse definitions that take a session over its limit.
 
     Raises:
         RpcError: with these it is too much.

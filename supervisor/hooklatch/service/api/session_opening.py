@@ -1,9 +1,9 @@
-"""How a session is opened, joined and changed: everything is checked and made first, then put in force in one step.
+"""How a session is opened, joined and changed: everything is checked and loaded first, then applied in one step.
 
-Knows what `hello` and `session.update` ask for; knows no answer.  A request that is refused, or whose client leaves
-meanwhile, leaves nothing behind: no session, no hook, no link to a parent, no revision, no timer.
+Knows what `hello` and `session.update` ask for, but not what they answer.  A request that is refused, or whose client
+leaves meanwhile, leaves nothing behind: no session, no hook, no link to a parent, no revision, no timer.
 
-    check  ─▶  load the project, load the hooks' sources  ─▶  check again  ─▶  in force
+    check  ─▶  load the project, load the hooks' sources  ─▶  check again  ─▶  active
                (the only places where others run)             └── without a checkpoint ──┘
 """
 
@@ -31,7 +31,7 @@ __all__ = ["ClientParams", "HelloParams", "SessionOpening", "SessionParams", "Up
 
 
 class SettingsParams(msgspec.Struct, frozen=True):
-    """What a session may change while it lives.  What is absent stays; null takes back what was said."""
+    """What a session may change while it lives: an absent key leaves a setting as it is, null resets it."""
 
     cwd: Path | None = None
     personality: Name | msgspec.UnsetType | None = msgspec.UNSET
@@ -45,7 +45,7 @@ class UpdateParams(SettingsParams, frozen=True):
 class SessionParams(SettingsParams, frozen=True):
     """The session that a `hello` opens or joins."""
 
-    id: str | None = None  # `Sessions.check` does, with words of its own
+    id: str | None = None  # validated by `Sessions.check`, with its own messages
     resume_token: Name | None = None
     parent_session_id: Name | None = None
     parent_token: Name | None = None
@@ -73,7 +73,7 @@ class HelloParams(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What a session's settings become, with all that could be wrong behind it."""
+    """A session's new settings, validated."""
 
     here: Place | None = None
     began: Place | None = None
@@ -81,7 +81,7 @@ class Change(msgspec.Struct, frozen=True):
     plugins: tuple[frozenset[str] | None] | None = None
 
     def put_in_force(self, session: Session) -> None:
-        """Change the session; its view follows with the next commit."""
+        """Change the session; the next commit updates its view."""
         session.enter(self.here, self.began)
         if self.personality is not None:
             session.personality, session.personality_plugins = self.personality
@@ -188,7 +188,7 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
 
     @asynccontextmanager
     async def _loaded(self, *places: Place | None) -> AsyncGenerator[None]:
-        """Have the projects of new places loaded when the block begins, and kept until it ends."""
+        """Load the projects of new places, and keep them loaded until the block ends."""
         projects = self.projects
         folders = projects.nearest(place for place in places if place is not None)
         with projects.holding(folders):
@@ -198,7 +198,7 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_live(session: Session) -> None:
-    """Return if a session has not ended while something was loaded for it.
+    """Return if a session did not end while something was loaded for it.
 
     Raises:
         RpcError: it was closed.

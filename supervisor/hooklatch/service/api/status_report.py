@@ -89,7 +89,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def _missing(self) -> list[str]:
-        """Say so where there is no configuration at all: a path that was mistyped guards nothing."""
+        """Warn if there is no configuration at all: a mistyped path guards nothing."""
         config = self.files.config_path
         if os.path.lexists(config) or os.path.lexists(self.files.folder):
             return []
@@ -98,7 +98,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
-        """Return the hooks whose failures a viewer is told of: how others' do is not a session's affair."""
+        """Return the hooks whose failures a viewer may see: a session is not told of others' hooks."""
         if is_admin:
             return list(dict.fromkeys(self.registries.every_hook()))
         return list(session.own.values()) if session is not None else []

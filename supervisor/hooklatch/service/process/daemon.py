@@ -198,12 +198,12 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
                 for path in (agent, admin) if inherited is None else ():
                     with suppress(FileNotFoundError):
                         os.unlink(path)
-                parts.dispatcher.is_draining = True  # nothing that begins now could be waited for
+                parts.dispatcher.is_draining = True  # nobody would wait for a fire that begins now
                 parts.dispatcher.stop()
 
 
 def foundations(parts: Parts) -> list[ChildSpec]:
-    """List what hooks are loaded with, and fires run on."""
+    """Return the parts that loading hooks and running fires need."""
     pools, fires, timers = parts.sources.supervisor, parts.dispatcher.background, parts.sessions.timers
     return [
         ChildSpec("record", parts.record.run, is_significant=True, reports_start=True),
@@ -218,7 +218,7 @@ def foundations(parts: Parts) -> list[ChildSpec]:
 
 
 def services(parts: Parts, listeners: Iterable[Listener]) -> list[ChildSpec]:
-    """List what serves clients once every hook is in place, the listeners last."""
+    """Return the parts that serve clients once every hook is loaded, the listeners last."""
     return [
         ChildSpec("admission", parts.shared.admission.run),
         ChildSpec("reader handoff", parts.shared.handoff.run),
@@ -277,7 +277,7 @@ def close_record(
 
 
 async def load_everything(parts: Parts, fault: str | None) -> None:
-    """Have every hook in place before the first client can ask; `fault` is what is wrong with the state file."""
+    """Load every hook before the first client can connect; `fault` is what is wrong with the state file."""
     if fault is not None:
         logger.error("%s", fault)
     for text in parts.state.dropped:

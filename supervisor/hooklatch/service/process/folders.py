@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 logger = logging.getLogger("hooklatch.daemon")
-SUCCESSION = DRAIN_TIMEOUT + 10.0  # seconds that one with sockets passed on waits for the one before it to end
+SUCCESSION = DRAIN_TIMEOUT + 10.0  # seconds that a daemon with inherited sockets waits for its predecessor to end
 LOCK_INTERVAL = 0.02
 
 
@@ -54,15 +54,15 @@ class StartError(Exception):
 
 
 class ConfigMissingError(StartError):
-    """The configuration file that somebody named is not there, or nobody can tell."""
+    """The configuration file that was named does not exist, or cannot be looked up."""
 
 
 class HeldError(StartError):
-    """Another daemon holds a folder; it may be about to end."""
+    """Another daemon holds a directory; it may be about to end."""
 
 
 def check_config(path: str) -> None:
-    """Refuse a name with nothing behind it: a slip of the pen would be a daemon without a guard."""
+    """Refuse a path that does not exist: a typo would otherwise start a daemon without guards."""
     seen = look(path)
     if isinstance(seen, Absent):
         what = f"{path} is not there; give the path of your file of hooks"
@@ -93,7 +93,7 @@ def take_locks(options: Options) -> list[int]:
 
 
 async def take_over(options: Options) -> list[int]:
-    """Take the locks when the daemon before us has let go of them; its clients wait in the sockets' backlog."""
+    """Take the locks once the previous daemon has released them; its clients wait in the sockets' backlog."""
     deadline = trio.current_time() + SUCCESSION
     for attempt in itertools.count():
         try:

@@ -25,8 +25,8 @@ from hooklatch.service.transport.server import Listener
 __all__ = ["DRAIN_TIMEOUT", "Drain", "Lifecycle"]
 
 logger = logging.getLogger("hooklatch.daemon")
-DRAIN_TIMEOUT = 10.0  # seconds that fires under way are given when the daemon is asked to end
-FLUSH_TIMEOUT = 1.0  # seconds in which clients must then take their answers
+DRAIN_TIMEOUT = 10.0  # seconds for fires under way to end when the daemon is asked to stop
+FLUSH_TIMEOUT = 1.0  # seconds within which clients must then read their answers
 FLUSH_INTERVAL = 0.005
 
 
@@ -60,15 +60,15 @@ class Drain:
             listener.close()
 
     async def wait(self) -> None:
-        """Wait until everything is answered and the answers are taken, but not for ever."""
+        """Wait until every request is answered and every answer read, within the timeouts."""
         with trio.move_on_after(DRAIN_TIMEOUT):
             await self._generations.quiesced()
             with trio.move_on_after(FLUSH_TIMEOUT):
                 while not all(connection.is_quiet for connection in self._connections.values()):  # noqa: ASYNC110
-                    await trio.sleep(FLUSH_INTERVAL)  # a client takes its answer when it likes
+                    await trio.sleep(FLUSH_INTERVAL)  # a client reads its answer when it likes
 
     def end(self) -> None:
-        """Wait for no fire any more."""
+        """Stop waiting for fires."""
         self._dispatcher.stop()
 
 

@@ -1,4 +1,4 @@
-"""What the daemon measures of itself, as a table of families.  Reads the parts in one step; knows no library for it.
+"""What the daemon measures of itself, as a table of families.  Reads the parts in one step; needs no metrics library.
 
 Names and units are those of Prometheus: seconds, bytes, counters that end in `_total`.  Labels are bounded: events of
 the catalogue, hooks and sources of the global layers, causes.  What sessions bring is counted together.
@@ -33,7 +33,7 @@ from hooklatch.version import VERSION
 
 __all__ = ["Family", "Measurements", "Spread"]
 
-OF_SESSIONS = "(sessions)"  # the sources that only sessions have named
+OF_SESSIONS = "(sessions)"  # stands for the sources that only sessions use
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     files: Files
 
     def measure(self) -> list[Family]:
-        """Take all values at one moment."""
+        """Return all values, as they are at one moment."""
         return [
             *self._decisions(), *self._hooks(), *self._workers(), *self._recording(), *self._daemon(),
         ]  # fmt: skip

@@ -1,8 +1,8 @@
 """Metrics for Prometheus: a page on the loopback, or a file for a collector.  Knows the library, one port, one path.
 
-The library's own threads ask for a page.  What they read is measured on the daemon's loop, in one step, and handed over
-(`trio.from_thread`), so that no thread looks at what the loop is changing.  Off by default, changed by a reload; what
-does not work is a fault in the status, is tried again, and stops nothing.
+The library's own threads serve the page.  They get values that were read on the daemon's loop in one step
+(`trio.from_thread`), so no thread reads what the loop is changing.  Off by default, changed by a reload; an error is a
+fault in the status and retried, and stops nothing else.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class MetricsPlaces:
 
 
 class Metrics:
-    """Gives metrics as the settings want them, and goes on giving what it can."""
+    """Publishes metrics where the settings want them."""
 
     def __init__(self, places: MetricsPlaces, measurements: Measurements, health: Health, faults: Faults) -> None:
         self._places = places
@@ -81,7 +81,7 @@ class Metrics:
                 nursery.cancel_scope.cancel()
 
     async def _keep(self, give: Callable[[T], Any], place: T) -> None:
-        """Publish metrics at a place; what stands in the way is a fault until it does no longer."""
+        """Publish metrics at a port or in a file; an error is a fault until it is over."""
         text: str | None = None
         try:
             while True:
@@ -124,12 +124,12 @@ class Metrics:
                 task_status = trio.TASK_STATUS_IGNORED
                 await trio.sleep(WRITE_INTERVAL)
         finally:
-            with suppress(OSError):  # a daemon that has ended must not go on looking alive
+            with suppress(OSError):  # a daemon that has ended must not look alive
                 os.unlink(path)
 
 
 class Page:
-    """What a thread may ask for."""
+    """Answers the library's threads."""
 
     def __init__(self, measurements: Measurements, health: Health, token: trio.lowlevel.TrioToken) -> None:
         import prometheus_client
@@ -144,7 +144,7 @@ class Page:
         self._metrics: Callable[..., Iterable[bytes]] = library.make_wsgi_app(self._registry)
 
     def describe(self) -> list[Metric]:
-        return []  # else registering asks for everything, here on the loop
+        return []  # otherwise registering would collect everything, here on the loop
 
     def collect(self) -> list[Metric]:
         return [metric_of(family) for family in self._on_the_loop(self._measurements.measure)]
@@ -186,7 +186,7 @@ def plain(start_response: Callable[..., Any], status: str, text: str) -> list[by
 
 
 def metric_of(family: Family) -> Metric:
-    """Put a family in the library's words."""
+    """Convert a family to the library's own type."""
     from prometheus_client import core
 
     made: Any = {
@@ -207,13 +207,13 @@ def metric_of(family: Family) -> Metric:
 
 
 class Server(ThreadingMixIn, WSGIServer):
-    """A thread for each request; none keeps the daemon from its end."""
+    """Serves each request in a thread; none keeps the daemon from ending."""
 
     daemon_threads = True
     is_closing = False
 
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # WSGIServer's own asks a name server who we are
+        TCPServer.server_bind(self)  # WSGIServer's own method asks a name server for our name
         self.server_name, self.server_port = LOOPBACK, int(self.server_address[1])
         self.setup_environ()
 

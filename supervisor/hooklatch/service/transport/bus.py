@@ -1,4 +1,4 @@
-"""Who is connected, in which session, and to which topics they subscribed.  Knows connections; answers no request."""
+"""Who is connected, to which session, and subscribed to which topics.  Knows connections; answers no request."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ __all__ = ["Bus"]
 
 
 class Bus:
-    """Keeps the connections, and brings announcements to those that subscribed.  It never waits for one.
+    """Keeps the connections, and delivers announcements to subscribers.  It never waits for one.
 
-    `on_change` is told of each change of the global registry before any subscriber is.
+    `on_change` hears of each change of the global registry before any subscriber does.
     """
 
     def __init__(self, sessions: Sessions, on_change: Callable[[Announcement], None]) -> None:
         self.connections: dict[int, Connection] = {}
         self._sessions = sessions
         self._on_change = on_change
-        self._listening: dict[int, Connection] = {}  # those with a topic: each decision asks for them, of thousands
+        self._listening: dict[int, Connection] = {}  # those with a topic: each decision looks them up
         self._numbers = itertools.count(1)
 
     def connect(self, stream: socket.socket, handler: Handler, shared: Shared, *, is_admin: bool) -> Connection:
-        """Make the connection of a client that was accepted; it leaves when it has run."""
+        """Create and keep the connection of an accepted client."""
         connection = Connection(next(self._numbers), stream, handler, shared, is_admin=is_admin)
         self.connections[connection.number] = connection
         return connection
 
     def join(self, connection: Connection, session: Session) -> None:
-        """Make a connection one of a session's."""
+        """Attach a connection to a session."""
         connection.session = session
         session.connections.add(connection.number)
 
     def part(self, connection: Connection, session: Session) -> bool:
-        """Have a connection be done with its session; return whether the session has ended by that."""
+        """Detach a connection from its session, and return whether that has ended the session."""
         connection.retire()
         self.take_topics(connection)
         return self._sessions.closed(session, connection.number)
 
     def leave(self, connection: Connection) -> None:
-        """Forget a connection that has ended."""
+        """Forget a connection that is closed."""
         self.connections.pop(connection.number, None)
         self._listening.pop(connection.number, None)
         if connection.session is not None:
