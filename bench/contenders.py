@@ -48,7 +48,8 @@ PAYLOAD = {
 }
 DAEMON = """
 import sys
-from hooklatch.service.process.daemon import Options, run_daemon
+from hooklatch.service.process.daemon import run_daemon
+from hooklatch.service.process.folders import Options
 run_daemon(Options(*sys.argv[1:]), on_ready=lambda ready: print("ready", flush=True))
 """
 

@@ -34,9 +34,9 @@ from hooklatch.core.decisions.decision import Fire
 from hooklatch.processes import worker as worker_module
 from hooklatch.processes.pool import Pool
 from hooklatch.service.api import methods as methods_module
-from hooklatch.service.api.hub import Hub
 from hooklatch.service.dispatch import dispatcher as dispatcher_module
-from hooklatch.service.process.daemon import Options, serve
+from hooklatch.service.process.daemon import serve
+from hooklatch.service.process.folders import Options
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.transport import connection as connection_module
 from hooklatch.service.transport.connection import Connection
@@ -208,12 +208,12 @@ def lay_out(folder: str) -> None:
 
 
 @asynccontextmanager
-async def daemon_here() -> AsyncGenerator[tuple[Hub, str]]:
+async def daemon_here() -> AsyncGenerator[str]:
     with tempfile.TemporaryDirectory() as folder:
         lay_out(folder)
         options = Options(f"{folder}/hooks.toml", f"{folder}/run", f"{folder}/state", owns_process=False)
-        async with serve(options) as (hub, ready):
-            yield hub, ready.agent
+        async with serve(options) as daemon:
+            yield daemon.ready.agent
 
 
 async def fire_from_outside(path: str, fires: int) -> list[float]:
@@ -237,12 +237,12 @@ def be_client(path: str, fires: int) -> None:
 
 
 async def profile(fires: int) -> dict[str, object]:
-    async with daemon_here() as (_, path):
+    async with daemon_here() as path:
         unmarked = await fire_from_outside(path, fires)
     marks = Marks()
     install(marks)
     trio.lowlevel.add_instrument(Sleeps(marks))
-    async with daemon_here() as (_, path):
+    async with daemon_here() as path:
         marks.is_on = True
         marked = await fire_from_outside(path, fires)
         marks.is_on = False
@@ -257,7 +257,7 @@ async def profile(fires: int) -> dict[str, object]:
 
 async def profile_calls(fires: int) -> None:
     profiler = cProfile.Profile()
-    async with daemon_here() as (_, path):
+    async with daemon_here() as path:
         await fire_from_outside(path, 200)
         profiler.enable()
         await fire_from_outside(path, fires)

@@ -34,7 +34,6 @@ from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.zygote import open_zygote
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.registry.sessions import Sessions
 from hooklatch_worker import wire
 from machine import ROOT, describe, save, summary
 
@@ -68,7 +67,7 @@ class Bench:
         payload = json.dumps({"steps": self._steps, "path": self._path}).encode()
         state = self._states.get(way)
         counted: set[tuple[Hook, str, str]] = set()
-        fire = TimedFire((lambda one: state.answer(one, HOOK, None, counted, is_claimed=True)) if state else None)
+        fire = TimedFire((lambda one: state.answer(one, HOOK, None, counted, claimed=None)) if state else None)
         outcome = await self._pool.call(call_of(way.partition(",")[0], payload), fire, trio.current_time() + 60)
         if outcome.cause != "policy":
             raise RuntimeError(str(outcome))
@@ -106,8 +105,8 @@ class Bench:
 async def measure(rounds: int, steps: int, folder: Path) -> tuple[Series, Bench]:
     series: Series = defaultdict(list)
     (folder / "kept").mkdir()
-    states = {name: SharedState(str(folder), Sessions()) for name in ("served", "served, endless")}
-    states["served, kept"] = SharedState(f"{folder}/kept", Sessions())
+    states = {name: SharedState(str(folder)) for name in ("served", "served, endless")}
+    states["served, kept"] = SharedState(f"{folder}/kept")
     states["served, kept"].open()
     limits = PoolLimits(workers=WORKERS)
     async with open_zygote() as zygote, trio.open_nursery() as nursery:

@@ -40,8 +40,8 @@ async def test_python_examples_load_as_hooks_or_run(text: str, tmp_path: Path) -
     config = '[[source]]\npath = "example.py"\n'
 
     async with running_daemon(tmp_path, {"hooks.toml": config, "example.py": text}) as daemon:
-        diagnostics = daemon.hub.files.diagnostics
-        hooks = daemon.hub.registries.view.hooks
+        diagnostics = daemon.parts.files.diagnostics
+        hooks = daemon.parts.registries.view.hooks
 
     assert diagnostics == []
     assert hooks
@@ -110,7 +110,7 @@ async def test_the_example_hooks_load(tmp_path: Path) -> None:
         path.chmod(0o600)
 
     async with running_daemon(tmp_path) as daemon:
-        diagnostics = daemon.hub.files.diagnostics
+        diagnostics = daemon.parts.files.diagnostics
         async with daemon.session() as client:
             decision = await client.fire_tool("Bash", command="rm -rf build")
 

@@ -23,7 +23,8 @@ from support.survivors import PATIENCE, knowing, nobody_survives, wait_until_gon
 
 DAEMON = """
 import json, sys
-from hooklatch.service.process.daemon import Options, run_daemon
+from hooklatch.service.process.daemon import run_daemon
+from hooklatch.service.process.folders import Options
 
 def ready(what):
     print(json.dumps({"pid": what.pid, "agent": what.agent, "admin": what.admin}), flush=True)

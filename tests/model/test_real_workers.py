@@ -101,7 +101,7 @@ class RealPlace:
         return False  # what follows of time alone is tried on fake workers
 
     def drain(self, *, is_draining: bool) -> None:
-        self.daemon.hub.dispatcher.is_draining = is_draining
+        self.daemon.parts.dispatcher.is_draining = is_draining
 
 
 @pytest.fixture(autouse=True)

@@ -32,7 +32,7 @@ async def daemon(tmp_path: Path) -> AsyncGenerator[Daemon]:
 
 
 def pool_of(daemon: Daemon) -> Pool:
-    (pool,) = daemon.hub.sources.pools.values()
+    (pool,) = daemon.parts.sources.pools.values()
     return pool
 
 
@@ -44,7 +44,7 @@ async def assert_it_is_as_before(daemon: Daemon) -> None:
     await until(lambda: not pool.is_busy)
     status = pool.status()
     assert (status.lost, status.waiting, status.busy) == (0, 0, 0)
-    assert all(not session.flow.in_flight for session in daemon.hub.sessions)
+    assert all(not session.flow.in_flight for session in daemon.parts.sessions)
 
 
 async def hold(daemon: Daemon, stack: AsyncExitStack, go: Path, *, sessions: int) -> list[Client]:
@@ -59,7 +59,7 @@ async def hold(daemon: Daemon, stack: AsyncExitStack, go: Path, *, sessions: int
     for client in clients:
         stack.push_async_callback(client.aclose)
         await client.send_raw(fires(100, MAX_IN_FLIGHT, "Slow", go=str(go)))
-    pool, statistics, offered = pool_of(daemon), daemon.hub.statistics, sessions * MAX_OF_SESSION
+    pool, statistics, offered = pool_of(daemon), daemon.parts.statistics, sessions * MAX_OF_SESSION
     await until(lambda: pool.status().waiting + pool.status().busy + statistics.dropped["overload"] == offered)
     return clients
 
@@ -70,11 +70,11 @@ async def test_floods_are_refused_and_every_quiet_session_is_served(daemon: Daem
     async with AsyncExitStack() as stack:
         clients = await hold(daemon, stack, go, sessions=FLOODERS)
         assert pool.status().waiting == pool.limits.queue
-        waiting = [pool._queue._gates.waiting(session.id) for session in daemon.hub.sessions if session.connections]
+        waiting = [pool._queue._gates.waiting(session.id) for session in daemon.parts.sessions if session.connections]
         quiet = [await stack.enter_async_context(daemon.session()) for _ in range(QUIET)]
         for client in quiet:
             await client.send_raw(fires(100, 3, "Bash"))
-        await until(lambda: sum(session.flow.in_flight == 3 for session in daemon.hub.sessions) == QUIET)
+        await until(lambda: sum(session.flow.in_flight == 3 for session in daemon.parts.sessions) == QUIET)
 
         go.touch()
         async with trio.open_nursery() as nursery:
@@ -104,7 +104,7 @@ async def test_all_connections_of_a_session_together_have_a_limit(daemon: Daemon
             stack.push_async_callback(clients[-1].aclose)
         for client in clients[:-1]:
             await client.send_raw(fires(100, MAX_IN_FLIGHT, "Slow", go=str(go)))
-        (session,) = daemon.hub.sessions
+        (session,) = daemon.parts.sessions
         await until(lambda: session.flow.in_flight == MAX_OF_SESSION)
 
         await clients[-1].send_raw(fires(100, 1, "Bash"))
@@ -132,9 +132,9 @@ async def test_fires_that_nobody_waits_for_are_dropped_and_counted_and_no_sessio
             accepted += [((await flood.read()) or {})["result"]["accepted"] for _ in range(50)]
         others = [(await other.call("fire", **params))["accepted"] for _ in range(20)]
         gate = await other.fire_tool("Bash")
-        dropped = daemon.hub.statistics.dropped["background"]
+        dropped = daemon.parts.statistics.dropped["background"]
         go.touch()
-        await until(lambda: not daemon.hub.dispatcher._background_count)
+        await until(lambda: not daemon.parts.dispatcher._background_count)
         await assert_it_is_as_before(daemon)
 
     assert accepted == [True] * (MAX_BACKGROUND // 2) + [False] * (800 - MAX_BACKGROUND // 2)
@@ -149,7 +149,7 @@ async def test_a_slow_reader_slow_hooks_and_a_flood_at_once_disturb_nobody(daemo
     async with AsyncExitStack() as stack:
         await hold(daemon, stack, go, sessions=1)
         deaf = await stack.enter_async_context(daemon.session())
-        (connection,) = [one for one in daemon.hub.bus.connections.values() if one.session and not one.session.fires]
+        (connection,) = [one for one in daemon.parts.bus.connections.values() if one.session and not one.session.fires]
         nursery = await stack.enter_async_context(trio.open_nursery())
         nursery.start_soon(deaf.send_raw, requests(100, 60, "events", {}) * 20)
         await until(lambda: len(connection._outgoing) > MAX_BUFFERED)
@@ -158,7 +158,7 @@ async def test_a_slow_reader_slow_hooks_and_a_flood_at_once_disturb_nobody(daemo
             with trio.fail_after(10):
                 decisions = [await quiet.fire_tool("Bash") for _ in range(5)]
 
-        held = {one.number: len(one._outgoing) for one in daemon.hub.bus.connections.values()}
+        held = {one.number: len(one._outgoing) for one in daemon.parts.bus.connections.values()}
         nursery.cancel_scope.cancel()
         go.touch()
     await assert_it_is_as_before(daemon)
@@ -202,7 +202,7 @@ async def test_ten_thousand_fires_at_once_are_each_answered_once_beside_two_thou
                 most["waiting"] = max(most["waiting"], pool.status().waiting)
                 if len(quiet_reasons) % 20:
                     continue
-                held = [len(one._lines._buffer) for one in daemon.hub.bus.connections.values()]
+                held = [len(one._lines._buffer) for one in daemon.parts.bus.connections.values()]
                 most["read"] = max(most["read"], *held)
 
     async with AsyncExitStack() as stack:

@@ -19,7 +19,7 @@ from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.worker import CallIds, Worker
 from hooklatch.processes.zygote import WorkerProcess
 from hooklatch.service.registry.admission import Admission
-from hooklatch.service.transport.connection import Connection
+from hooklatch.service.transport.connection import Connection, Shared
 from hooklatch.service.transport.hangups import Hangups
 from hooklatch.service.transport.line_timeouts import LineTimeouts
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
@@ -138,7 +138,9 @@ async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
     mock_clock: trio.testing.MockClock, now: float, cause: str
 ) -> None:
     ours, theirs = socket.socketpair()
-    connection = Connection(1, ours, None, ReaderHandoff(), Admission(), Hangups(), LineTimeouts(), is_admin=False)  # type: ignore[arg-type]
+    connection = Connection(
+        1, ours, None, Shared(Admission(), ReaderHandoff(), LineTimeouts(), Hangups()), is_admin=False
+    )  # type: ignore[arg-type]
     outcomes: list[str] = []
 
     async def call() -> None:

@@ -49,7 +49,7 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
                     limit = 0.2 if how == "stops_itself" else 20.0
                     is_called = False
                     while not is_called:
-                        daemon.hub.dispatcher.targets.breakers.clear()  # it would answer in the workers' stead
+                        daemon.parts.breakers.clear()  # it would answer in the workers' stead
                         decision = await client.call("fire", event="pre_tool_use", payload=payload, timeout=limit)
                         assert decision["verdict"] == "deny"
                         fired[decision["cause"]] += 1
@@ -61,7 +61,7 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
             async with trio.open_nursery() as nursery:
                 for start in range(20):
                     nursery.start_soon(fire_some, plan[start::20])
-            (pool,) = daemon.hub.sources.pools.values()
+            (pool,) = daemon.parts.sources.pools.values()
             await until(lambda: not pool.status().condemned)
             status = await admin.call("status")
             pool_status = pool.status()

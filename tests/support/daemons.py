@@ -14,8 +14,9 @@ from typing import Any
 
 import trio
 
-from hooklatch.service.api.hub import Hub
-from hooklatch.service.process.daemon import Options, serve
+from hooklatch.service.process.daemon import serve
+from hooklatch.service.process.folders import Options
+from hooklatch.service.process.parts import Parts
 from hooklatch_worker.sandbox import linux
 from support.repository import CALLBACKS
 
@@ -116,11 +117,11 @@ class Client:
 class Daemon:
     """A daemon under test: its parts, its folder, and clients of it."""
 
-    def __init__(self, hub: Hub, folder: Path) -> None:
-        self.hub = hub
+    def __init__(self, parts: Parts, folder: Path) -> None:
+        self.parts = parts
         self.folder = folder
-        self.agent = hub.places["agent"]
-        self.admin = hub.places["admin"]
+        self.agent = parts.places["agent"]
+        self.admin = parts.places["admin"]
 
     def connect(self, path: str | None = None) -> Client:
         stream = socket.socket(socket.AF_UNIX)
@@ -154,7 +155,7 @@ class Daemon:
 
     @property
     def worker_pids(self) -> list[int]:
-        return [pid for pool in self.hub.sources.pools.values() for pid in pool.status().pids]
+        return [pid for pool in self.parts.sources.pools.values() for pid in pool.status().pids]
 
 
 def child_of(parent: Client) -> dict[str, Any]:
@@ -179,8 +180,8 @@ async def running_daemon(
             state_dir=str(folder / "state"),
             owns_process=False,
         )
-        async with serve(options) as (hub, _):
-            yield Daemon(hub, folder)
+        async with serve(options) as daemon:
+            yield Daemon(daemon.parts, folder)
         stop_resource_tracker()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,25 +17,17 @@ import trio
 
 from callbacks import scripted
 from hooklatch.core.decisions.call import Call
-from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.messages import Decision, Head, Outcome
 from hooklatch.core.protocol import Request, RpcError
 from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.worker import FireContext
+from hooklatch.processes.zygote import Zygote
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Fact, Record
-from hooklatch.service.api.hub import Bus, Hub
-from hooklatch.service.api.methods import Methods
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.loading.files import Files
-from hooklatch.service.loading.projects import Projects
 from hooklatch.service.loading.sources import Sources, Unit
-from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Sessions
-from hooklatch.service.registry.statistics import Statistics
+from hooklatch.service.process.parts import Ground, Parts, assemble
 from hooklatch_worker import wire
 from hooklatch_worker.author import verdicts
 
@@ -101,8 +94,8 @@ class FakeUnit(Unit):
 class FakeSources(Sources):
     """Builds fake pools."""
 
-    def __init__(self, quiesced: Callable[[], Awaitable[None]], pools: dict[Any, Any], place: FakePlace) -> None:
-        super().__init__(None, PoolLimits(), quiesced, pools)  # type: ignore[arg-type]  # nothing is forked
+    def __init__(self, place: FakePlace, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
         self.place = place
 
     async def build(self, source: wire.Source, *, workers: int | None = None) -> Unit:
@@ -134,6 +127,7 @@ class FakeRecord(Record):
 
     def __init__(self) -> None:  # nothing is opened
         self.count = 0
+        self.folder = "/nowhere"
 
     @property
     def head(self) -> Head | None:
@@ -161,7 +155,7 @@ class FakeConnection:
 
     numbers = itertools.count(1)
 
-    def __init__(self, methods: Methods, hub: Hub, *, is_admin: bool) -> None:
+    def __init__(self, parts: Parts, *, is_admin: bool) -> None:
         self.number = next(self.numbers)
         self.is_admin = is_admin
         self.session: Any = None
@@ -169,8 +163,8 @@ class FakeConnection:
         self.client = ""
         self.topics: set[str] = set()
         self.announcements: list[dict[str, Any]] = []
-        self._methods = methods
-        hub.bus.connections[self.number] = self  # type: ignore[assignment]
+        self._methods = parts.methods
+        parts.bus.connections[self.number] = self  # type: ignore[assignment]
 
     def announce(self, params: object, *, is_registry: bool) -> bool:
         self.announcements.append(msgspec.to_builtins(params))
@@ -198,11 +192,10 @@ class FakePlace:
     def __init__(self) -> None:
         self.version = 1
         self.gates: dict[str, tuple[trio.Event, trio.Event]] = {}
-        self.hub: Hub
-        self.methods: Methods
+        self.parts: Parts
 
     async def connect(self, *, is_admin: bool) -> FakeConnection:
-        return FakeConnection(self.methods, self.hub, is_admin=is_admin)
+        return FakeConnection(self.parts, is_admin=is_admin)
 
     def run_of(self) -> str:
         return f"{MODULE}:act"
@@ -222,7 +215,7 @@ class FakePlace:
         return True
 
     def drain(self, *, is_draining: bool) -> None:
-        self.hub.dispatcher.is_draining = is_draining
+        self.parts.dispatcher.is_draining = is_draining
 
     async def act(self, event: Any, version: int) -> object:
         """Run the callback; what would end or stop its process is done without one."""
@@ -243,24 +236,16 @@ class FakePlace:
 
 @asynccontextmanager
 async def running_fakes() -> AsyncGenerator[FakePlace]:
-    """Put the daemon's parts together as `service.daemon.serve` does, but for its processes and sockets."""
+    """Run the daemon's parts as `service.process.daemon.serve` does, but for its processes and sockets."""
     place = FakePlace()
-    bus, sessions, statistics, state = Bus(), Sessions(), Statistics(), FakeState()
-    registries = Registries(Catalogue.standard(), sessions, bus.publish)
-    pools: dict[Any, Any] = {}
-    dispatcher = Dispatcher(registries, pools, statistics, bus.decided)
-    sources = FakeSources(dispatcher.quiesced, pools, place)
-    projects = Projects(state, sessions)
-    files = Files("/nowhere/hooks.toml", sources, registries, state, projects)
-    place.hub = Hub(
-        bus=bus, sessions=sessions, registries=registries, sources=sources, files=files, projects=projects,
-        dispatcher=dispatcher, statistics=statistics, state=state, shared_state=SharedState("/nowhere", sessions),
-        record=FakeRecord(), places={},
+    ground = Ground(
+        config="/nowhere/hooks.toml", state=FakeState(), record=FakeRecord(), zygote=Zygote(owns_process=False),
+        supervisors=(), end=None, places={},
     )  # fmt: skip
-    place.methods = Methods(place.hub)
+    parts = place.parts = assemble(ground, partial(FakeSources, place))
     async with trio.open_nursery() as nursery:
-        for part in (sources, dispatcher, sessions):
+        for part in (parts.sources, parts.dispatcher, parts.sessions):
             await nursery.start(part.run)
         yield place
-        dispatcher.stop()
+        parts.dispatcher.stop()
         nursery.cancel_scope.cancel()

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from hooklatch.cli.daemon.doctor import way_out_of
 from support.commands import Place, new_place, serving
 
 pytestmark = pytest.mark.slow
@@ -108,9 +107,11 @@ def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> No
     assert "hooklatch init --config " in doctor.stdout
 
 
-def test_what_to_do_of_a_fault_fits_its_kind() -> None:
-    full = "the disk of /r is full, so gates are denied until there is space: free some space"
+def test_a_suspended_hook_is_a_problem_with_the_command_that_ends_it() -> None:
+    with new_place() as place, serving(place):
+        place.run("suspend", "--all", "--for", "60s", "--reason", "a test")
 
-    assert "log acknowledge" in way_out_of(full, [full])
-    assert "status --tree" in way_out_of("the daemon's part 'zygote' failed: it ended", [full])
-    assert "start the daemon again" in way_out_of("/s/state.json: it is no JSON", [])
+        (problem,) = problems(place)
+
+    assert problem["what"] == "every hook is suspended: a test"
+    assert "hooklatch resume --all" in problem["do"]

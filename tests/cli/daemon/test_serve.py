@@ -260,13 +260,13 @@ WITH_A_BROKEN_PART = """
 import sys
 from hooklatch.cli import main
 from hooklatch.processes.zygote import ForkError, Zygote
-from hooklatch.service.transport.server import Door
+from hooklatch.service.transport.server import Listener
 
 async def fail(part, **_):
     raise error("it is broken")
 
 if __name__ == "__main__":  # the zygote imports this again
-    part, error = {"Door": (Door, ValueError), "Zygote": (Zygote, ForkError)}[sys.argv.pop(1)]
+    part, error = {"Listener": (Listener, ValueError), "Zygote": (Zygote, ForkError)}[sys.argv.pop(1)]
     part.run = fail
     sys.exit(main())
 """
@@ -284,15 +284,13 @@ def run_with_a_broken(part: str, place: Place, *words: str) -> subprocess.Comple
 def test_a_part_that_the_daemon_cannot_go_on_without_ends_it_with_a_line_and_a_traceback_in_the_log(
     place: Place,
 ) -> None:
-    done = run_with_a_broken("Door", place)
+    done = run_with_a_broken("Listener", place)
 
     assert done.returncode == 70
     last = done.stderr.splitlines()[-1]
-    assert last.startswith(
-        'hooklatch: the daemon cannot go on without its part "agents\' listener", which has failed: '
-    )
+    assert last.startswith("hooklatch: the daemon cannot go on without its part 'agent listener', which has failed: ")
     assert last.endswith("ValueError: it is broken; the log has the traceback")
-    assert "hooklatch.supervisor: part failed: agents' listener" in done.stderr
+    assert "hooklatch.supervisor: part failed: agent listener" in done.stderr
     assert "Traceback" in done.stderr
     assert "ExceptionGroup" not in done.stderr
     after = place.run("status")

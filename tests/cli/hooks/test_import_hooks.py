@@ -178,7 +178,7 @@ def imported(data: object, name: str = "settings.json") -> str:
 
 
 async def fire_bash(daemon: Daemon) -> dict[str, Any]:
-    assert daemon.hub.files.diagnostics == []
+    assert daemon.parts.files.diagnostics == []
     async with daemon.session(cwd=str(daemon.folder)) as client:
         return await client.fire_tool("Bash", command="ls")
 

@@ -11,10 +11,12 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from support.commands import PROGRAM, Daemon, Place, Started, serving
+from support.repository import ROOT
 
 pytestmark = pytest.mark.slow
 
@@ -174,5 +176,19 @@ def test_the_tree_shows_the_daemons_parts_and_who_restarts_them(shared: Daemon) 
     assert lines[0] == "├─ record: permanent, significant, running"
     assert "├─ reader handoff: permanent, running" in lines
     assert any(line.startswith("│  └─ ") and "guards.py (build 1): permanent, running" in line for line in lines)
-    assert lines[-1] == "   └─ signals: permanent, running"
-    assert {"zygote", "pools", "agents' connections"} <= {node["name"] for node in data["tree"]}
+    assert "│  └─ signals: permanent, running" in lines
+    assert lines[-1] == "   └─ requests: permanent, running"
+    assert {"zygote", "pools", "agent connections"} <= {node["name"] for node in data["tree"]}
+    named = {name for node in data["tree"] for name in (node["name"], *names_below(node))}
+    assert named <= documented(), "docs/design.md has a row for each part"
+
+
+def names_below(node: dict[str, Any]) -> set[str]:
+    """Return the names of what a part supervises; below the pools are sources, which have names of their own."""
+    return {child["name"] for child in node["children"]} if node["name"] != "pools" else set()
+
+
+def documented() -> set[str]:
+    """Return the names that the first column of the design's table of parts has."""
+    table = (ROOT / "docs" / "design.md").read_text().partition("| part | owned by |")[2].partition("\n\n")[0]
+    return {name.strip() for row in table.splitlines()[2:] for name in row.split("|")[1].split(",")}

@@ -45,7 +45,7 @@ async def test_a_hello_of_wrong_types_opens_no_session(daemon: Daemon) -> None:
             await client.call("hello", **params)
         await client.aclose()
 
-        assert len(daemon.hub.sessions) == 1
+        assert len(daemon.parts.sessions) == 1
 
 
 BAD_PARAMS: list[tuple[str, dict[str, Any]]] = [

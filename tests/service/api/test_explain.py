@@ -56,7 +56,7 @@ async def test_explain_gives_who_would_fire_in_order_and_why_each_other_one_woul
         "guards:at_the_end": "it is a hook of stop",
     }
     assert answer["refusal"] is None
-    assert daemon.hub.statistics.total_fired == 0
+    assert daemon.parts.statistics.total_fired == 0
 
 
 async def test_explain_says_when_no_hook_is_asked_since_the_payload_cannot_be_matched(daemon: Daemon) -> None:
@@ -177,7 +177,7 @@ async def test_status_says_how_the_daemon_is_and_more_to_an_administrator(daemon
 
 async def test_a_draining_daemon_denies_and_says_so(daemon: Daemon) -> None:
     async with daemon.session() as client:
-        daemon.hub.dispatcher.is_draining = True
+        daemon.parts.dispatcher.is_draining = True
         gate, note = await client.fire_tool("Bash"), await client.fire("stop")
         later = await client.call("fire", event="stop", wait=False)
         status = await client.call("status")

@@ -78,7 +78,7 @@ async def test_text_over_its_limit_is_an_error_that_names_the_field_and_the_limi
                     await client.call("fire", **{"event": "pre_tool_use", "payload": {"tool_name": "x"}, **params})
                 assert f"`{field}`" in caught.value.message
             assert (await client.fire_tool("Bash"))["verdict"] == "deny"
-        assert len(daemon.hub.sessions) == 1
+        assert len(daemon.parts.sessions) == 1
 
 
 async def test_definitions_have_a_size_alone_and_together(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_definitions_have_a_size_alone_and_together(tmp_path: Path) -> Non
             await client.call("register", hooks=[hook(number, 60_000) for number in range(most, most + 3)])
         await client.call("unregister", id="h0")
         await client.call("register", hooks=[hook(most, 60_000)])
-        assert len(next(iter(daemon.hub.sessions)).own) == most
+        assert len(next(iter(daemon.parts.sessions)).own) == most
 
 
 @pytest.mark.slow

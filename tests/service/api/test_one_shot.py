@@ -113,8 +113,8 @@ async def test_a_client_that_is_gone_abandons_its_one_shot(daemon: Daemon, end: 
 
     await client.aclose()
 
-    await until(lambda: not daemon.hub.bus.connections)
-    assert daemon.hub.statistics.causes["abandoned"] == 1
+    await until(lambda: not daemon.parts.bus.connections)
+    assert daemon.parts.statistics.causes["abandoned"] == 1
     go.write_text("")
 
 

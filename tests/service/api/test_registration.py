@@ -308,8 +308,8 @@ async def test_a_client_that_leaves_while_its_hello_loads_a_source_leaves_a_sess
     await client.aclose()
     gate.write_text("go")
 
-    await until(lambda: not daemon.hub.bus.connections)
-    session = daemon.hub.sessions.get("gone")
+    await until(lambda: not daemon.parts.bus.connections)
+    session = daemon.parts.sessions.get("gone")
     assert session is None or (session.connections, session.left_count) == (set(), 1)
 
 
@@ -342,7 +342,7 @@ async def test_a_session_keeps_its_hooks_until_it_is_resumed(daemon: Daemon) -> 
     hook = {"id": "no", "event": "pre_tool_use", "run": str(daemon.folder / "guards.py") + ":no"}
     async with daemon.session(id="s", hooks=[hook]) as client:
         token = client.hello["resume_token"]  # type: ignore[attr-defined]
-    await until(lambda: not daemon.hub.bus.connections)
+    await until(lambda: not daemon.parts.bus.connections)
 
     async with daemon.session(id="s", resume_token=token) as client:
         decision = await client.fire_tool("Bash")
@@ -353,11 +353,11 @@ async def test_a_session_keeps_its_hooks_until_it_is_resumed(daemon: Daemon) -> 
 async def test_the_hooks_of_a_client_go_with_its_session(daemon: Daemon) -> None:
     async with daemon.session(id="s", hooks=[served("a")]):
         pass
-    await until(lambda: not daemon.hub.bus.connections)
-    session = daemon.hub.sessions.get("s")
+    await until(lambda: not daemon.parts.bus.connections)
+    session = daemon.parts.sessions.get("s")
     assert session is not None
 
-    daemon.hub.sessions.discard(session)
+    daemon.parts.sessions.discard(session)
 
     async with daemon.session(id="s") as client:
         assert "session/a" not in await listed(client)
@@ -411,9 +411,9 @@ async def test_a_child_cannot_change_its_parents_gates(daemon: Daemon) -> None:
 
 async def test_a_child_keeps_the_gates_of_a_parent_that_ended_also_through_a_reload(daemon: Daemon) -> None:
     async with family(daemon) as (_, child):
-        parent = daemon.hub.sessions.get("parent")
+        parent = daemon.parts.sessions.get("parent")
         assert parent is not None
-        daemon.hub.sessions.discard(parent)
+        daemon.parts.sessions.discard(parent)
         after_the_end = await child.fire_tool("Bash")
         await child.call("subscribe", topics=["registry"])
         daemon.write("guards.py", GUARDS.replace('deny("no")', 'deny("mended")'))

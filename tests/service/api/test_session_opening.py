@@ -47,15 +47,17 @@ def guard(daemon: Daemon, hook_id: str = "no", function: str = "no", **more: Any
 
 def observed(daemon: Daemon) -> str:
     """Return all that anybody could see of sessions and hooks, whatever it is that they see it by."""
-    hub = daemon.hub
+    parts = daemon.parts
     sessions = [
         {key: str(value) for key, value in vars(one).items() if key not in ("flow", "parent", "children", "view")}
         | {"parent": one.parent and one.parent.id, "children": [child.id for child in one.children]}
         | {"view": [one.view.revision, one.view.digest, [hook.name for hook in one.view.hooks]]}
-        for one in hub.sessions
+        for one in parts.sessions
     ]
-    projects = {folder: [hook.id for hook in hub.registries.project_hooks(folder)] for folder in hub.projects.used()}
-    return json.dumps([sessions, hub.registries.revision, hub.registries.view.digest, projects], indent=1)
+    projects = {
+        folder: [hook.id for hook in parts.registries.project_hooks(folder)] for folder in parts.projects.used()
+    }
+    return json.dumps([sessions, parts.registries.revision, parts.registries.view.digest, projects], indent=1)
 
 
 async def test_a_refused_hello_leaves_nothing_at_once_or_a_minute_later(tmp_path: Path, mock_clock: MockClock) -> None:
@@ -108,7 +110,7 @@ async def test_a_refused_hello_leaves_nothing_at_once_or_a_minute_later(tmp_path
                 await client.call("hello", **{"protocol": 1, **params})
             at_once = observed(daemon)
             await client.aclose()
-            await until(lambda: len(daemon.hub.bus.connections) == 3)
+            await until(lambda: len(daemon.parts.bus.connections) == 3)
             assert (caught.value.name, params, at_once, observed(daemon)) == (name, params, before, before)
 
         mock_clock.jump(LINGER + 1)
@@ -133,8 +135,8 @@ async def test_a_hello_whose_client_left_while_its_hooks_were_loaded_leaves_noth
         await client.aclose()
         go.touch()
 
-        await until(lambda: len(daemon.hub.bus.connections) == 1)
-        session = daemon.hub.sessions.get("gone")
+        await until(lambda: len(daemon.parts.bus.connections) == 1)
+        session = daemon.parts.sessions.get("gone")
         assert during == before
         assert session is None or session.left_count == 1  # it was all there, or nothing of it
 
@@ -301,7 +303,7 @@ def test_an_option_that_no_session_has_is_refused() -> None:
 async def test_a_session_that_was_closed_is_gone_and_its_id_free(daemon: Daemon) -> None:
     async with daemon.session(id="s", hooks=[guard(daemon)]) as client:
         answer = await client.call("session.close")
-        listed = [session.id for session in daemon.hub.sessions]
+        listed = [session.id for session in daemon.parts.sessions]
         with pytest.raises(RpcFailure, match="invalid_request"):
             await raced(client)
         assert await client.hears_the_end()
@@ -323,7 +325,7 @@ async def raced(client: Client) -> None:
 async def test_a_session_whose_socket_just_ends_stays_for_a_minute(daemon: Daemon) -> None:
     async with daemon.session(id="s"):
         pass
-    await until(lambda: not daemon.hub.bus.connections)
+    await until(lambda: not daemon.parts.bus.connections)
 
     with pytest.raises(RpcFailure, match="session_in_use"):
         async with daemon.session(id="s"):
@@ -378,7 +380,7 @@ async def test_a_connection_that_is_done_leaves_the_session_to_the_others(daemon
             assert answer == {"ended": False}
             assert (served["verdict"], served["cause"], ran["reason"]) == ("deny", "crash", "no")
             assert await two.call("session.close") == {"ended": True}
-    assert daemon.hub.sessions.get("s") is None
+    assert daemon.parts.sessions.get("s") is None
 
 
 async def test_a_child_keeps_the_gates_of_a_parent_that_was_closed(daemon: Daemon) -> None:
@@ -432,8 +434,8 @@ async def opened(daemon: Daemon, kind: str) -> AsyncGenerator[None]:
 async def test_the_end_of_a_clients_block_is_the_end_of_its_session(daemon: Daemon, kind: str) -> None:
     for _ in range(3):
         async with opened(daemon, kind):
-            assert daemon.hub.sessions.get("s") is not None
-        assert daemon.hub.sessions.get("s") is None
+            assert daemon.parts.sessions.get("s") is not None
+        assert daemon.parts.sessions.get("s") is None
 
 
 async def test_so_is_that_of_a_block_under_asyncio(daemon: Daemon) -> None:
@@ -444,14 +446,14 @@ async def test_so_is_that_of_a_block_under_asyncio(daemon: Daemon) -> None:
 
     await trio.to_thread.run_sync(lambda: asyncio.run(main()))
 
-    assert daemon.hub.sessions.get("s") is None
+    assert daemon.parts.sessions.get("s") is None
 
 
 async def test_so_is_that_of_a_block_that_was_cancelled(daemon: Daemon) -> None:
     async with opened(daemon, "cancelled"):
-        assert daemon.hub.sessions.get("s") is not None
+        assert daemon.parts.sessions.get("s") is not None
 
-    await until(lambda: daemon.hub.sessions.get("s") is None)
+    await until(lambda: daemon.parts.sessions.get("s") is None)
 
 
 async def test_what_another_session_called_under_the_same_id_is_not_counted(daemon: Daemon) -> None:

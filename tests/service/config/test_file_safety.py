@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from hooklatch.service.config.file_safety import MAX_FILE, UnsafeFileError, read_safely
-from hooklatch.service.process.daemon import StartError
+from hooklatch.service.process.folders import StartError
 from hooklatch.service.transport.server import make_runtime_dir
 from support.daemons import Daemon, running_daemon
 from support.strangers import NOBODY, as_nobody, as_root, folder_for_all
@@ -242,14 +242,14 @@ async def test_a_change_of_mode_alone_is_noticed_and_the_last_good_version_stays
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
         before = (tmp_path / name).stat().st_mode
         (tmp_path / name).chmod(0o777)
-        daemon.hub.files.hint.set()
+        daemon.parts.files.hint.set()
         with trio.fail_after(10):
             while (await health(daemon))[0] == "green":
                 await trio.lowlevel.checkpoint()
         problems = (await health(daemon))[1]
         decision = await client.fire_tool("Bash")
         (tmp_path / name).chmod(before)
-        daemon.hub.files.hint.set()
+        daemon.parts.files.hint.set()
         with trio.fail_after(10):
             while (await health(daemon))[0] == "red":
                 await trio.lowlevel.checkpoint()
@@ -263,7 +263,7 @@ async def test_a_change_of_owner_alone_is_noticed(tmp_path: Path) -> None:
     files = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARD}
     async with running_daemon(tmp_path, files) as daemon:
         os.chown(tmp_path / "guards.py", NOBODY, NOBODY)
-        daemon.hub.files.hint.set()
+        daemon.parts.files.hint.set()
         with trio.fail_after(10):
             while (await health(daemon))[0] == "green":
                 await trio.lowlevel.checkpoint()

@@ -235,7 +235,7 @@ async def test_a_host_that_fires_permission_denied_itself_is_not_helped(daemon: 
     await client.fire_tool("Bash", first="deny")
 
     assert await client.call("ping") == {}
-    assert daemon.hub.statistics.event("permission_denied").fired == 0
+    assert daemon.parts.statistics.event("permission_denied").fired == 0
     await client.aclose()
 
 

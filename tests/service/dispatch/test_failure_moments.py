@@ -47,7 +47,7 @@ async def ask(daemon: Daemon, tool: str, **more: Any) -> dict[str, Any]:
 
 
 async def kill_zygote(daemon: Daemon, number: int = signal.SIGKILL) -> int:
-    zygote = daemon.hub.sources.zygote
+    zygote = daemon.parts.sources.zygote
     await until(lambda: zygote.is_alive)
     assert zygote.pid is not None
     os.kill(zygote.pid, number)
@@ -102,20 +102,20 @@ async def test_the_death_of_the_zygote_is_a_crash_and_the_next_call_works(tmp_pa
             await until(lambda: began(daemon))
             await kill_zygote(daemon)
         after = await ask(daemon, "answer")
-        quarantined = daemon.hub.dispatcher.targets.breakers
+        quarantined = daemon.parts.breakers
 
         assert denied(decisions[0]) == ("deny", "crash")
         assert "the zygote died" in decisions[0]["reason"]
         assert after["verdict"] == "allow"
-        assert daemon.hub.sources.zygote.restarts == 1
-        assert all(quarantined.of(hook) is None for hook in daemon.hub.registries.view.hooks)
+        assert daemon.parts.sources.zygote.restarts == 1
+        assert all(quarantined.of(hook) is None for hook in daemon.parts.registries.view.hooks)
 
 
 async def test_calls_wait_for_a_new_zygote_again_and_again(tmp_path: Path) -> None:
     async with patient_daemon(tmp_path) as daemon:
         for count in (1, 2, 3):
             await kill_zygote(daemon)
-            await until(lambda count=count: daemon.hub.sources.zygote.restarts == count)  # type: ignore[misc]
+            await until(lambda count=count: daemon.parts.sources.zygote.restarts == count)  # type: ignore[misc]
             decision = await ask(daemon, "answer")
 
             assert decision["verdict"] == "allow", decision
@@ -135,7 +135,7 @@ async def test_a_stopped_zygote_stops_no_warm_worker_and_is_replaced_when_needed
         assert warm["verdict"] == "allow"
         assert [denied(one) for one in crashed] == [("deny", "crash")] * 2
         assert after["verdict"] == "allow"
-        assert daemon.hub.sources.zygote.pid != first
+        assert daemon.parts.sources.zygote.pid != first
 
 
 async def test_a_fork_that_fails_is_overload_and_passes(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ async def test_a_fork_that_fails_is_overload_and_passes(tmp_path: Path) -> None:
 
 async def test_a_draining_daemon_denies_gates_and_drops_the_rest(tmp_path: Path) -> None:
     async with patient_daemon(tmp_path) as daemon, daemon.session() as client:
-        daemon.hub.dispatcher.is_draining = True
+        daemon.parts.dispatcher.is_draining = True
 
         gate = await ask(daemon, "answer")
         rest = await client.fire("notification", notification_type="wait")
@@ -179,7 +179,7 @@ async def leave_during(daemon: Daemon, event: str, **payload: Any) -> None:
     client = daemon.connect()
     payload |= {"began": str(daemon.folder / "began"), "go": str(daemon.folder / "go")}
     await client.send("fire", event=event, payload=payload)
-    (pool,) = daemon.hub.sources.pools.values()
+    (pool,) = daemon.parts.sources.pools.values()
     await until(lambda: pool.status().busy)
     await client.aclose()
 
@@ -187,9 +187,9 @@ async def leave_during(daemon: Daemon, event: str, **payload: Any) -> None:
 async def test_a_gate_whose_client_left_is_abandoned_and_its_worker_used_again(tmp_path: Path) -> None:
     async with patient_daemon(tmp_path) as daemon, daemon.administrator() as admin:
         await leave_during(daemon, "pre_tool_use", tool_name="wait")
-        await until(lambda: began(daemon) and daemon.hub.statistics.causes["abandoned"])
+        await until(lambda: began(daemon) and daemon.parts.statistics.causes["abandoned"])
         (tmp_path / "go").touch()
-        (pool,) = daemon.hub.sources.pools.values()
+        (pool,) = daemon.parts.sources.pools.values()
         await until(lambda: not pool.is_busy)
         status = await admin.call("status")
 
@@ -202,7 +202,7 @@ async def test_an_abandoned_call_that_goes_past_its_deadline_is_killed(tmp_path:
     async with patient_daemon(tmp_path) as daemon:
         await leave_during(daemon, "pre_tool_use", tool_name="hang")
         await until(lambda: began(daemon))
-        (pool,) = daemon.hub.sources.pools.values()
+        (pool,) = daemon.parts.sources.pools.values()
         await until(lambda: not pool.is_busy and not pool.status().condemned)
 
         assert began(daemon)[0] not in daemon.worker_pids
@@ -214,9 +214,9 @@ async def test_a_gate_that_still_waited_for_a_worker_when_its_client_left_is_nev
         nursery.start_soon(ask, daemon, "wait")
         nursery.start_soon(ask, daemon, "wait")
         await until(lambda: len(began(daemon)) == 2)
-        (pool,) = daemon.hub.sources.pools.values()
+        (pool,) = daemon.parts.sources.pools.values()
         await leave_during(daemon, "pre_tool_use", tool_name="wait")
-        await until(lambda: daemon.hub.statistics.causes["abandoned"] and not pool.status().waiting)
+        await until(lambda: daemon.parts.statistics.causes["abandoned"] and not pool.status().waiting)
         (tmp_path / "go").touch()
 
         await until(lambda: not pool.is_busy)
@@ -229,7 +229,7 @@ async def test_a_notification_whose_client_left_is_finished(tmp_path: Path) -> N
         (tmp_path / "go").touch()
 
         await until(lambda: began(daemon))
-        await until(lambda: daemon.hub.statistics.verdicts["pass"] == 1)
+        await until(lambda: daemon.parts.statistics.verdicts["pass"] == 1)
 
 
 # -- hooks that a client serves -----------------------------------------------------------------------------------
@@ -367,7 +367,7 @@ async def test_a_broken_new_version_does_not_keep_the_good_one_from_new_workers(
     files = {"hooks.toml": SOURCE, "guard.py": GUARD.replace('deny("no")', "__import__('os')._exit(1)")}
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
         daemon.write("guard.py", "def broken(:\n")
-        await daemon.hub.files.reload()
+        await daemon.parts.files.reload()
 
         for _ in range(3):
             crashed = await client.fire_tool("Bash")

@@ -129,11 +129,11 @@ async def test_a_bad_probe_keeps_it_and_a_probe_that_found_no_end_is_made_again(
     """Slow: the first probe is due after 1 s."""
     async with daemon_and_client(tmp_path) as (daemon, client):
         await quarantine(client)
-        (breaker,) = daemon.hub.dispatcher.targets.breakers
+        (breaker,) = daemon.parts.breakers
         leaving = daemon.connect()
         await trio.sleep_until(breaker.until)
         await leaving.send("fire", event="pre_tool_use", payload={"tool_name": "sync", "how": "sleeps"})
-        pool = next(pool for pool in daemon.hub.sources.pools.values() if "misbehaving" in pool.source.location)
+        pool = next(pool for pool in daemon.parts.sources.pools.values() if "misbehaving" in pool.source.location)
         with trio.fail_after(5):
             while not pool.status().busy:  # noqa: ASYNC110  (nobody tells)
                 await trio.sleep(0.002)
@@ -169,7 +169,7 @@ async def test_a_new_version_of_its_file_lifts_it(tmp_path: Path) -> None:
     async with daemon_and_client(tmp_path) as (daemon, client):
         await quarantine(client)
         daemon.write("misbehaving.py", callbacks("misbehaving.py") + "\n# mended\n")
-        await daemon.hub.files.reload()
+        await daemon.parts.files.reload()
 
         assert (await status(daemon))["health"] == "green"
         assert (await try_how(client, "well"))["cause"] == "policy"
@@ -180,7 +180,7 @@ async def test_a_broken_or_unrelated_change_does_not_lift_it(tmp_path: Path) -> 
         await quarantine(client)
         daemon.write("other.py", OTHER + "\n# changed\n")
         daemon.write("misbehaving.py", "def broken(:\n")
-        await daemon.hub.files.reload()
+        await daemon.parts.files.reload()
 
         assert (await try_how(client, "well"))["cause"] == "quarantined"
 
@@ -222,10 +222,10 @@ async def test_one_sessions_deaths_quarantine_no_other_sessions_hook_of_the_same
             await one.fire("pre_compact", how="kills_itself")
         own = await one.fire("pre_compact", how="well")
         others = await other.fire("pre_compact", how="well")
-        session = daemon.hub.sessions.get("s1")
+        session = daemon.parts.sessions.get("s1")
         assert session is not None
-        daemon.hub.sessions.discard(session)
-        left = list(daemon.hub.dispatcher.targets.breakers)
+        daemon.parts.sessions.discard(session)
+        left = list(daemon.parts.breakers)
 
     assert own["cause"] == "quarantined"
     assert others["cause"] != "quarantined"

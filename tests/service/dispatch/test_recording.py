@@ -175,7 +175,7 @@ async def test_an_operator_asks_for_any_record_and_an_agent_for_its_own_sessions
 async def test_a_session_does_not_see_what_an_earlier_one_of_its_id_did(daemon: Daemon) -> None:
     async with daemon.session(id="s1") as earlier:
         await earlier.fire_tool("Deny")
-    daemon.hub.sessions.discard(next(iter(daemon.hub.sessions)))
+    daemon.parts.sessions.discard(next(iter(daemon.parts.sessions)))
 
     async with daemon.session(id="s1") as later:
         assert (await later.call("log"))["records"] == []

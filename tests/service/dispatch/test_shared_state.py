@@ -129,9 +129,9 @@ async def said(client: Client, tool: str = "Steps", **tool_input: Any) -> Any:
 
 def end(daemon: Daemon, session_id: str) -> None:
     """End a session now, as its last connection's end does a minute later."""
-    session = daemon.hub.sessions.get(session_id)
+    session = daemon.parts.sessions.get(session_id)
     assert session is not None
-    daemon.hub.sessions.discard(session)
+    daemon.parts.sessions.discard(session)
 
 
 async def value(client: Client, key: str) -> Any:
@@ -161,7 +161,7 @@ async def test_killed_hung_and_recycled_workers_lose_no_count(daemon: Daemon) ->
         for _ in range(2):
             assert (await client.fire_tool("Die"))["cause"] == "crash"
         assert (await client.fire_tool("Hang"))["cause"] == "timeout"
-        (pool,) = daemon.hub.sources.pools.values()
+        (pool,) = daemon.parts.sources.pools.values()
         for worker in pool.live_workers():
             if pool.is_idle(worker):
                 pool.recycle(worker)
@@ -212,10 +212,10 @@ async def test_a_fire_of_no_session_has_none_to_count_in(daemon: Daemon) -> None
 async def test_a_session_that_ends_takes_its_values_along(daemon: Daemon) -> None:
     async with daemon.session(id="brief") as client:
         await said(client, session=True, steps=[["set", "k", 1]])
-    assert daemon.hub.shared_state.status()["keys"] == 1
+    assert daemon.parts.shared_state.status()["keys"] == 1
     end(daemon, "brief")
 
-    assert daemon.hub.shared_state.status()["keys"] == 0
+    assert daemon.parts.shared_state.status()["keys"] == 0
 
 
 async def test_a_hook_that_a_session_brought_shares_nothing_with_the_operators(daemon: Daemon) -> None:
@@ -234,7 +234,7 @@ async def test_a_hook_that_a_session_brought_shares_nothing_with_the_operators(d
         assert await said(other, "Count") == [2, 1]
         for name in ("a", "b"):
             end(daemon, name)
-    assert {one["layer"] for one in daemon.hub.shared_state.status()["sources"]} == {"global"}
+    assert {one["layer"] for one in daemon.parts.shared_state.status()["sources"]} == {"global"}
 
 
 async def test_a_gate_that_was_handed_down_goes_on_counting_when_its_session_has_ended(daemon: Daemon) -> None:
@@ -247,7 +247,7 @@ async def test_a_gate_that_was_handed_down_goes_on_counting_when_its_session_has
             end(daemon, "parent")
             assert await said(child, "Own") == [3, 2]
         end(daemon, "child")
-    assert daemon.hub.shared_state.status()["sources"] == []
+    assert daemon.parts.shared_state.status()["sources"] == []
 
 
 async def test_two_projects_do_not_share(daemon: Daemon, tmp_path: Path) -> None:
@@ -275,7 +275,7 @@ async def refused(client: Client, tool: str = "Steps", **tool_input: Any) -> str
 
 async def test_what_cannot_be_done_is_an_error_of_the_guard(daemon: Daemon) -> None:
     async with daemon.session() as client:
-        assert "is no number" in await refused(client, steps=[["set", "text", "x"], ["increment", "text"]])
+        assert "does not hold a number" in await refused(client, steps=[["set", "text", "x"], ["increment", "text"]])
         assert "what a counter can hold" in await refused(client, steps=[["increment", "k", 2**63]])
         assert "at most 16384 bytes" in await refused(client, steps=[["set", "k", "x" * 20_000]])
         assert "at most 1000 steps" in await refused(client, "Many", count=1001)
@@ -309,7 +309,7 @@ async def test_it_is_there_under_strict_isolation_and_after_a_reload(tmp_path: P
 
         assert await said(client, "Count") == [2, 2]
         assert not set(daemon.worker_pids) & set(before)
-        assert {pool.isolation.in_force for pool in daemon.hub.sources.pools.values()} == {"strict"}
+        assert {pool.isolation.in_force for pool in daemon.parts.sources.pools.values()} == {"strict"}
         assert (await admin.call("status"))["state"]["keys"] == 2
 
 
@@ -338,7 +338,7 @@ async def test_what_is_kept_is_there_after_a_restart(tmp_path: Path) -> None:
     async with running_daemon(tmp_path) as daemon, daemon.session(id="s") as client:
         found = [await value(client, key) for key in ("n", "gone", "brief", "died")]
         own = await said(client, session=True, steps=[["increment", "own"]])
-        (namespace,) = daemon.hub.shared_state.status()["sources"]
+        (namespace,) = daemon.parts.shared_state.status()["sources"]
 
     assert found == [6, None, 1, 1]
     assert own == [3]
@@ -416,7 +416,7 @@ async def test_time_that_passes_while_the_daemon_is_down_counts(
     async with running_daemon(tmp_path, KEPT) as daemon, daemon.session() as client:
         asked = [["increment", "brief", 1], ["increment", "long", 1]]
         await said(client, steps=asked)
-        space, now = daemon.hub.shared_state, shared_state.boot_time()
+        space, now = daemon.parts.shared_state, shared_state.boot_time()
         for place, key, entry in list(space.keyspace.live(now)):
             left = shared_state.Entry(entry.value, now + (100.0 if key == "brief" else 1000.0))
             space._write(place, key, left, now)
@@ -427,5 +427,7 @@ async def test_time_that_passes_while_the_daemon_is_down_counts(
         assert [await value(client, "brief"), await value(client, "long")] == [None, 1]
     monkeypatch.setattr(shared_state.time, "time", lambda: real() - 5000)
     async with running_daemon(tmp_path) as daemon:
-        ends = [entry.ends_at - shared_state.boot_time() for _, _, entry in daemon.hub.shared_state.keyspace.live(0.0)]
+        ends = [
+            entry.ends_at - shared_state.boot_time() for _, _, entry in daemon.parts.shared_state.keyspace.live(0.0)
+        ]
         assert all(left < 1000 for left in ends), "a clock that was set back prolongs nothing"

@@ -209,10 +209,10 @@ async def test_sessions_share_a_projects_workers_and_the_last_one_lets_them_go(
     async with daemon.session(cwd=project.path) as one, daemon.session(cwd=project.path) as two:
         for client in (one, two):
             assert (await client.fire_tool("Bash"))["verdict"] == "deny"
-        assert [pool for pool, _ in daemon.hub.sources.pools].count(location) == 1
+        assert [pool for pool, _ in daemon.parts.sources.pools].count(location) == 1
     async with daemon.administrator() as admin:
         await admin.call("untrust", folder=project.path)
-    assert location not in daemon.hub.sources.units
+    assert location not in daemon.parts.sources.units
 
 
 async def test_a_session_that_moves_takes_on_the_hooks_of_where_it_is(daemon: Daemon, project: Project) -> None:

@@ -168,10 +168,10 @@ async def test_a_first_start_denies_until_it_is_mended_and_no_reload_accepts_it(
 
     async with running_daemon(tmp_path) as daemon, daemon.session() as client:
         first = await said(daemon, client)
-        await daemon.hub.reload()
+        await daemon.parts.administration.reload()
         reloaded = await said(daemon, client)
         mend(tmp_path)
-        await daemon.hub.reload()
+        await daemon.parts.administration.reload()
         mended = await said(daemon, client)
 
     assert first == reloaded == ("deny", "load", True)
@@ -188,10 +188,10 @@ async def test_a_running_daemon_keeps_what_was_in_force_and_a_restart_denies(
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
         for name in names:
             DAMAGES[name](tmp_path)
-            await daemon.hub.reload()
+            await daemon.parts.administration.reload()
             running[name] = await said(daemon, client)
             mend(tmp_path)
-            await daemon.hub.reload()
+            await daemon.parts.administration.reload()
             assert await said(daemon, client) == ("deny", "policy", False), name
 
     assert running == dict.fromkeys(names, ("deny", "policy", True))
@@ -199,7 +199,7 @@ async def test_a_running_daemon_keeps_what_was_in_force_and_a_restart_denies(
     for _ in range(2):
         async with running_daemon(tmp_path) as daemon, daemon.session() as client:
             first = await said(daemon, client)
-            await daemon.hub.reload()
+            await daemon.parts.administration.reload()
 
             assert first == await said(daemon, client) == ("deny", "load", True)
 
@@ -231,8 +231,8 @@ def no_descriptor_left() -> Generator[None]:
 async def test_without_a_descriptor_for_the_listing_all_stays_and_is_looked_at_again(tmp_path: Path) -> None:
     async with running_daemon(tmp_path, FILES) as daemon, daemon.session() as client, daemon.administrator() as admin:
         with no_descriptor_left():
-            await daemon.hub.reload()
-        short = [str(one) for one in daemon.hub.files.diagnostics]
+            await daemon.parts.administration.reload()
+        short = [str(one) for one in daemon.parts.files.diagnostics]
         kept = await bash(client)
         await admin.until_status(is_green)  # by itself: no file has changed
 
@@ -264,7 +264,7 @@ async def test_what_vanished_denies_over_restarts_until_a_reload_accepts_it(
         pass
     async with running_daemon(tmp_path, config=config) as daemon, daemon.session() as client:
         assert await said(daemon, client) == ("deny", "load", True)
-        await daemon.hub.reload()
+        await daemon.parts.administration.reload()
         assert await said(daemon, client) == ("pass", None, False)
 
 
@@ -275,12 +275,12 @@ async def test_who_never_configured_anything_starts_green_and_an_empty_folder_th
     async with running_daemon(tmp_path, config="config/hooks.toml") as daemon, daemon.session() as client:
         new = await said(daemon, client)
         (tmp_path / "config/hooks.d").mkdir(parents=True)
-        await daemon.hub.files.reload()
+        await daemon.parts.files.reload()
         empty = await said(daemon, client)
         (tmp_path / "config/hooks.d").rmdir()
-        await daemon.hub.files.reload()
+        await daemon.parts.files.reload()
         gone = await said(daemon, client)
-        await daemon.hub.reload()
+        await daemon.parts.administration.reload()
         accepted = await said(daemon, client)
 
     assert new == empty == accepted == ("pass", None, False)
@@ -342,10 +342,10 @@ async def test_a_plugin_whose_metadata_cannot_be_read_any_more_stays_as_it_was(t
     metadata = packages / "acme_unread-1.0.dist-info/entry_points.txt"
     async with running_daemon(tmp_path) as daemon, daemon.session() as client:
         in_place_of(metadata.name, dangling)(metadata.parent)
-        await daemon.hub.reload()
+        await daemon.parts.administration.reload()
         kept = await said(daemon, client)
         mend(packages)
-        await daemon.hub.reload()
+        await daemon.parts.administration.reload()
         mended = await said(daemon, client)
 
     assert (kept, mended) == (("deny", "policy", True), ("deny", "policy", False))
@@ -384,13 +384,13 @@ async def test_permissions_that_are_lost_take_no_guard_away(tmp_path: Path, name
     with bound_by_permissions():
         async with running_daemon(tmp_path) as daemon, daemon.session() as client:
             first = await said(daemon, client)
-            await daemon.hub.reload()
+            await daemon.parts.administration.reload()
             reloaded = await said(daemon, client)
             (tmp_path / name).chmod(sound)
-            await daemon.hub.reload()
+            await daemon.parts.administration.reload()
             mended = await said(daemon, client)
             (tmp_path / name).chmod(mode)
-            await daemon.hub.reload()
+            await daemon.parts.administration.reload()
             kept = await said(daemon, client)
 
     assert first == reloaded == ("deny", "load", True)

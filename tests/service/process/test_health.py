@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,8 +11,10 @@ from pathlib import Path
 import pytest
 import trio
 
+from hooklatch.core.health import REASONS
 from support.commands import Pause, Place, new_place, serving
 from support.daemons import running_daemon
+from support.repository import ROOT
 
 GUARD = 'from hooklatch import hook\n@hook("pre_tool_use")\ndef judge(event): ...\n'
 FILES = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARD}
@@ -48,16 +51,34 @@ async def test_red_names_the_reason_in_a_word_and_agrees_with_the_status(tmp_pat
 
 async def test_a_dead_zygote_is_a_reason_until_the_next_one_lives(tmp_path: Path) -> None:
     async with running_daemon(tmp_path, FILES) as daemon, daemon.administrator() as admin:
-        pid = daemon.hub.sources.zygote.pid
+        pid = daemon.parts.sources.zygote.pid
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         seen = [(await admin.call("health"))["reasons"]]
         with trio.fail_after(20):
-            while seen[-1] or daemon.hub.sources.zygote.pid in (pid, None):
+            while seen[-1] or daemon.parts.sources.zygote.pid in (pid, None):
                 seen.append((await admin.call("health"))["reasons"])
 
     assert ["zygote"] in seen
     assert seen[-1] == []
+
+
+async def test_status_health_and_the_metrics_say_the_same_of_what_is_wrong(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, FILES) as daemon, daemon.administrator() as admin:
+        daemon.write("hooks.d/broken.toml", "[[hook]]\n")
+        await admin.call("reload")
+        health, status = await admin.call("health"), await admin.call("status")
+        families = {family.name: family.values for family in daemon.parts.measurements.measure()}
+
+    assert [one["reason"] for one in status["wrong"]] == health["reasons"] == ["files"]
+    assert status["problems"][0]["message"] in status["wrong"][0]["what"]
+    assert families["hooklatch_red"] == {("files",): 1.0}
+
+
+def test_the_documentation_explains_each_reason() -> None:
+    page = (ROOT / "docs" / "operating.md").read_text().partition("| reason | what it means |")[2].partition("\n\n")[0]
+
+    assert set(re.findall(r"`(\w+)`", "".join(row.split("|")[1] for row in page.splitlines()[2:]))) == set(REASONS)
 
 
 @pytest.mark.slow

@@ -16,7 +16,6 @@ import trio
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hooklatch.service.process.measurements import measure
 from support.daemons import Daemon, running_daemon
 from support.pools import until
 from support.repository import ROOT
@@ -151,7 +150,7 @@ async def test_the_documentation_names_every_metric_with_its_labels(tmp_path: Pa
     async with running_daemon(tmp_path, files()) as daemon:
         measured = {
             family.name + "_total" * (family.kind == "counter"): ", ".join(family.labels)
-            for family in measure(daemon.hub)
+            for family in daemon.parts.measurements.measure()
         }
 
     assert documented == measured

@@ -14,8 +14,7 @@ import trio
 
 from hooklatch.core.restarts import Restart
 from hooklatch.processes.pool import Pool
-from hooklatch.processes.supervisor import ChildSpec, Node, PartFailedError, Supervisor
-from hooklatch.service.api.hub import Hub
+from hooklatch.processes.supervisor import ChildSpec, PartFailedError, Supervisor
 from hooklatch.service.api.methods import Methods
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.files import Files
@@ -92,7 +91,7 @@ class Place:
             assert await self.client.read() is not None
 
     async def hint(self) -> None:
-        self.daemon.hub.files.hint.set()
+        self.daemon.parts.files.hint.set()
 
     async def suspend(self) -> None:
         await self.admin.call("suspend", id="guards:hear", seconds=0.01, reason="a test")
@@ -102,7 +101,7 @@ class Place:
         await self.admin.call("reload")
 
     async def end_of_a_deadline(self) -> None:
-        for pool in self.daemon.hub.sources.pools.values():
+        for pool in self.daemon.parts.sources.pools.values():
             pool._alarm.cancel()
 
     async def fire_and_forget(self) -> None:
@@ -123,22 +122,22 @@ def slow(go: Path) -> dict[str, Any]:
 PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "reader handoff": (ReaderHandoff, "_tick", Place.slow_fire),
     "admission": (Admission, "_let_one_in", Place.flood),
-    "memory's watch": ("hooklatch.processes.resource_limits", "check", Place.nothing),
-    "files' watch": (Files, "_stamps", Place.hint),
-    "hints": ("hooklatch.service.loading.file_watcher", "folders_of", Place.hint),
+    "memory watch": ("hooklatch.processes.resource_limits", "check", Place.nothing),
+    "file watch": (Files, "_stamps", Place.hint),
+    "file hints": ("hooklatch.service.loading.file_watcher", "folders_of", Place.hint),
     "suspensions": (Suspensions, "_end", Place.suspend),
     "metrics": (Metrics, "_keep", Place.other_metrics),
     "guards.py": (Pool, "_next_deadline", Place.end_of_a_deadline),
     "background fires": (Dispatcher, "_settled", Place.fire_and_forget),
     "session timers": (Sessions, "discard", Place.session_that_ends),
-    "agents' connections": (Methods, "closed", Place.connection_that_ends),
+    "agent connections": (Methods, "closed", Place.connection_that_ends),
 }
 
 
-def nodes_of(hub: Hub) -> list[Node]:
-    found = list(hub.tree)
+def nodes_of(status: dict[str, Any]) -> list[dict[str, Any]]:
+    found = list(status["tree"])
     for node in found:
-        found += node.children
+        found += node["children"]
     return found
 
 
@@ -146,8 +145,8 @@ def faults_of(status: dict[str, Any], name: str) -> bool:
     return any(name in fault and "OddError: injected" in fault for fault in status["faults"])
 
 
-def failures(node: Node) -> int:
-    return node.restarts + node.failed
+def failures(node: dict[str, Any]) -> int:
+    return int(node["restarts"] + node["failed"])
 
 
 async def test_a_part_that_fails_is_seen_and_works_again_and_fires_go_on(
@@ -170,11 +169,12 @@ async def test_a_part_that_fails_is_seen_and_works_again_and_fires_go_on(
                 while not fuse.calls_since:
                     await work(place)
                     await trio.sleep(0.01)
-                (node,) = (node for node in nodes_of(daemon.hub) if name in node.name)
+                now = await admin.call("status")
+                (node,) = (node for node in nodes_of(now) if name in node["name"])
                 verdict = (await client.fire_tool("Bash"))["verdict"]
 
             assert (name, status["health"]) == (name, "red")
-            assert (name, verdict, node.state, failures(node)) == (name, "deny", "running", 1)
+            assert (name, verdict, node["state"], failures(node)) == (name, "deny", "running", 1)
             assert "Traceback" in caplog.text, name
             assert "OddError: injected" in caplog.text, name
         assert "parts" in (await admin.call("health"))["reasons"]
@@ -183,7 +183,7 @@ async def test_a_part_that_fails_is_seen_and_works_again_and_fires_go_on(
 @pytest.mark.parametrize(
     ("name", "owner", "method"),
     [
-        ("agents' listener", "hooklatch.processes.supervisor.Supervisor", "spawn"),
+        ("agent listener", "hooklatch.processes.supervisor.Supervisor", "spawn"),
         ("record", "hooklatch.record.writer.Record", "_rotate"),
     ],
 )
@@ -197,7 +197,7 @@ async def test_without_its_listener_or_its_record_the_daemon_ends(
         async with running_daemon(tmp_path, FILES) as daemon:
             monkeypatch.setattr(f"{owner}.{method}", fail)
             if name == "record":
-                daemon.hub.note("fault", {"text": "something to write"})
+                daemon.parts.notes.note("fault", {"text": "something to write"})
             else:
                 client = daemon.connect()
             with trio.fail_after(10):
@@ -206,11 +206,11 @@ async def test_without_its_listener_or_its_record_the_daemon_ends(
         await client.aclose()
 
 
-async def test_orders_outlive_an_exception_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    orders = Signals(Notifier())
+async def test_signals_are_received_after_an_exception_in_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    signals = Signals()
     fuse = Fuse(monkeypatch, Signals, "_take")
     async with Supervisor("process").open() as process:
-        await process.start(orders.spec)
+        await process.start(ChildSpec("signal receiver", signals.receive, reports_start=True, below=signals.supervisor))
         os.kill(os.getpid(), signal.SIGHUP)
         await until(lambda: not fuse.is_due)
         os.kill(os.getpid(), signal.SIGHUP)
@@ -230,5 +230,5 @@ async def test_the_watchdog_is_fed_again_after_an_exception(tmp_path: Path) -> N
 
     feed = partial(Notifier(str(tmp_path / "nobody"), watchdog=0.02).keep_alive, is_well)
     async with Supervisor("process").open() as process:
-        await process.start(ChildSpec("watchdog's feeder", feed, Restart.TRANSIENT))
+        await process.start(ChildSpec("watchdog", feed, Restart.TRANSIENT))
         await until(lambda: len(looks) > 2)

@@ -45,7 +45,7 @@ def test_other_sockets_than_the_two_are_refused(count: str, names: str) -> None:
 
 @pytest.mark.parametrize("count", ["0", "-1", "many", "100000"])
 def test_a_number_that_is_none_is_refused(count: str) -> None:
-    with pytest.raises(ActivationError, match="no number of sockets"):
+    with pytest.raises(ActivationError, match="not a number of sockets"):
         take_sockets({"LISTEN_PID": "7", "LISTEN_FDS": count}, 7)
 
 
@@ -147,7 +147,7 @@ def abstract(manager: Manager) -> list[int]:
         (open_folder, "DirectoryMode=0700"),
         (swapped, "clients look for FOLDER/agent.sock"),
         (replaced, "something else is now"),
-        (datagrams, "no Unix stream socket"),
+        (datagrams, "not a Unix stream socket"),
         (not_listening, "does not listen"),
         (a_file, "is no socket"),
         (abstract, "clients look for FOLDER/agent.sock"),

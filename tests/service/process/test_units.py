@@ -16,8 +16,8 @@ from hooklatch import paths
 from hooklatch.cli.commands import all_commands
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.processes.zygote import STOP_TIMEOUT
-from hooklatch.service.process.daemon import SUCCESSION
-from hooklatch.service.process.signals import DRAIN_TIMEOUT, FLUSH_TIMEOUT
+from hooklatch.service.process.folders import SUCCESSION
+from hooklatch.service.process.lifecycle import DRAIN_TIMEOUT, FLUSH_TIMEOUT
 from hooklatch.service.process.socket_activation import FILES
 from hooklatch.service.transport.server import BACKLOG
 from support.repository import ROOT

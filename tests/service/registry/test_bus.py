@@ -240,13 +240,13 @@ async def test_a_chain_under_way_ends_on_the_build_it_began_with(daemon: Daemon)
                 await client.call("ping")
         daemon.write("guards.py", QUICK)
         await admin.call("reload")
-        while_under_way = len(daemon.hub.sources.pools)
+        while_under_way = len(daemon.parts.sources.pools)
         later = await client.fire_tool("Bash")
         go.write_text("")
 
         decision = await client.answer_to(fire)
         with trio.fail_after(10):
-            while len(daemon.hub.sources.pools) > 1:
+            while len(daemon.parts.sources.pools) > 1:
                 await client.call("ping")
 
     assert (decision["reason"], later["reason"]) == ("no", "new")

@@ -21,7 +21,7 @@ EMPTY = Snapshot(1, ())
 
 @asynccontextmanager
 async def living() -> AsyncGenerator[Sessions]:
-    sessions = Sessions()
+    sessions = Sessions(on_end=lambda session, live: None)
     async with trio.open_nursery() as nursery:
         await nursery.start(sessions.run)
         yield sessions
@@ -84,7 +84,7 @@ async def test_a_connection_may_end_after_the_sessions_have() -> None:
 
 
 def test_a_session_without_an_id_gets_one_nobody_can_guess() -> None:
-    sessions = Sessions()
+    sessions = Sessions(on_end=lambda session, live: None)
 
     ids = {sessions.open(None, None, EMPTY)[0].id for _ in range(100)}
 
@@ -94,7 +94,7 @@ def test_a_session_without_an_id_gets_one_nobody_can_guess() -> None:
 
 def test_there_are_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hooklatch.service.registry.sessions.MAX_SESSIONS", 2)
-    sessions = Sessions()
+    sessions = Sessions(on_end=lambda session, live: None)
     for name in ("a", "b"):
         sessions.open(name, None, EMPTY)
 
@@ -109,10 +109,10 @@ class Office:
     """Registries with sessions, and what they publish."""
 
     def __init__(self) -> None:
-        self.sessions = Sessions()
+        self.sessions = Sessions(on_end=lambda session, live: None)
         self.published: list[tuple[Session | None, Announcement]] = []
         self.registries = Registries(
-            Catalogue.standard(), self.sessions, lambda viewer, said: self.published.append((viewer, said))
+            Catalogue.standard(), self.sessions, lambda viewer, said: self.published.append((viewer, said)), switches={}
         )
 
     def open(self, name: str) -> Session:

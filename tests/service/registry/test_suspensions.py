@@ -101,7 +101,7 @@ async def test_resuming_puts_it_in_force_at_once(daemon: Daemon) -> None:
     assert resumed == {"was_suspended": True, "suspended": []}
     assert decision["reason"] == "no bash"
     assert again["was_suspended"] is False
-    assert daemon.hub.state.state.suspensions == []
+    assert daemon.parts.state.state.suspensions == []
 
 
 async def test_its_time_ends_it(daemon: Daemon) -> None:
@@ -111,7 +111,7 @@ async def test_its_time_ends_it(daemon: Daemon) -> None:
         with trio.fail_after(5):
             while (await client.fire_tool("Bash"))["reason"] != "no bash":
                 await trio.lowlevel.checkpoint()
-            while daemon.hub.state.state.suspensions:
+            while daemon.parts.state.state.suspensions:
                 await trio.lowlevel.checkpoint()
 
 
@@ -153,7 +153,7 @@ async def test_what_is_no_suspension_is_refused(daemon: Daemon, params: dict[str
             await admin.call("suspend", **params)
 
     assert error in str(caught.value)
-    assert not daemon.hub.state.state.suspensions
+    assert not daemon.parts.state.state.suspensions
 
 
 @pytest.mark.parametrize("method", ["suspend", "resume"])

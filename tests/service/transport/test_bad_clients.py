@@ -114,8 +114,8 @@ async def test_one_request_over_those_allowed_in_flight_is_refused_and_a_ping_is
         assert await client.call("ping") == {}
         await client.aclose()
 
-    await until(lambda: len(daemon.hub.bus.connections) == 1)
-    assert daemon.hub.statistics.causes["abandoned"] == len(numbers)
+    await until(lambda: len(daemon.parts.bus.connections) == 1)
+    assert daemon.parts.statistics.causes["abandoned"] == len(numbers)
     go.write_text("")
 
 
@@ -128,7 +128,7 @@ async def test_a_client_that_vanishes_in_mid_call_leaves_nothing(daemon: Daemon)
 
     await client.aclose()
 
-    await until(lambda: len(daemon.hub.bus.connections) == 1)
+    await until(lambda: len(daemon.parts.bus.connections) == 1)
     go.write_text("")
 
 
@@ -140,7 +140,7 @@ async def test_a_client_that_never_reads_is_not_read_from_either(daemon: Daemon)
         with trio.move_on_after(1):
             for _ in range(100):
                 await client.send_raw(request)
-        (connection,) = (c for c in daemon.hub.bus.connections.values() if len(c._outgoing))
+        (connection,) = (c for c in daemon.parts.bus.connections.values() if len(c._outgoing))
 
         assert len(connection._outgoing) < 3 * 2**20
         assert len(connection._lines._buffer) < 2**18
@@ -153,7 +153,7 @@ async def test_a_client_that_takes_nothing_is_closed(daemon: Daemon, monkeypatch
     async with daemon.session() as client:
         await client.send_raw(b'{"jsonrpc":"2.0","id":1,"method":"events"}\n' * 100)
 
-        await until(lambda: len(daemon.hub.bus.connections) == 1)
+        await until(lambda: len(daemon.parts.bus.connections) == 1)
 
 
 @pytest.mark.slow
@@ -174,7 +174,7 @@ async def test_two_thousand_idle_connections_disturb_nobody_and_leave_nothing(da
 
     for client in clients:
         await client.aclose()
-    await until(lambda: len(daemon.hub.bus.connections) == 1)
+    await until(lambda: len(daemon.parts.bus.connections) == 1)
 
 
 # -- served hooks ------------------------------------------------------------------------------------------------
@@ -277,7 +277,7 @@ async def test_random_bytes_never_disturb_the_daemon(daemon: Daemon, caplog: pyt
         await client.aclose()
         assert not scope.cancelled_caught
 
-    await until(lambda: len(daemon.hub.bus.connections) == 1)
+    await until(lambda: len(daemon.parts.bus.connections) == 1)
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
 
 

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,7 +44,7 @@ def peer(folder: Path, code: str = STAY) -> Generator[tuple[socket.socket, subpr
 
 def refusal(stream: socket.socket, *roots: int) -> str:
     with pytest.raises(RpcError) as caught:
-        Peers(lambda: frozenset(roots)).check(stream)
+        Peers(lambda: frozenset(roots), Counter()).check(stream)
     assert caught.value.code.name == "NOT_PERMITTED"
     return str(caught.value)
 
@@ -51,7 +52,7 @@ def refusal(stream: socket.socket, *roots: int) -> str:
 @pytest.mark.parametrize("code", [STAY, BELOW])
 def test_a_process_below_one_that_runs_hooks_is_refused(tmp_path: Path, code: str) -> None:
     with peer(tmp_path, code) as (stream, process):
-        Peers(lambda: frozenset({1})).check(stream)
+        Peers(lambda: frozenset({1}), Counter()).check(stream)
 
         assert "a hook may not call the daemon that runs it" in refusal(stream, process.pid)
         assert "a hook may not call the daemon that runs it" in refusal(stream, os.getpid())
@@ -65,7 +66,7 @@ def test_the_daemon_itself_and_its_parents_are_no_hooks(tmp_path: Path) -> None:
         client.connect(path)
         stream, _ = listener.accept()
         with stream:
-            Peers(lambda: frozenset({os.getpid()})).check(stream)
+            Peers(lambda: frozenset({os.getpid()}), Counter()).check(stream)
 
 
 def test_a_peer_that_is_gone_is_not_served(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_a_peer_that_is_gone_is_not_served(tmp_path: Path) -> None:
         process.communicate()
 
         with pytest.raises(PeerGoneError):
-            Peers(frozenset).check(stream)
+            Peers(frozenset, Counter()).check(stream)
 
 
 def test_of_a_peer_that_has_ended_and_is_not_yet_reaped_the_parents_are_known(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_of_a_peer_that_has_ended_and_is_not_yet_reaped_the_parents_are_known(tm
         process.stdout.read()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
-        Peers(frozenset).check(stream)
+        Peers(frozenset, Counter()).check(stream)
         assert "a hook may not" in refusal(stream, process.pid)
 
 
@@ -93,10 +94,11 @@ def test_a_daemon_of_its_own_refuses_all_that_it_adopts() -> None:
 
 OUTSIDE = """
 import socket, sys
+from collections import Counter
 sys.path[:0] = {path!r}
 from hooklatch.service.transport.peers import Peers
 stream, _ = socket.socket(fileno=int(sys.argv[1])).accept()
-Peers(lambda: frozenset({{1}})).check(stream)
+Peers(lambda: frozenset({{1}}), Counter()).check(stream)
 print("admitted")
 """
 
@@ -209,7 +211,7 @@ async def test_another_user_is_told_that_it_may_not_connect() -> None:
             for door in (daemon.agent, daemon.admin):
                 os.chmod(door, 0o666)
             answers = [await trio.to_thread.run_sync(as_nobody, asking(door)) for door in (daemon.agent, daemon.admin)]
-            connections = len(daemon.hub.bus.connections) + len(daemon.hub.dispatcher.targets.servers)
+            connections = len(daemon.parts.bus.connections) + len(daemon.parts.bus.connections)
 
     assert [json.loads(answer)["error"]["message"] for answer in answers] == [f"user {NOBODY} may not connect"] * 2
     assert connections == 0
@@ -279,7 +281,7 @@ async def test_one_who_fires_and_forgets_is_heard_and_may_do_nothing_else(tmp_pa
         leave_behind(daemon.agent, "fire", event="notification", payload=payload)
 
         await until(told.exists)
-        await until(lambda: len(daemon.hub.bus.connections) == 1)
+        await until(lambda: len(daemon.parts.bus.connections) == 1)
         after = await admin.call("hooks"), (await admin.call("sessions"))["sessions"]
         assert told.read_text() == "heard\n"
         assert [hook["id"] for hook in after[0]["hooks"]] == ["notes:note"]

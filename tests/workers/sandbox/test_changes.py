@@ -111,7 +111,7 @@ async def test_a_stricter_level_is_in_force_for_every_fire_after_the_reload(tmp_
 async def test_other_paths_are_other_isolation_and_the_same_table_is_the_same(tmp_path: Path) -> None:
     files = {"hooks.toml": table("restricted", write=["."]) + SOURCE, "guards.py": GUARDS}
     async with running_daemon(tmp_path, files) as daemon, daemon.session() as client:
-        units = daemon.hub.sources.units
+        units = daemon.parts.sources.units
         location = str(tmp_path / "guards.py")
         first = units[location].build
         wide = await said(client, "Write", path=str(tmp_path / "one"))
@@ -175,7 +175,7 @@ async def test_what_a_client_registers_has_the_default_level_and_keeps_it_over_a
         await admin.call("register", hooks=[definition], scope="global")
     async with running_daemon(tmp_path) as daemon, daemon.session() as client:
         answer = await said(client, "Write", path=str(tmp_path / "made"))
-        [pool] = daemon.hub.sources.pools.values()
+        [pool] = daemon.parts.sources.pools.values()
 
         assert answer == "refused"
         assert pool.build == 1, "it was built with less before the configuration was read"
@@ -187,7 +187,7 @@ async def test_a_new_zygote_and_a_replaced_worker_are_held_to_the_same(tmp_path:
         answers = []
         for victim in ("worker", "zygote"):
             who = int(await said(client, "Who"))
-            os.kill(who if victim == "worker" else daemon.hub.sources.zygote.pid or who, signal.SIGKILL)
+            os.kill(who if victim == "worker" else daemon.parts.sources.zygote.pid or who, signal.SIGKILL)
             await until(partial(is_replaced, daemon, who))
             answers.append(await said(client, "Write", path=str(tmp_path / "made")))
 

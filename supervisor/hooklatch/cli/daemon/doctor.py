@@ -1,7 +1,7 @@
 """doctor: what is wrong on this machine, and how to fix it.  Queries the daemon and reads files; changes nothing.
 
-Anything that keeps hooks from running, or makes gates deny for a reason other than policy, is a problem; everything
-else is a hint.
+The daemon says what makes it red (`core/health.py`); this looks at the machine around it.  Anything that keeps hooks
+from running, or makes gates deny for a reason other than policy, is a problem; everything else is a hint.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, cast
 import msgspec
 
 from hooklatch import paths
-from hooklatch.cli.hooks.reports import failing_text, place_and_text
+from hooklatch.cli.hooks.reports import failing_text
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Commands
@@ -81,18 +81,9 @@ def doctor(arguments: argparse.Namespace) -> int:
     return Exit.FINDINGS if problems else Exit.OK
 
 
-def way_out_of(fault: str, of_record: list[str]) -> str:
-    """Return how to resolve a fault that belongs to no file and no hook."""
-    if fault in of_record:
-        return "repair its disk; if it is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
-    if fault.startswith(("the daemon's part ", "a part of the daemon's ")):
-        return "it is restarted automatically; see: hooklatch status --tree, and report what the log has"
-    return "fix what is named, then start the daemon again"
-
-
 def of_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
-    for problem in status["problems"]:
-        yield Diagnosis(place_and_text(problem), "fix it; a saved file is loaded at once (see: hooklatch reload)")
+    for one in status["wrong"]:
+        yield Diagnosis(one["what"], one["do"])
     isolation = status["isolation"]
     for path in isolation["absent"]:
         what = f"[isolation] names {path}, which does not exist: workers that are already running cannot use it"
@@ -103,11 +94,6 @@ def of_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
             yield Diagnosis(
                 f"{what} as [isolation] says", "see isolation in its [[source]], or in [lsp]", is_problem=False
             )
-    for fault in status["faults"]:
-        yield Diagnosis(fault, way_out_of(fault, status["record"]["faults"]))
-    for name in status["quarantined"]:
-        enable = f"hooklatch hooks enable {quoted(name)}"
-        yield Diagnosis(f"{name} is quarantined: its worker died too often", f"fix it, then: {enable}")
     config = status["places"]["config"]
     if not os.path.lexists(config) and not os.path.lexists(os.path.join(os.path.dirname(config), "hooks.d")):
         mend = f"hooklatch init --config {shlex.quote(config)}, or start the daemon with another --config"

@@ -136,7 +136,8 @@ def run(
     # As process 1 of a container, SIGTERM has no default action: handle it until the daemon does.
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
     from hooklatch.processes.supervisor import PartFailedError, text_of
-    from hooklatch.service.process.daemon import ConfigMissingError, Options, Ready, StartError, run_daemon
+    from hooklatch.service.process.daemon import Ready, run_daemon
+    from hooklatch.service.process.folders import ConfigMissingError, Options, StartError
     from hooklatch.service.process.logs import start_log
 
     log = start_log(arguments.log_level, arguments.log_format, path=log_file)

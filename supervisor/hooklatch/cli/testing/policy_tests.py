@@ -25,9 +25,9 @@ from hooklatch.core.text import counted
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
     from hooklatch.core.messages import Decision
-    from hooklatch.service.api.hub import Hub
     from hooklatch.service.dispatch.fires import FireParams
-    from hooklatch.service.process.daemon import Options
+    from hooklatch.service.process.folders import Options
+    from hooklatch.service.process.parts import Parts
 
 __all__ = ["Progress", "add_commands"]
 
@@ -105,7 +105,7 @@ def add_commands(commands: Commands) -> None:
 
 def test(arguments: argparse.Namespace) -> int:
     """Run all cases of all files."""
-    from hooklatch.service.process.daemon import Options
+    from hooklatch.service.process.folders import Options
     from hooklatch_worker.sandbox import linux
 
     if not linux.is_supported():
@@ -181,25 +181,28 @@ async def fire_all(options: Options, cases: list[Case], tell: Callable[[Result],
     """Fire the cases one after another, as an agent would."""
     import trio
 
-    from hooklatch.service.process.daemon import StartError, serve
+    from hooklatch.service.process.daemon import serve
+    from hooklatch.service.process.folders import StartError
 
     run, progress = Run(), Progress(len(cases))
     async with trio.open_nursery() as nursery:
         nursery.start_soon(progress.run)
         try:
-            async with serve(options) as (hub, _):
-                await fire_each(hub, cases, run, progress, tell)
+            async with serve(options) as daemon:
+                await fire_each(daemon.parts, cases, run, progress, tell)
         except StartError as error:
             run.error = CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {error}")
         nursery.cancel_scope.cancel()
     return run
 
 
-async def fire_each(hub: Hub, cases: list[Case], run: Run, progress: Progress, tell: Callable[[Result], None]) -> None:
-    run.diagnostics = [str(diagnostic) for diagnostic in hub.files.diagnostics]
+async def fire_each(
+    parts: Parts, cases: list[Case], run: Run, progress: Progress, tell: Callable[[Result], None]
+) -> None:
+    run.diagnostics = [str(diagnostic) for diagnostic in parts.files.diagnostics]
     try:
         for case in cases:
-            check_case(case, hub)
+            check_case(case, parts)
     except CommandError as error:
         run.error = error
         return
@@ -208,17 +211,17 @@ async def fire_each(hub: Hub, cases: list[Case], run: Run, progress: Progress, t
         progress.doing = f"running {case.name!r}"
         if case.file != file:
             file = case.file
-            hub.shared_state.clear()  # each file starts with empty state
-        decision = await decide(case.params, hub)
+            parts.shared_state.clear()  # each file starts with empty state
+        decision = await decide(case.params, parts)
         # Cases are independent: a hook that died in earlier ones must not be quarantined in this one.
-        hub.dispatcher.targets.breakers.clear()
+        parts.breakers.clear()
         run.results.append(Result(case, decision, case.expected.differences(decision)))
         progress.done += 1
         tell(run.results[-1])
     progress.doing = "ending the workers"
 
 
-def check_case(case: Case, hub: Hub) -> None:
+def check_case(case: Case, parts: Parts) -> None:
     """Reject a case that can never pass.
 
     Raises:
@@ -229,18 +232,18 @@ def check_case(case: Case, hub: Hub) -> None:
 
     name, event = case.params.dialect, case.params.event
     try:
-        event = hub.native.canonical_name(hub.native.find(name), event) if name is not None else event
+        event = parts.native.canonical_name(parts.dialects.find(name), event) if name is not None else event
     except RpcError as error:
         raise CommandError(Exit.BAD_DATA, f"{case.place}: {error.message}") from None
-    problem = problem_with(case, event, hub.registries.catalogue)
+    problem = problem_with(case, event, parts.registries.catalogue)
     if problem is not None:
         raise CommandError(Exit.BAD_DATA, problem)
 
 
-async def decide(params: FireParams, hub: Hub) -> Decision:
+async def decide(params: FireParams, parts: Parts) -> Decision:
     if params.dialect is None:
-        return await hub.dispatcher.fire(params, None)
-    decisions = await hub.native.decide(hub.native.find(params.dialect), params, None)
+        return await parts.dispatcher.fire(params, None)
+    decisions = await parts.native.decide(parts.dialects.find(params.dialect), params, None)
     return decisions[0]
 
 

@@ -1,60 +1,106 @@
-"""Whether the daemon can do its work, in a word, and why not.  Reads the parts; is cheap, since probes ask often."""
+"""How the daemon is: gathers what the one definition of red (`core/health.py`) is told.  Cheap: probes ask often."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+import msgspec
+
+from hooklatch.core.health import Condition, Faults, is_vital_well, red, word
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.hooks.suspension import find
-from hooklatch.service.api.hub import Hub
+from hooklatch.processes.supervisor import Supervisor
+from hooklatch.processes.zygote import Zygote
+from hooklatch.record.writer import Record
+from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.isolation_levels import shortfalls
+from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.dispatch.breakers import Breakers
+from hooklatch.service.dispatch.dispatcher import Dispatcher
+from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.sources import Sources
+from hooklatch.service.registry.registries import Registries
+from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.version import VERSION
 
-__all__ = ["health", "is_vital_well", "reasons", "state_of"]
+__all__ = ["Health", "HookStates"]
 
 
-def health(hub: Hub) -> dict[str, Any]:
-    """Return `draining` when the daemon is about to leave, `red` when gates are denied for no policy, else `ready`."""
-    found = reasons(hub)
-    state = "draining" if hub.dispatcher.is_draining else "red" if found else "ready"
-    return {"health": state, "reasons": found, "revision": hub.registries.view.revision, "version": VERSION}
+class HookStates(msgspec.Struct, frozen=True):
+    """Says whether hooks are called, and if not, why."""
+
+    suspensions: Suspensions
+    breakers: Breakers
+
+    def of(self, hook: Hook) -> str:
+        """Return `active`, `disabled`, `suspended`, `inactive` or `quarantined`."""
+        if not hook.enabled:
+            return "disabled"
+        if find(self.suspensions, hook) is not None:
+            return "suspended"
+        if hook.problem is not None:
+            return "inactive"
+        return "quarantined" if self.breakers.is_quarantined(hook) else "active"
+
+    def quarantined(self, registries: Registries) -> list[str]:
+        """Return the names of the shared hooks that are quarantined."""
+        if not any(breaker.is_quarantined for breaker in self.breakers):
+            return []
+        return [hook.name for hook in registries.all_hooks() if self.of(hook) == "quarantined"]
 
 
-def reasons(hub: Hub) -> list[str]:
-    """Return a word for each thing that is wrong; `status` has the text."""
-    checks = {
-        "parts": bool(hub.part_faults),
-        "zygote": not hub.sources.zygote.is_alive,
-        "record": bool(hub.record.faults),
-        "isolation": bool(shortfalls(hub.sources.pools_in_force)),
-        "files": bool(hub.files.diagnostics),
-        "hooks": any(hook.problem for hook in hub.registries.api_hooks),
-        "faults": bool(hub.faults or hub.state.unwritten),
-        "quarantined": has_quarantined(hub),
-        "state": bool(hub.shared_state.faults),
-        "suspended": any(True for _ in hub.suspensions),
-    }
-    return [word for word, is_wrong in checks.items() if is_wrong]
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """Looks at the parts on which it depends whether the daemon can do its work."""
+
+    supervisors: Sequence[Supervisor]
+    listeners: Faults
+    faults: Faults
+    zygote: Zygote
+    record: Record
+    sources: Sources
+    files: Files
+    registries: Registries
+    state: StateFile
+    shared_state: SharedState
+    suspensions: Suspensions
+    hook_states: HookStates
+    dispatcher: Dispatcher
+
+    def condition(self) -> Condition:
+        """Return all that makes it ready or not, as it is now."""
+        return Condition(
+            is_draining=self.dispatcher.is_draining,
+            parts=[fault for supervisor in self.supervisors for fault in supervisor.faults()],
+            listeners=list(self.listeners),
+            is_zygote_alive=self.zygote.is_alive,
+            record=self.record.faults,
+            is_record_sound=self.record.is_sound,
+            isolation=shortfalls(self.sources.pools_in_force),
+            files=self.files.diagnostics,
+            hooks=inactive(self.registries.api_hooks),
+            faults=[*self.faults, *([self.state.unwritten] if self.state.unwritten else [])],
+            quarantined=self.hook_states.quarantined(self.registries),
+            state=self.shared_state.faults,
+            suspended=list(self.suspensions),
+        )
+
+    def report(self) -> dict[str, Any]:
+        """Answer `health`: a word, and one for each kind of thing that is wrong."""
+        condition = self.condition()
+        return {
+            "health": word(condition),
+            "reasons": list(dict.fromkeys(one.reason for one in red(condition))),
+            "revision": self.registries.view.revision,
+            "version": VERSION,
+        }
+
+    def is_vital_well(self) -> bool:
+        """Return whether no restart is called for.  The loop runs, since it asks."""
+        return is_vital_well(is_zygote_alive=self.zygote.is_alive, is_record_sound=self.record.is_sound)
 
 
-def has_quarantined(hub: Hub) -> bool:
-    breakers = hub.dispatcher.targets.breakers
-    if not any(breaker.is_quarantined for breaker in breakers):
-        return False
-    return any(state_of(hub, hook) == "quarantined" for hook in hub.registries.all_hooks())
-
-
-def state_of(hub: Hub, hook: Hook) -> str:
-    """Say in a word whether a hook is called: `active`, `disabled`, `suspended`, `inactive` or `quarantined`."""
-    if not hook.enabled:
-        return "disabled"
-    if find(hub.suspensions, hook) is not None:
-        return "suspended"
-    if hook.problem is not None:
-        return "inactive"
-    return "quarantined" if hub.dispatcher.targets.breakers.is_quarantined(hook) else "active"
-
-
-def is_vital_well(hub: Hub) -> bool:
-    """Whether no restart is called for: workers can be started, decisions recorded.  The loop runs, since it asks."""
-    return hub.sources.zygote.is_alive and hub.record.is_sound
+def inactive(hooks: Iterable[Hook]) -> list[Diagnostic]:
+    """Name clients' hooks that cannot be called: files' have diagnostics, and these nothing but themselves."""
+    return [Diagnostic(f"hook {hook.id!r}", 0, hook.problem) for hook in hooks if hook.problem is not None]

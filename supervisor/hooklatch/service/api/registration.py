@@ -1,4 +1,4 @@
-"""From definitions that a client sends to hooks: checked, their sources loaded, all of them or none.
+"""Turns the definitions that a client sends into hooks: checked, their sources loaded, all of them or none.
 
 Knows definitions and units; knows no layer's contents and no connection but by its number.
 """
@@ -15,11 +15,13 @@ from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, r
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, ServedTarget, misfit
 from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.service.api.hub import Hub
 from hooklatch.service.config.configuration import place_of
-from hooklatch.service.dispatch.dialect_fires import NativeHook, read_native_hooks
+from hooklatch.service.dispatch.dialect_fires import Dialects, NativeHook, read_native_hooks
+from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.assembly import hook_of
-from hooklatch.service.loading.sources import UnitError
+from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.sources import Sources, UnitError
+from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.connection import Connection
 from hooklatch_worker.author.failures import clipped
@@ -28,7 +30,7 @@ __all__ = ["HookTables", "Registrant", "Registrar"]
 
 
 class Registrant(msgspec.Struct, frozen=True):
-    """Who registers: a session that may not be open yet, or with no id a client of the admin socket."""
+    """Who registers: a session that may not be open yet, or (without an id) a client of the admin socket."""
 
     id: str = ""
     dialect: str | None = None
@@ -42,7 +44,7 @@ class Registrant(msgspec.Struct, frozen=True):
         )
 
 
-HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events in a dialect that writes one
+HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events, in dialects whose system writes one
 
 
 class Wanted(NamedTuple):
@@ -56,11 +58,17 @@ class Wanted(NamedTuple):
 class Registrar:
     """Makes hooks of what clients register."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def __init__(
+        self, registries: Registries, files: Files, sources: Sources, dispatcher: Dispatcher, dialects: Dialects
+    ) -> None:
+        self._registries = registries
+        self._files = files
+        self._sources = sources
+        self._dispatcher = dispatcher
+        self._dialects = dialects
 
     def read(self, tables: HookTables, registrant: Registrant) -> list[Wanted]:
-        """Check definitions, without any effect.
+        """Check definitions, without side effects.
 
         Raises:
             RpcError: one of them cannot be accepted, and so none is.
@@ -106,11 +114,11 @@ class Registrar:
     def _read(self, table: dict[str, Any], registrant: Registrant) -> list[NativeHook]:
         if registrant.dialect is None:
             return [NativeHook(table, "")]
-        dialect = self._hub.native.find(registrant.dialect)
-        return read_native_hooks(dialect, table, self._hub.registries.catalogue)
+        dialect = self._dialects.find(registrant.dialect)
+        return read_native_hooks(dialect, table, self._registries.catalogue)
 
     def _check(self, definition: HookDefinition, registrant: Registrant) -> None:
-        spec = self._hub.dispatcher.spec(definition.event)
+        spec = self._dispatcher.spec(definition.event)
         if (fault := misfit(spec, definition.matcher, amends=definition.amends)) is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}")
         if definition.served:
@@ -127,7 +135,7 @@ class Registrar:
 
     def _hook_of(self, definition: HookDefinition, native: str, connection: Connection, registrant: Registrant) -> Hook:
         layer = Layer.SESSION if registrant.id else Layer.GLOBAL
-        spec = self._hub.dispatcher.spec(definition.event)
+        spec = self._dispatcher.spec(definition.event)
         dialect = (registrant.dialect or "") if native else ""
         target: ServedTarget | PythonTarget = ServedTarget(connection.number, dialect, native)
         if not definition.served:
@@ -141,13 +149,13 @@ class Registrar:
             return
         source, _ = place_of(definition, registrant.cwd or "")
         try:
-            await self._hub.files.ensure(source)
+            await self._files.ensure(source)
         except UnitError as error:
             raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {error}") from None
 
     def _target_of(self, definition: HookDefinition, registrant: Registrant) -> PythonTarget:
         source, function = place_of(definition, registrant.cwd or "")
-        unit = self._hub.sources.units.get(source.location)
+        unit = self._sources.units.get(source.location)
         if unit is None or function not in unit.loaded.functions:
             raise RpcError(
                 ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {source.location} has no function {function!r}"
@@ -169,7 +177,7 @@ def listed(tables: HookTables, registrant: Registrant) -> list[dict[str, Any]]:
 
 
 def named(natives: list[NativeHook], registrant: Registrant) -> None:
-    """Name each served hook that has no id: the first of `served-1`, `served-2`, … that nobody has yet."""
+    """Name each served hook without an id: the first of `served-1`, `served-2`, … that is free."""
     taken: set[object] = {native.table.get("id") for native in natives}
     taken |= registrant.own.keys()
     free = (name for number in itertools.count(1) if (name := f"served-{number}") not in taken)
@@ -193,7 +201,7 @@ def size_of(table: dict[str, Any]) -> int:
 
 
 def check_sizes(wanted: list[Wanted], registrant: Registrant) -> None:
-    """Refuse more than a session may have its definitions take.
+    """Refuse definitions that take a session over its limit.
 
     Raises:
         RpcError: with these it is too much.

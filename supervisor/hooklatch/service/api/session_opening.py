@@ -1,9 +1,9 @@
-"""How a session is opened, joined and changed: everything is checked and made first, then put in force in one step.
+"""How a session is opened, joined and changed: everything is checked and loaded first, then applied in one step.
 
-Knows what `hello` and `session.update` ask for; knows no answer.  A request that is refused, or whose client leaves
-meanwhile, leaves nothing behind: no session, no hook, no link to a parent, no revision, no timer.
+Knows what `hello` and `session.update` ask for, but not what they answer.  A request that is refused, or whose client
+leaves meanwhile, leaves nothing behind: no session, no hook, no link to a parent, no revision, no timer.
 
-    check  ─▶  load the project, load the hooks' sources  ─▶  check again  ─▶  in force
+    check  ─▶  load the project, load the hooks' sources  ─▶  check again  ─▶  active
                (the only places where others run)             └── without a checkpoint ──┘
 """
 
@@ -17,17 +17,21 @@ import msgspec
 from hooklatch.core.limits import Name, Names, Path
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.dialect import Dialect
-from hooklatch.service.api.hub import Hub
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
+from hooklatch.service.dispatch.dialect_fires import Native
+from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.projects import Projects
 from hooklatch.service.registry.places import Place, find_place
-from hooklatch.service.registry.sessions import Session, new_id
+from hooklatch.service.registry.registries import Registries
+from hooklatch.service.registry.sessions import Session, Sessions, new_id
+from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 
-__all__ = ["ClientParams", "Greeting", "HelloParams", "SessionParams", "UpdateParams", "check_live"]
+__all__ = ["ClientParams", "HelloParams", "SessionOpening", "SessionParams", "UpdateParams", "check_live"]
 
 
 class SettingsParams(msgspec.Struct, frozen=True):
-    """What a session may change while it lives.  What is absent stays; null takes back what was said."""
+    """What a session may change while it lives: an absent key leaves a setting as it is, null resets it."""
 
     cwd: Path | None = None
     personality: Name | msgspec.UnsetType | None = msgspec.UNSET
@@ -41,7 +45,7 @@ class UpdateParams(SettingsParams, frozen=True):
 class SessionParams(SettingsParams, frozen=True):
     """The session that a `hello` opens or joins."""
 
-    id: str | None = None  # `Sessions.check` does, with words of its own
+    id: str | None = None  # validated by `Sessions.check`, with its own messages
     resume_token: Name | None = None
     parent_session_id: Name | None = None
     parent_token: Name | None = None
@@ -69,7 +73,7 @@ class HelloParams(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """What a session's settings become, with all that could be wrong behind it."""
+    """A session's new settings, validated."""
 
     here: Place | None = None
     began: Place | None = None
@@ -77,7 +81,7 @@ class Change(msgspec.Struct, frozen=True):
     plugins: tuple[frozenset[str] | None] | None = None
 
     def put_in_force(self, session: Session) -> None:
-        """Change the session; its view follows with the next commit."""
+        """Change the session; the next commit updates its view."""
         session.enter(self.here, self.began)
         if self.personality is not None:
             session.personality, session.personality_plugins = self.personality
@@ -85,12 +89,16 @@ class Change(msgspec.Struct, frozen=True):
             (session.plugins,) = self.plugins
 
 
-class Greeting:
+class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
     """Opens, joins and changes sessions."""
 
-    def __init__(self, hub: Hub, registrar: Registrar) -> None:
-        self._hub = hub
-        self._registrar = registrar
+    registrar: Registrar
+    registries: Registries
+    sessions: Sessions
+    projects: Projects
+    files: Files
+    native: Native
+    bus: Bus
 
     async def open(self, connection: Connection, hello: HelloParams, dialect: Dialect | None) -> Session:
         """Open the session that a client asks for, or join it.
@@ -98,10 +106,10 @@ class Greeting:
         Raises:
             RpcError: something of it cannot be had, and nothing of it has happened.
         """
-        hub, params = self._hub, hello.session or SessionParams()
-        emitted = frozenset(hub.native.canonical_name(dialect, event) for event in hello.emits)
-        required = frozenset(hub.native.canonical_name(dialect, event) for event in params.require_handlers)
-        known = hub.sessions.check(params.id, params.resume_token)
+        params = hello.session or SessionParams()
+        emitted = frozenset(self.native.canonical_name(dialect, event) for event in hello.emits)
+        required = frozenset(self.native.canonical_name(dialect, event) for event in params.require_handlers)
+        known = self.sessions.check(params.id, params.resume_token)
         self._parent_of(params, known)
         here, began = place_named(params.cwd), place_named(params.began_in)
         self._change(params, here, began)
@@ -110,16 +118,16 @@ class Greeting:
         else:
             registrant = Registrant(params.id or new_id(), dialect.name if dialect is not None else None)
         registrant = msgspec.structs.replace(registrant, cwd=params.cwd or registrant.cwd)
-        wanted = self._registrar.read(params.hooks, registrant)
+        wanted = self.registrar.read(params.hooks, registrant)
         async with self._loaded(here, began):
-            hooks = await self._registrar.hooks_of(wanted, connection, registrant)
-            if hub.sessions.check(params.id, params.resume_token) is not known:
+            hooks = await self.registrar.hooks_of(wanted, connection, registrant)
+            if self.sessions.check(params.id, params.resume_token) is not known:
                 what = "opened" if known is None else "ended"
                 raise RpcError(ErrorCode.SESSION_IN_USE, f"session {params.id!r} was {what} meanwhile; say hello again")
             parent = self._parent_of(params, known)
             change = self._change(params, here, began)
             # From here on nothing can fail, and there is no checkpoint.
-            session, is_new = hub.sessions.open(registrant.id, params.resume_token, hub.registries.view)
+            session, is_new = self.sessions.open(registrant.id, params.resume_token, self.registries.view)
             if is_new:
                 session.host, session.emits, session.require_handlers = params.host, emitted, required
                 session.dialect = registrant.dialect
@@ -128,10 +136,10 @@ class Greeting:
             session.client = hello.client.text
             change.put_in_force(session)
             if parent is not None:
-                hub.registries.adopt(session, parent, hooks)
+                self.registries.adopt(session, parent, hooks)
             else:
-                hub.registries.register_own(session, hooks)
-            hub.join(connection, session)
+                self.registries.register_own(session, hooks)
+            self.bus.join(connection, session)
         return session
 
     async def update(self, session: Session, params: UpdateParams) -> None:
@@ -146,7 +154,7 @@ class Greeting:
             change = self._change(params, here)
             check_live(session)
             change.put_in_force(session)
-            self._hub.registries.take_settings(session)
+            self.registries.take_settings(session)
 
     def _parent_of(self, params: SessionParams, known: Session | None) -> Session | None:
         """Return the session whose gates a new one is to have; a live one has its parent or none already."""
@@ -155,7 +163,7 @@ class Greeting:
                 raise RpcError(ErrorCode.INVALID_PARAMS, "parent_token needs the parent_session_id that it is of")
             return None
         if known is None:
-            return self._hub.sessions.parent(params.parent_session_id, params.parent_token)
+            return self.sessions.parent(params.parent_session_id, params.parent_token)
         if known.parent_id != params.parent_session_id:
             raise RpcError(
                 ErrorCode.INVALID_PARAMS,
@@ -168,7 +176,7 @@ class Greeting:
         if params.personality is None:
             chosen = (None, None)
         elif isinstance(params.personality, str):
-            known = self._hub.registries.personalities
+            known = self.registries.personalities
             if params.personality not in known:
                 there = f"there are {', '.join(sorted(known))}" if known else "the configuration has none"
                 raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown personality {params.personality!r}; {there}")
@@ -180,17 +188,17 @@ class Greeting:
 
     @asynccontextmanager
     async def _loaded(self, *places: Place | None) -> AsyncGenerator[None]:
-        """Have the projects of new places loaded when the block begins, and kept until it ends."""
-        projects = self._hub.projects
+        """Load the projects of new places, and keep them loaded until the block ends."""
+        projects = self.projects
         folders = projects.nearest(place for place in places if place is not None)
         with projects.holding(folders):
             if not all(projects.is_settled(folder) for folder in folders):
-                await self._hub.files.reload()
+                await self.files.reload()
             yield
 
 
 def check_live(session: Session) -> None:
-    """Return if a session has not ended while something was loaded for it.
+    """Return if a session did not end while something was loaded for it.
 
     Raises:
         RpcError: it was closed.

@@ -6,7 +6,7 @@ The outcome of a call is there by its deadline, whatever the target does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -26,7 +26,7 @@ from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import Emitted
 from hooklatch_worker.author.state import Asked
 
-__all__ = ["Calls", "NativeCall", "Target", "Targets"]
+__all__ = ["Calls", "Target", "Targets"]
 
 logger = logging.getLogger("hooklatch.calls")
 
@@ -37,21 +37,36 @@ class Target(Protocol):
     async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome: ...
 
 
-NativeCall = Callable[[Target, Call, FireContext, float], Awaitable[Outcome]]
+class NativeHooks(Protocol):
+    """Calls hooks that were registered in a dialect, and translates what they answer."""
+
+    async def call(self, target: Target, call: Call, fire: FireContext, deadline: float) -> Outcome: ...
+
+
 Telemetry = Callable[[Fire, Sequence[Emitted]], None]
 
 
 class Targets:
     """What hooks run on: the pools by source and build, and the connections of clients by number."""
 
-    def __init__(self, pools: Mapping[tuple[str, int], Pool], statistics: Statistics) -> None:
+    def __init__(
+        self,
+        pools: Mapping[tuple[str, int], Pool],
+        servers: Mapping[int, Target],
+        statistics: Statistics,
+        *,
+        breakers: Breakers,
+        native: NativeHooks,
+        state: SharedState,
+        on_quarantine: Callable[[Hook, str], None],
+    ) -> None:
         self._pools = pools
+        self._servers = servers
         self._statistics = statistics
-        self.servers: dict[int, Target] = {}
-        self.breakers = Breakers()
-        self.call_native: NativeCall | None = None
-        self.state: SharedState | None = None
-        self.on_quarantine: Callable[[Hook, str], None] = lambda hook, why: None
+        self._breakers = breakers
+        self._native = native
+        self.state = state
+        self._on_quarantine = on_quarantine
 
     def find(self, target: PythonTarget | ServedTarget) -> Target | Outcome:
         """Return what a hook runs on, or why it is not there."""
@@ -60,7 +75,7 @@ class Targets:
                 found = self._pools.get((source.location, build))
                 return found or Outcome(cause="load", message=f"{source.location} is not loaded")
             case ServedTarget(owner):
-                return self.servers.get(owner) or Outcome(cause="crash", message="the client that served it is gone")
+                return self._servers.get(owner) or Outcome(cause="crash", message="the client that served it is gone")
 
     async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
         """Call one hook's target; the outcome is there by the deadline."""
@@ -70,13 +85,13 @@ class Targets:
         target = self.find(hook.target)
         if isinstance(target, Outcome):
             return target
-        breaker = self.breakers.of(hook)
+        breaker = self._breakers.of(hook)
         if breaker is not None and not breaker.permits(trio.current_time()):
             why = f"{breaker.explain(trio.current_time())}. {way_out(hook)}"
             return Outcome(cause="quarantined", message=why)
         try:
-            if hook.target.native and self.call_native is not None:
-                outcome = await self.call_native(target, call, fire, deadline)
+            if hook.target.native:
+                outcome = await self._native.call(target, call, fire, deadline)
             else:
                 outcome = await target.call(call, fire, deadline)
         except trio.Cancelled:
@@ -88,10 +103,10 @@ class Targets:
 
     def _count_death(self, hook: Hook, outcome: Outcome) -> None:
         if outcome.is_lost and outcome.cause in ("crash", "timeout") and not outcome.is_orphaned:
-            if self.breakers.make(hook).died(trio.current_time(), outcome.message):
+            if self._breakers.make(hook).died(trio.current_time(), outcome.message):
                 logger.error("hook quarantined: %s", outcome.message, extra={"hook": hook.name})
-                self.on_quarantine(hook, outcome.message)
-        elif (breaker := self.breakers.of(hook)) is not None:
+                self._on_quarantine(hook, outcome.message)
+        elif (breaker := self._breakers.of(hook)) is not None:
             if outcome.cause in ("policy", "crash", "protocol") and not outcome.is_orphaned:
                 breaker.answered()
             else:
@@ -158,11 +173,8 @@ class Calls:
         Raises:
             FrameError: it is nothing that our own code in the worker would ask for.
         """
-        state, session_id = self._targets.state, self._fire.envelope.session_id
-        if state is None:
-            raise wire.FrameError("a question about state, which nobody serves")
-        is_claimed = self._fire.session is None
-        return state.answer(asked, call.hook, session_id, self._counted, is_claimed=is_claimed)
+        claimed = self._fire.params.envelope.session_id
+        return self._targets.state.answer(asked, call.hook, self._fire.session, self._counted, claimed=claimed)
 
     def take(self, emitted: Sequence[Emitted]) -> None:
         """Take the telemetry that came with an answer."""

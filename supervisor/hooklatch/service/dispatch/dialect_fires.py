@@ -6,9 +6,9 @@ canonical call of a served hook ─▶ native keys ─▶ the client's native an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import msgspec
 
@@ -32,7 +32,7 @@ from hooklatch.service.registry.sessions import Session
 from hooklatch_worker.author.ambiguity import ambiguity
 from hooklatch_worker.author.verdicts import GarbageError
 
-__all__ = ["Native", "NativeHook", "read_native_hooks"]
+__all__ = ["Dialects", "Native", "NativeHook", "read_native_hooks"]
 
 
 class NativeHook(msgspec.Struct, frozen=True):
@@ -42,18 +42,24 @@ class NativeHook(msgspec.Struct, frozen=True):
     event: str
 
 
-class Native:
-    """Fires native events of a session's dialect."""
+class Configured(Protocol):
+    """The dialects of the configuration that is in force."""
 
-    def __init__(self, dispatcher: Dispatcher, configured: Callable[[], dict[str, Dialect]]) -> None:
-        self._dispatcher = dispatcher
-        self.installed: dict[str, Dialect] = {}
+    @property
+    def dialects(self) -> Mapping[str, Dialect]: ...
+
+
+class Dialects:
+    """All dialects there are, and the calls of hooks that were registered in one."""
+
+    def __init__(self, installed: Mapping[str, Dialect], configured: Configured) -> None:
+        self._installed = installed
         self._configured = configured
 
     @property
     def custom(self) -> dict[str, Dialect]:
         """The dialects that are not ours: those of the configuration, then those of installed packages."""
-        return {**self.installed, **self._configured()}
+        return {**self._installed, **self._configured.dialects}
 
     def find(self, name: str) -> Dialect:
         """Find a dialect.
@@ -66,16 +72,6 @@ class Native:
             known = ", ".join(names(self.custom))
             raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown dialect {name!r}; there are {known}")
         return dialect
-
-    def canonical_name(self, dialect: Dialect | None, event: str) -> str:
-        """Return our name of an event; of a native one, the first that it feeds.
-
-        Raises:
-            RpcError: there is no such event.
-        """
-        if dialect is not None and is_native(dialect, event):
-            return dialect.events[dialect.resolve(event)].feeds[0].event
-        return self._dispatcher.spec(event).name
 
     async def call(self, target: Target, call: Call, fire: FireContext, deadline: float) -> Outcome:
         """Call a hook that was registered in a dialect, and translate its answer into ours.
@@ -90,6 +86,23 @@ class Native:
         if isinstance(own, ServedTarget):
             call = in_words_of(dialect, call, shown)
         return read_native(dialect, own.native, shown, await target.call(call, fire, deadline))
+
+
+class Native:
+    """Fires native events of a session's dialect."""
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._dispatcher = dispatcher
+
+    def canonical_name(self, dialect: Dialect | None, event: str) -> str:
+        """Return our name of an event; of a native one, the first that it feeds.
+
+        Raises:
+            RpcError: there is no such event.
+        """
+        if dialect is not None and is_native(dialect, event):
+            return dialect.events[dialect.resolve(event)].feeds[0].event
+        return self._dispatcher.spec(event).name
 
     async def fire(
         self, dialect: Dialect, params: FireParams, session: Session | None, fault: str | None = None

@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import trio
@@ -25,11 +25,11 @@ from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import Cause, Decision, Outcome
 from hooklatch.core.payload import MAX_PAYLOAD, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.config.custom_events import unknown_event
 from hooklatch.service.dispatch.calls import Calls, Targets
 from hooklatch.service.dispatch.fires import EnvelopeParams, Fire, FireParams, Plan, Settled, begin
+from hooklatch.service.dispatch.generations import Generations
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
@@ -44,21 +44,14 @@ MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
 Settle = Callable[[Session | None, EnvelopeParams, float], Awaitable[Settled]]
-Telemetry = Callable[[Session | None, str, msgspec.Raw], None]
 
 
-class Generation:
-    """The fires that started between two changes of sources; when all have ended, old builds may retire."""
+class Audience(Protocol):
+    """Those who are shown decisions and telemetry."""
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.is_closed = False
-        self.ended = trio.Event()
+    def decided(self, session: Session | None, decision: Decision) -> None: ...
 
-    def leave(self) -> None:
-        self.count -= 1
-        if self.is_closed and not self.count:
-            self.ended.set()
+    def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None: ...
 
 
 class Dispatcher:
@@ -67,22 +60,26 @@ class Dispatcher:
     def __init__(
         self,
         registries: Registries,
-        pools: Mapping[tuple[str, int], Pool],
+        targets: Targets,
+        generations: Generations,
         statistics: Statistics,
-        on_decision: Callable[[Session | None, Decision], None],
+        *,
+        settle: Settle,
+        suspensions: Iterable[Suspension],
+        recording: Recording,
+        audience: Audience,
     ) -> None:
         self._registries = registries
-        self.targets = Targets(pools, statistics)
+        self._targets = targets
+        self._generations = generations
         self._statistics = statistics
-        self._on_decision = on_decision
-        self.settle: Settle | None = None
-        self.suspensions: Iterable[Suspension] = ()
-        self.recording: Recording | None = None
-        self.on_telemetry: Telemetry | None = None
+        self._settle = settle
+        self._suspensions = suspensions
+        self._recording = recording
+        self._audience = audience
         self.is_draining = False
         self._boot = secrets.token_hex(4)
         self._count = 0
-        self._generations = [Generation()]
         self.background = Supervisor("background fires")
         self._background_count = 0
         self._background_bytes = 0
@@ -92,17 +89,6 @@ class Dispatcher:
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the background fires."""
         await self.background.run(task_status)
-
-    async def quiesced(self) -> None:
-        """Wait until every fire that has started by now has ended."""
-        waited_for = list(self._generations)
-        for generation in waited_for:
-            generation.is_closed = True
-            if not generation.count:
-                generation.ended.set()
-        self._generations = [g for g in self._generations if g.count] + [Generation()]
-        for generation in waited_for:
-            await generation.ended.wait()
 
     def next_id(self) -> str:
         self._count += 1
@@ -171,16 +157,14 @@ class Dispatcher:
         self._statistics.fired(spec.name)
         if session is not None:
             session.fired(spec.name)
-        settled = await self._settle(fire)
+        settled = await self._settled_projects(fire)
         view = self._registries.view_at(session, settled.folders, params.plugins)
-        generation = self._generations[-1]
-        generation.count += 1
+        generation = self._generations.enter()
         try:
             decision = await self._decide(fire, view, plan, settled.fault)
         except trio.Cancelled:
             self._statistics.causes["abandoned"] += 1
-            if self.recording is not None:
-                self.recording.abandon(fire, view.revision)
+            self._recording.abandon(fire, view.revision)
             logger.info("abandoned", extra=fire.ids)
             raise
         finally:
@@ -194,15 +178,13 @@ class Dispatcher:
                 self._fire_refusal(spec.on_refusal, fire, decision)
         return decision
 
-    async def _settle(self, fire: Fire) -> Settled:
-        if self.settle is None:
-            return Settled()
+    async def _settled_projects(self, fire: Fire) -> Settled:
         spec, params = fire.spec, fire.params
         limit = min(params.timeout or spec.timeout, spec.timeout)
         if spec.fails_closed:
-            return await self.settle(fire.session, params.envelope, limit)
+            return await self._settle(fire.session, params.envelope, limit)
         with self._to_the_end():
-            return await self.settle(fire.session, params.envelope, limit)
+            return await self._settle(fire.session, params.envelope, limit)
         return Settled()  # the daemon is about to leave
 
     async def refuse(
@@ -215,10 +197,9 @@ class Dispatcher:
 
     async def _settled(self, fire: Fire, decision: Decision) -> Decision:
         """Record a decision, count it and publish it; it is final from here on."""
-        if self.recording is not None:
-            decision = await self.recording.keep(fire, decision)
+        decision = await self._recording.keep(fire, decision)
         self._statistics.decided(decision)
-        self._on_decision(fire.session, decision)
+        self._audience.decided(fire.session, decision)
         return decision
 
     async def _decide(self, fire: Fire, view: Snapshot, plan: Plan | None, unsettled: str | None) -> Decision:
@@ -228,7 +209,7 @@ class Dispatcher:
         if plan is not None:
             candidates = tuple(plan.arrange(candidates))
         fault = self._fault(fire, candidates)
-        suspended = tuple(self.suspensions)
+        suspended = tuple(self._suspensions)
         if fault is None and unsettled is not None and spec.fails_closed and all(one.hook for one in suspended):
             fault = ("load", unsettled)
         selection = Selection(())
@@ -251,7 +232,7 @@ class Dispatcher:
         machine = phases.start(spec, candidates, selection, payload, fire.envelope.context)
         machine.warnings += warnings
         deadline = started + budget(spec, selection.hooks, params.timeout)
-        calls = Calls(self.targets, fire, deadline, self._take_telemetry)
+        calls = Calls(self._targets, fire, deadline, self._take_telemetry)
         if spec.fails_closed:
             await play(machine, calls)
         else:
@@ -304,12 +285,11 @@ class Dispatcher:
         self._fire_after(fire, event, payload | {"reason": decision.reason, "denial": {"code": decision.cause}})
 
     def _take_telemetry(self, fire: Fire, emitted: Sequence[Emitted]) -> None:
-        """Pass a built-in hook's telemetry to the hooks on `telemetry` and to subscribers."""
+        """Pass a hook's telemetry to the hooks on `telemetry` and to subscribers."""
         for one in emitted:
             data = msgspec.Raw(one.data)
             self._fire_after(fire, "telemetry", {"event_type": one.event_type, "data": data})
-            if self.on_telemetry is not None:
-                self.on_telemetry(fire.session, one.event_type, data)
+            self._audience.told(fire.session, one.event_type, data)
 
     def _fire_after(self, fire: Fire, event: str, payload: Mapping[str, object]) -> None:
         """Fire an event that follows from a fire, with its envelope, in the background."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -21,7 +20,7 @@ from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.keyspace import Entry, GarbageStepError, Keyspace, Namespace, Place, RefusedStepError, session_scope
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.dispatch.state_journal import Change, Journal, JournalError, seal
-from hooklatch.service.registry.sessions import Sessions
+from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import Asked
 
@@ -41,13 +40,11 @@ Counted = set[tuple[Hook, str, str]]  # what the hooks of one decision have coun
 class SharedState:
     """All that sources remember, and the journal that keeps it where one is wanted."""
 
-    def __init__(self, folder: str, sessions: Sessions, *, clock: Callable[[], float] | None = None) -> None:
+    def __init__(self, folder: str) -> None:
         self.keyspace = Keyspace()
         self.unreadable: str | None = None  # then nothing is known of any value, and every step is refused
         self.unwritten: str | None = None
         self._folder = folder
-        self._sessions = sessions
-        self._clock = clock or boot_time
         self._journal: Journal | None = None
         self._is_changed = trio.Event()
 
@@ -76,29 +73,29 @@ class SharedState:
         # A clock that was set back prolongs nothing beyond what was left.
         passed = max(time.time() - change.at, 0.0)
         left = change.left - passed if change.left is not None else math.inf
-        entry = Entry(change.value.encode(), self._clock() + left) if change.value and left > 0 else None
-        self.keyspace.take(place, change.key, entry, self._clock())
+        entry = Entry(change.value.encode(), boot_time() + left) if change.value and left > 0 else None
+        self.keyspace.take(place, change.key, entry, boot_time())
 
     def answer(
-        self, asked: Asked, hook: Hook, session_id: str | None, counted: Counted, *, is_claimed: bool
+        self, asked: Asked, hook: Hook, session: Session | None, counted: Counted, *, claimed: str | None
     ) -> wire.Told:
-        """Do one step for a hook's call.
+        """Do one step for a hook's call; without a session, the fire may have `claimed` the id of one.
 
         Raises:
             FrameError: it is nothing that our own code in the worker would ask for.
         """
         try:
-            value = self._step(asked, hook, session_id, counted, is_claimed=is_claimed)
+            value = self._step(asked, hook, session, counted, claimed)
             return wire.Told(asked.generation, asked.call_id, asked.number, value)
         except RefusedStepError as error:
             return wire.Told(asked.generation, asked.call_id, asked.number, error=str(error))
         except GarbageStepError as error:
             raise wire.FrameError(f"about state: {error}") from None
 
-    def _step(self, asked: Asked, hook: Hook, session_id: str | None, counted: Counted, *, is_claimed: bool) -> bytes:
+    def _step(self, asked: Asked, hook: Hook, session: Session | None, counted: Counted, claimed: str | None) -> bytes:
         if self.unreadable is not None:
             raise RefusedStepError(self.unreadable)
-        place, now = self._place(asked, hook, session_id, is_claimed=is_claimed), self._clock()
+        place, now = self._place(asked, hook, session, claimed), boot_time()
         mark = hook, place.scope, asked.key
         is_once = asked.once and asked.operation == "increment"
         if is_once and mark in counted:
@@ -112,16 +109,17 @@ class SharedState:
             counted.add(mark)
         return planned.result
 
-    def _place(self, asked: Asked, hook: Hook, session_id: str | None, *, is_claimed: bool) -> Place:
+    def _place(self, asked: Asked, hook: Hook, session: Session | None, claimed: str | None) -> Place:
         namespace = namespace_of(hook)
+        session_id = session.id if session is not None else claimed
         if not asked.is_session:
             return Place(namespace)
         if not session_id:
             raise RefusedStepError("this fire names no session, so there is nothing to remember of one")
         if len(session_id.encode()) > MAX_SESSION:
             raise RefusedStepError(f"the session's id is over {MAX_SESSION} bytes")
-        is_live = not is_claimed and self._sessions.get(session_id) is not None
-        return Place(namespace, session_scope(session_id, is_claimed=is_claimed), None if is_live else LINGER)
+        is_live = session is not None and not session.has_ended
+        return Place(namespace, session_scope(session_id, is_claimed=session is None), None if is_live else LINGER)
 
     def _write(self, place: Place, key: str, entry: Entry | None, now: float) -> None:
         """Keep a change, where it is to be kept.
@@ -140,14 +138,14 @@ class SharedState:
             raise RefusedStepError(str(error)) from None
         self._is_changed.set()
 
-    def end_session(self, session_id: str, inherited: Callable[[], Iterable[Hook]]) -> None:
-        """Delete a session's values, and those of the hooks that it registered once no session has them."""
+    def end_session(self, session_id: str, live: Sessions) -> None:
+        """Forget what was remembered of a session, and of the hooks that it brought once nobody has them any more."""
         for place in self.keyspace.places_of(session_scope(session_id, is_claimed=False)):
             with suppress(RefusedStepError):  # it ends all the same; after a restart it would linger
-                self._write(place, "", None, self._clock())
+                self._write(place, "", None, boot_time())
             self.keyspace.end_scope(place)
-        gone = [one for one in self.keyspace.usage() if one.layer == SESSION and self._sessions.get(one.within) is None]
-        held = {hook.owner for hook in inherited()} if gone else set[str]()
+        gone = [one for one in self.keyspace.usage() if one.layer == SESSION and live.get(one.within) is None]
+        held = {hook.owner for session in live for hook in session.inherited} if gone else set[str]()
         for namespace in gone:
             if namespace.within not in held:
                 self.keyspace.end_namespace(namespace)
@@ -176,9 +174,9 @@ class SharedState:
         lines: list[bytes] = []
         journal.begin_rewriting()
         try:
-            for number, (place, key, entry) in enumerate(self.keyspace.live(self._clock())):
+            for number, (place, key, entry) in enumerate(self.keyspace.live(boot_time())):
                 if place.namespace.layer != SESSION:
-                    lines.append(seal(change_of(place, key, entry, self._clock())))
+                    lines.append(seal(change_of(place, key, entry, boot_time())))
                 if number % SLICE == 0:
                     await trio.lowlevel.checkpoint()
             fd = await trio.to_thread.run_sync(journal.write_beside, b"".join(lines))

@@ -74,7 +74,15 @@ class Files:
     """Keeps the global layer in step with the configuration file and the hooks.d folder beside it."""
 
     def __init__(
-        self, config_path: str, sources: Sources, registries: Registries, state: StateFile, projects: Projects
+        self,
+        config_path: str,
+        sources: Sources,
+        registries: Registries,
+        state: StateFile,
+        projects: Projects,
+        *,
+        on_declared: Callable[[str, str], None],
+        on_settings: Callable[[Settings], None],
     ) -> None:
         self.config_path = os.path.abspath(config_path)
         self.folder = os.path.join(os.path.dirname(self.config_path), "hooks.d")
@@ -86,9 +94,9 @@ class Files:
         self._state = state
         self._projects = projects
         self.plugins: dict[str, Plugin] = {}
-        self.settings = Settings()
-        self.on_settings: list[Callable[[Settings], None]] = []
-        self.on_declared: Callable[[str, str], None] = lambda path, digest: None
+        self.settings = state.state.settings
+        self._on_settings = on_settings
+        self._on_declared = on_declared
         self.reloads: Counter[str] = Counter()  # by what came of them
         self._lock = trio.Lock()
         self._good: dict[str, FileConfig] = {}  # what is in force; the listing of hooks.d is one of these
@@ -214,7 +222,7 @@ class Files:
         self.declared_digests = {config.path: config.digest for config in configs if config.digest}
         for path, digest in self.declared_digests.items():
             if before.get(path) != digest:
-                self.on_declared(path, digest)
+                self._on_declared(path, digest)
         self.plugins = {plugin.name: plugin for plugin in plugins}
         self._sources.forget(self._building.wanted | self._building.used())
         self.diagnostics = [*diagnostics, *layers.diagnostics]
@@ -311,8 +319,7 @@ class Files:
     def _take_settings(self, config: FileConfig | None) -> None:
         """Put in force how the daemon runs; without a sound main file, that stays as it last was."""
         self._limit(config)
-        for take in self.on_settings:
-            take(self.settings)
+        self._on_settings(self.settings)
         state = self._state.state
         if config is not None and (state.settings, state.overrides) != (self.settings, config.main.overrides):
             state.settings, state.overrides = self.settings, config.main.overrides

@@ -1,9 +1,9 @@
-"""The daemon's log: lines for people, or JSON for programs.  Knows records and one descriptor; knows no hook.
+"""The daemon's log: lines for people, or JSON for programs.  Knows records and one descriptor, but no hook.
 
     logger.info("text", extra={"session": ..., "hook": ...}) ─▶ queue ─▶ a thread ─▶ descriptor 2
 
-Whoever logs never waits: a reader that is stuck fills the queue, and what does not fit is dropped and counted. What a
-line is about stands in its fields, never a payload; what a hook or an agent has said cannot begin a line of its own.
+Logging never blocks: if the reader is stuck, the queue fills, and what does not fit is dropped and counted.  What a
+line is about is in its fields, never in a payload, and the text of a hook or an agent cannot start a line of its own.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from typing import Any, Literal
 __all__ = ["Form", "HumanFormatter", "JsonFormatter", "Log", "start_log"]
 
 Form = Literal["human", "json"]
-CAPACITY = 10_000  # lines that wait for a reader
+CAPACITY = 10_000  # lines in the queue
 MAX_FILE = 8 * 2**20  # bytes of a log's own file, before it becomes the old one: two of these are kept
-LAST_WORDS = 1.0  # seconds that a reader is given at the end
+LAST_WORDS = 1.0  # seconds to flush the queue at the end
 STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
-    """Return what a line is about: what was passed in `extra`."""
+    """Return the fields of a line: what was passed in `extra`."""
     return {name: value for name, value in vars(record).items() if name not in STANDARD and value is not None}
 
 
@@ -69,7 +69,7 @@ def quoted(value: object) -> str:
 
 
 class Log(logging.Handler):
-    """Has a thread write the lines to a descriptor, which may be full for as long as it likes.
+    """Writes the lines to a descriptor in a thread, since the descriptor may block for any time.
 
     Where that is a file of its own, by `path`, the file is moved to `PATH.1` when it is large, and begun anew.
     """
@@ -93,7 +93,7 @@ class Log(logging.Handler):
             self._queue.put(record)
 
     def close(self) -> None:
-        """Write what waits, as far as it is read soon."""
+        """Flush the queue, as far as the reader keeps up."""
         self._queue.put(None)
         self._thread.join(LAST_WORDS)
         super().close()
@@ -113,7 +113,7 @@ class Log(logging.Handler):
             os.replace(path, f"{path}.1")
             fresh = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError:
-            return  # it goes on in the old one
+            return  # keep writing to the old file
         os.dup2(fresh, self._fd)
         os.close(fresh)
 
@@ -136,13 +136,13 @@ class Log(logging.Handler):
                 poll.register(self._fd, select.POLLOUT)
                 poll.poll()
             except OSError:
-                self.dropped += 1  # nobody is there to read it
+                self.dropped += 1  # nobody reads it
                 self._told += 1
                 return
 
 
 def start_log(level: str, form: Form, fd: int = 2, *, path: str | None = None) -> Log:
-    """Have everything logged go to a descriptor, or the file behind it; close the log at the end."""
+    """Send all log records to a descriptor, or the file behind it; the caller closes the log."""
     log = Log(fd, JsonFormatter() if form == "json" else HumanFormatter(), path)
     root = logging.getLogger()
     root.addHandler(log)

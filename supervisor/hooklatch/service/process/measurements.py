@@ -1,4 +1,4 @@
-"""What the daemon measures of itself, as a table of families.  Reads the parts in one step; knows no library for it.
+"""What the daemon measures of itself, as a table of families.  Reads the parts in one step; needs no metrics library.
 
 Names and units are those of Prometheus: seconds, bytes, counters that end in `_total`.  Labels are bounded: events of
 the catalogue, hooks and sources of the global layers, causes.  What sessions bring is counted together.
@@ -17,15 +17,23 @@ import msgspec
 
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.record.storage.disk import Stage
-from hooklatch.service.api.health import health, state_of
-from hooklatch.service.api.hub import Hub
+from hooklatch.record.writer import Record
+from hooklatch.service.api.health import Health, HookStates
+from hooklatch.service.dispatch.dispatcher import Dispatcher
+from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.sources import Sources
 from hooklatch.service.process.logs import Log
-from hooklatch.service.registry.statistics import BOUNDS_MS, Record
+from hooklatch.service.registry import statistics
+from hooklatch.service.registry.registries import Registries
+from hooklatch.service.registry.sessions import Sessions
+from hooklatch.service.registry.statistics import BOUNDS_MS, Statistics
+from hooklatch.service.transport.bus import Bus
 from hooklatch.version import VERSION
 
-__all__ = ["Family", "Spread", "measure"]
+__all__ = ["Family", "Measurements", "Spread"]
 
-OF_SESSIONS = "(sessions)"  # the sources that only sessions have named
+OF_SESSIONS = "(sessions)"  # stands for the sources that only sessions use
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -50,109 +58,124 @@ class Family(msgspec.Struct, frozen=True):
     values: Values
 
 
-def measure(hub: Hub) -> list[Family]:
-    """Take all values at one moment."""
-    return [*of_decisions(hub), *of_hooks(hub), *of_workers(hub), *of_the_record(hub), *of_the_daemon(hub)]
+class Measurements(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts that are measured."""
 
+    statistics: Statistics
+    registries: Registries
+    hook_states: HookStates
+    sources: Sources
+    record: Record
+    health: Health
+    dispatcher: Dispatcher
+    sessions: Sessions
+    bus: Bus
+    shared_state: SharedState
+    files: Files
 
-def of_decisions(hub: Hub) -> Iterator[Family]:
-    statistics = hub.statistics
-    decisions: Values = dict(statistics.decisions.items())
-    yield Family(
-        "counter", "hooklatch_decisions", "Decisions by event, verdict and cause.", ("event", "verdict", "cause"),
-        decisions,
-    )  # fmt: skip
-    yield Family(
-        "histogram", "hooklatch_fire_duration_seconds", "Time from a fire to its decision.", ("event",),
-        {(event,): spread(record) for event, record in statistics.event_records.items()},
-    )  # fmt: skip
-    yield Family(
-        "counter", "hooklatch_dropped", "Calls and fires that were dropped.", ("reason",), by(statistics.dropped)
-    )
+    def measure(self) -> list[Family]:
+        """Return all values, as they are at one moment."""
+        return [
+            *self._decisions(), *self._hooks(), *self._workers(), *self._recording(), *self._daemon(),
+        ]  # fmt: skip
 
+    def _decisions(self) -> Iterator[Family]:
+        decisions: Values = dict(self.statistics.decisions.items())
+        yield Family(
+            "counter", "hooklatch_decisions", "Decisions by event, verdict and cause.", ("event", "verdict", "cause"),
+            decisions,
+        )  # fmt: skip
+        yield Family(
+            "histogram", "hooklatch_fire_duration_seconds", "Time from a fire to its decision.", ("event",),
+            {(event,): spread(record) for event, record in self.statistics.event_records.items()},
+        )  # fmt: skip
+        yield Family(
+            "counter",
+            "hooklatch_dropped",
+            "Calls and fires that were dropped.",
+            ("reason",),
+            by(self.statistics.dropped),
+        )
 
-def of_hooks(hub: Hub) -> Iterator[Family]:
-    hooks = {hook.name: hook for hook in hub.registries.all_hooks()}
-    known = [(name, found) for name in hooks if (found := hub.statistics.hook_record(name)) is not None]
-    yield Family(
-        "summary", "hooklatch_hook_duration_seconds", "Time that calls of a global hook took.", ("hook",),
-        {(name,): Spread(record.count, record.total_ms / 1000) for name, record in known},
-    )  # fmt: skip
-    yield Family(
-        "counter", "hooklatch_hook_failures", "Calls of a global hook that failed.", ("hook", "cause"),
-        {(name, cause): count for name, record in known for cause, count in record.failures.items()},
-    )  # fmt: skip
-    states: Counter[str] = Counter({"active": 0, "disabled": 0, "inactive": 0, "quarantined": 0, "suspended": 0})
-    states.update(state_of(hub, hook) for hook in hooks.values())
-    yield Family("gauge", "hooklatch_hooks", "Global hooks by state.", ("state",), by(states))
+    def _hooks(self) -> Iterator[Family]:
+        hooks = {hook.name: hook for hook in self.registries.all_hooks()}
+        known = [(name, found) for name in hooks if (found := self.statistics.hook_record(name)) is not None]
+        yield Family(
+            "summary", "hooklatch_hook_duration_seconds", "Time that calls of a global hook took.", ("hook",),
+            {(name,): Spread(record.count, record.total_ms / 1000) for name, record in known},
+        )  # fmt: skip
+        yield Family(
+            "counter", "hooklatch_hook_failures", "Calls of a global hook that failed.", ("hook", "cause"),
+            {(name, cause): count for name, record in known for cause, count in record.failures.items()},
+        )  # fmt: skip
+        states: Counter[str] = Counter({"active": 0, "disabled": 0, "inactive": 0, "quarantined": 0, "suspended": 0})
+        states.update(self.hook_states.of(hook) for hook in hooks.values())
+        yield Family("gauge", "hooklatch_hooks", "Global hooks by state.", ("state",), by(states))
 
+    def _workers(self) -> Iterator[Family]:
+        named = set(sources_of(self.registries.all_hooks()))
+        workers: Counter[tuple[str, str]] = Counter()
+        waiting: Counter[str] = Counter()
+        counts = Counter({"started": 0, "lost": 0, "recycled": 0}) + self.sources.ended
+        for (location, _), pool in self.sources.pools.items():
+            source, status = location if location in named else OF_SESSIONS, pool.status()
+            counts.update(pool.counts)
+            waiting[source] += status.waiting
+            for state in ("idle", "busy", "starting", "condemned"):
+                workers[source, state] += getattr(status, state)
+        yield Family(
+            "gauge",
+            "hooklatch_workers",
+            "Worker processes.",
+            ("source", "state"),
+            dict(workers.items()),
+        )
+        yield Family("gauge", "hooklatch_waiting_calls", "Calls that wait for a worker.", ("source",), by(waiting))
+        for name, text in (
+            ("started", "Workers that were started."),
+            ("lost", "Workers that died or were killed, and were replaced."),
+            ("recycled", "Workers that were replaced for their age or size."),
+        ):
+            yield single("counter", f"hooklatch_workers_{name}", text, counts[name])
+        zygote = self.sources.zygote
+        yield single("counter", "hooklatch_zygote_restarts", "Times that the zygote was started anew.", zygote.restarts)
+        yield single("gauge", "hooklatch_zygote_up", "Whether the zygote lives.", zygote.is_alive)
 
-def of_workers(hub: Hub) -> Iterator[Family]:
-    named = set(sources_of(hub.registries.all_hooks()))
-    workers: Counter[tuple[str, str]] = Counter()
-    waiting: Counter[str] = Counter()
-    counts = Counter({"started": 0, "lost": 0, "recycled": 0}) + hub.sources.ended
-    for (location, _), pool in hub.sources.pools.items():
-        source, status = location if location in named else OF_SESSIONS, pool.status()
-        counts.update(pool.counts)
-        waiting[source] += status.waiting
-        for state in ("idle", "busy", "starting", "condemned"):
-            workers[source, state] += getattr(status, state)
-    yield Family(
-        "gauge",
-        "hooklatch_workers",
-        "Worker processes.",
-        ("source", "state"),
-        dict(workers.items()),
-    )
-    yield Family("gauge", "hooklatch_waiting_calls", "Calls that wait for a worker.", ("source",), by(waiting))
-    for name, text in (
-        ("started", "Workers that were started."),
-        ("lost", "Workers that died or were killed, and were replaced."),
-        ("recycled", "Workers that were replaced for their age or size."),
-    ):
-        yield single("counter", f"hooklatch_workers_{name}", text, counts[name])
-    zygote = hub.sources.zygote
-    yield single("counter", "hooklatch_zygote_restarts", "Times that the zygote was started anew.", zygote.restarts)
-    yield single("gauge", "hooklatch_zygote_up", "Whether the zygote lives.", zygote.is_alive)
+    def _recording(self) -> Iterator[Family]:
+        status = self.record.status()
+        stages: Values = {(stage.label,): float(stage.label == status["stage"]) for stage in Stage}
+        head = self.record.head
+        yield Family("gauge", "hooklatch_record_stage", "How full the record's disk is; 1 for one.", ("stage",), stages)
+        yield single("gauge", "hooklatch_record_seq", "Number of the last record.", head.seq if head is not None else 0)
+        yield single("gauge", "hooklatch_record_size_bytes", "Size of all segments.", status["bytes"])
+        yield single("gauge", "hooklatch_record_up", "Whether records can be written.", self.record.is_sound)
+
+    def _daemon(self) -> Iterator[Family]:
+        state = self.health.report()
+        build = (VERSION, platform.python_version())
+        yield Family("gauge", "hooklatch_build_info", "The version that runs.", ("version", "python"), {build: 1.0})
+        yield single("gauge", "hooklatch_ready", "Whether all is well and fires are taken.", state["health"] == "ready")
+        yield single("gauge", "hooklatch_draining", "Whether it is about to leave.", self.dispatcher.is_draining)
+        wrong: Values = {(reason,): 1.0 for reason in state["reasons"]}
+        yield Family("gauge", "hooklatch_red", "1 for each reason for which health is red.", ("reason",), wrong)
+        yield single("gauge", "hooklatch_sessions", "Live sessions.", len(self.sessions))
+        yield single("gauge", "hooklatch_connections", "Open connections.", len(self.bus.connections))
+        yield single("gauge", "hooklatch_registry_revision", "Revision of the global hooks.", state["revision"])
+        held = self.shared_state.keyspace.total
+        yield single("gauge", "hooklatch_state_keys", "Values that hooks remember.", held.keys)
+        yield single("gauge", "hooklatch_state_bytes", "Size of what hooks remember.", held.bytes)
+        lost = sum(log.dropped for log in logging.getLogger().handlers if isinstance(log, Log))
+        yield single("counter", "hooklatch_log_lines_dropped", "Lines of the log that nobody read.", lost)
+        yield Family(
+            "counter", "hooklatch_reloads", "Looks at changed files, by what came of them.", ("result",),
+            {(result,): self.files.reloads[result] for result in ("good", "faulty")},
+        )  # fmt: skip
 
 
 def sources_of(hooks: Iterable[Hook]) -> Iterator[str]:
     for hook in hooks:
         if isinstance(hook.target, PythonTarget):
             yield hook.target.source.location
-
-
-def of_the_record(hub: Hub) -> Iterator[Family]:
-    status = hub.record.status()
-    stages: Values = {(stage.label,): float(stage.label == status["stage"]) for stage in Stage}
-    head = hub.record.head
-    yield Family("gauge", "hooklatch_record_stage", "How full the record's disk is; 1 for one.", ("stage",), stages)
-    yield single("gauge", "hooklatch_record_seq", "Number of the last record.", head.seq if head is not None else 0)
-    yield single("gauge", "hooklatch_record_size_bytes", "Size of all segments.", status["bytes"])
-    yield single("gauge", "hooklatch_record_up", "Whether records can be written.", hub.record.is_sound)
-
-
-def of_the_daemon(hub: Hub) -> Iterator[Family]:
-    state = health(hub)
-    build = (VERSION, platform.python_version())
-    yield Family("gauge", "hooklatch_build_info", "The version that runs.", ("version", "python"), {build: 1.0})
-    yield single("gauge", "hooklatch_ready", "Whether all is well and fires are taken.", state["health"] == "ready")
-    yield single("gauge", "hooklatch_draining", "Whether it is about to leave.", hub.dispatcher.is_draining)
-    wrong: Values = {(reason,): 1.0 for reason in state["reasons"]}
-    yield Family("gauge", "hooklatch_red", "1 for each reason for which health is red.", ("reason",), wrong)
-    yield single("gauge", "hooklatch_sessions", "Live sessions.", len(hub.sessions))
-    yield single("gauge", "hooklatch_connections", "Open connections.", len(hub.bus.connections))
-    yield single("gauge", "hooklatch_registry_revision", "Revision of the global hooks.", state["revision"])
-    held = hub.shared_state.keyspace.total
-    yield single("gauge", "hooklatch_state_keys", "Values that hooks remember.", held.keys)
-    yield single("gauge", "hooklatch_state_bytes", "Size of what hooks remember.", held.bytes)
-    lost = sum(log.dropped for log in logging.getLogger().handlers if isinstance(log, Log))
-    yield single("counter", "hooklatch_log_lines_dropped", "Lines of the log that nobody read.", lost)
-    yield Family(
-        "counter", "hooklatch_reloads", "Looks at changed files, by what came of them.", ("result",),
-        {(result,): hub.files.reloads[result] for result in ("good", "faulty")},
-    )  # fmt: skip
 
 
 def by(counts: Counter[str]) -> Values:
@@ -163,7 +186,7 @@ def single(kind: Literal["counter", "gauge"], name: str, text: str, value: float
     return Family(kind, name, text, (), {(): float(value)})
 
 
-def spread(record: Record) -> Spread:
+def spread(record: statistics.Record) -> Spread:
     bounds = [*(f"{bound / 1000:g}" for bound in BOUNDS_MS), "+Inf"]
     counts = [float(count) for count in accumulate(record.buckets)]
     return Spread(record.count, record.total_ms / 1000, list(zip(bounds, counts, strict=True)))

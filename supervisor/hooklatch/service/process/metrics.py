@@ -1,8 +1,8 @@
 """Metrics for Prometheus: a page on the loopback, or a file for a collector.  Knows the library, one port, one path.
 
-The library's own threads ask for a page.  What they read is measured on the daemon's loop, in one step, and handed over
-(`trio.from_thread`), so that no thread looks at what the loop is changing.  Off by default, changed by a reload; what
-does not work is a fault in the status, is tried again, and stops nothing.
+The library's own threads serve the page.  They get values that were read on the daemon's loop in one step
+(`trio.from_thread`), so no thread reads what the loop is changing.  Off by default, changed by a reload; an error is a
+fault in the status and retried, and stops nothing else.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import trio
 
-from hooklatch.service.api.health import health, is_vital_well
-from hooklatch.service.api.hub import Hub
+from hooklatch.core.health import Faults
+from hooklatch.service.api.health import Health
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.process.measurements import Family, Spread, measure
+from hooklatch.service.process.measurements import Family, Measurements, Spread
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-__all__ = ["Metrics"]
+__all__ = ["Metrics", "MetricsPlaces"]
 
 logger = logging.getLogger("hooklatch.metrics")
 LOOPBACK = "127.0.0.1"
@@ -39,73 +39,84 @@ MISSING = "metrics need the package prometheus_client, which is not installed: p
 T = TypeVar("T")
 
 
-class Metrics:
-    """Gives metrics as the settings want them, and goes on giving what it can."""
+class MetricsPlaces:
+    """Where the settings want metrics: a port, a file, both or neither."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
-        self._wanted: tuple[int | None, str | None] = (None, None)
+    def __init__(self) -> None:
+        self.port: int | None = None
+        self.path: str | None = None
         self._changed = trio.Event()
+
+    def next_change(self) -> trio.Event:
+        """Return what the next change sets."""
+        self._changed = trio.Event()
+        return self._changed
 
     def take(self, settings: Settings) -> None:
         """Put settings in force."""
-        wanted = settings.metrics_port, settings.metrics_file
-        if wanted != self._wanted:
-            self._wanted = wanted
+        if (settings.metrics_port, settings.metrics_file) != (self.port, self.path):
+            self.port, self.path = settings.metrics_port, settings.metrics_file
             self._changed.set()
+
+
+class Metrics:
+    """Publishes metrics where the settings want them."""
+
+    def __init__(self, places: MetricsPlaces, measurements: Measurements, health: Health, faults: Faults) -> None:
+        self._places = places
+        self._measurements = measurements
+        self._health = health
+        self._faults = faults
 
     async def run(self) -> None:
         while True:
-            self._changed = trio.Event()
-            port, path = self._wanted
+            changed = self._places.next_change()
+            port, path = self._places.port, self._places.path
             async with trio.open_nursery() as nursery:
                 if port is not None:
                     nursery.start_soon(self._keep, self._serve, port)
                 if path is not None:
                     nursery.start_soon(self._keep, self._write, path)
-                await self._changed.wait()
+                await changed.wait()
                 nursery.cancel_scope.cancel()
 
     async def _keep(self, give: Callable[[T], Any], place: T) -> None:
-        """Publish metrics at a place; what stands in the way is a fault until it does no longer."""
-        fault: list[str] = []
+        """Publish metrics at a port or in a file; an error is a fault until it is over."""
+        text: str | None = None
         try:
             while True:
                 try:
                     async with trio.open_nursery() as nursery:
                         await nursery.start(give, place)
-                        self._replace(fault)
+                        text = self._report(place, None, before=text)
                 except* ImportError:
-                    self._replace(fault, MISSING)
+                    text = self._report(place, MISSING, before=text)
                     await trio.sleep_forever()
                 except* OSError as group:
                     why = group.exceptions[0]
-                    text = f"no metrics at {place}: {getattr(why, 'strerror', None) or why}; choose another in [daemon]"
-                    self._replace(fault, text)
+                    found = (
+                        f"no metrics at {place}: {getattr(why, 'strerror', None) or why}; choose another in [daemon]"
+                    )
+                    text = self._report(place, found, before=text)
                 await trio.sleep(RETRY)
         finally:
-            self._replace(fault)
+            self._report(place, None, before=text)
 
-    def _replace(self, fault: list[str], text: str | None = None) -> None:
-        new = [text] if text is not None else []
-        if fault == new:
-            return
-        for one in fault:
-            self._hub.faults.remove(one)
-        for one in new:
-            logger.error("%s", one)
-        self._hub.faults += new
-        fault[:] = new
+    def _report(self, place: object, text: str | None, *, before: str | None) -> str | None:
+        if text is not None and text != before:
+            logger.error("%s", text)
+        self._faults.report(f"metrics at {place}", *([text] if text is not None else []))
+        return text
 
     async def _serve(self, port: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        page = Page(self._hub, trio.lowlevel.current_trio_token())
+        page = Page(self._measurements, self._health, trio.lowlevel.current_trio_token())
         with serving(port, page.answer):
             logger.info("metrics are given", extra={"port": port})
             task_status.started()
             await trio.sleep_forever()
 
     async def _write(self, path: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        page = Page(self._hub, trio.lowlevel.current_trio_token())
+        page = Page(self._measurements, self._health, trio.lowlevel.current_trio_token())
         try:
             while True:
                 await trio.to_thread.run_sync(write_whole, path, page.text)
@@ -113,17 +124,18 @@ class Metrics:
                 task_status = trio.TASK_STATUS_IGNORED
                 await trio.sleep(WRITE_INTERVAL)
         finally:
-            with suppress(OSError):  # a daemon that has ended must not go on looking alive
+            with suppress(OSError):  # a daemon that has ended must not look alive
                 os.unlink(path)
 
 
 class Page:
-    """What a thread may ask for."""
+    """Answers the library's threads."""
 
-    def __init__(self, hub: Hub, token: trio.lowlevel.TrioToken) -> None:
+    def __init__(self, measurements: Measurements, health: Health, token: trio.lowlevel.TrioToken) -> None:
         import prometheus_client
 
-        self._hub = hub
+        self._measurements = measurements
+        self._health = health
         self._token = token
         self._registry = prometheus_client.CollectorRegistry()
         self._registry.register(self)
@@ -132,10 +144,10 @@ class Page:
         self._metrics: Callable[..., Iterable[bytes]] = library.make_wsgi_app(self._registry)
 
     def describe(self) -> list[Metric]:
-        return []  # else registering asks for everything, here on the loop
+        return []  # otherwise registering would collect everything, here on the loop
 
     def collect(self) -> list[Metric]:
-        return [metric_of(family) for family in self._on_the_loop(measure)]
+        return [metric_of(family) for family in self._on_the_loop(self._measurements.measure)]
 
     def text(self) -> bytes:
         """Return all metrics, for the file."""
@@ -152,11 +164,11 @@ class Page:
                 case "/metrics":
                     return self._metrics(environ, start_response)
                 case "/healthz":
-                    if self._on_the_loop(is_vital_well):
+                    if self._on_the_loop(self._health.is_vital_well):
                         return plain(start_response, "200 OK", "ok")
                     return plain(start_response, UNAVAILABLE, "a vital part is not well; status says which")
                 case "/readyz":
-                    state = self._on_the_loop(health)
+                    state = self._on_the_loop(self._health.report)
                     text = " ".join([state["health"], *state["reasons"]])
                     return plain(start_response, "200 OK" if text == "ready" else UNAVAILABLE, text)
                 case _:
@@ -164,8 +176,8 @@ class Page:
         except (trio.RunFinishedError, trio.Cancelled):
             return plain(start_response, UNAVAILABLE, "the daemon has ended")
 
-    def _on_the_loop(self, look: Callable[[Hub], T]) -> T:
-        return trio.from_thread.run_sync(look, self._hub, trio_token=self._token)
+    def _on_the_loop(self, look: Callable[[], T]) -> T:
+        return trio.from_thread.run_sync(look, trio_token=self._token)
 
 
 def plain(start_response: Callable[..., Any], status: str, text: str) -> list[bytes]:
@@ -174,7 +186,7 @@ def plain(start_response: Callable[..., Any], status: str, text: str) -> list[by
 
 
 def metric_of(family: Family) -> Metric:
-    """Put a family in the library's words."""
+    """Convert a family to the library's own type."""
     from prometheus_client import core
 
     made: Any = {
@@ -195,13 +207,13 @@ def metric_of(family: Family) -> Metric:
 
 
 class Server(ThreadingMixIn, WSGIServer):
-    """A thread for each request; none keeps the daemon from its end."""
+    """Serves each request in a thread; none keeps the daemon from ending."""
 
     daemon_threads = True
     is_closing = False
 
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # WSGIServer's own asks a name server who we are
+        TCPServer.server_bind(self)  # WSGIServer's own method asks a name server for our name
         self.server_name, self.server_port = LOOPBACK, int(self.server_address[1])
         self.setup_environ()
 

@@ -1,6 +1,6 @@
-"""Tells a service manager how the daemon is (sd_notify(3)).  Knows one datagram socket; decides nothing.
+"""Notifies a service manager of the daemon's state (sd_notify(3)).  Knows one datagram socket; decides nothing.
 
-Telling never fails: a manager that is gone or does not listen changes nothing for the agents.
+A notification never fails: a manager that is gone or does not listen changes nothing for the agents.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import trio
 __all__ = ["Notifier"]
 
 logger = logging.getLogger("hooklatch.notify")
-PATIENCE = 1.0  # seconds that a manager's full queue is waited for
-RECHECK = 1.0  # seconds, at most, between two looks while something vital is not well
+PATIENCE = 1.0  # seconds to wait while the manager's queue is full
+RECHECK = 1.0  # seconds, at most, between two checks while something vital is wrong
 
 
 class Notifier:
-    """The way to the manager, if there is one.  `watchdog` is the seconds after which its patience ends."""
+    """The connection to the manager, if there is one.  `watchdog` is its timeout in seconds."""
 
     def __init__(self, address: str | None = None, watchdog: float | None = None) -> None:
         self._address = "\0" + address[1:] if address and address.startswith("@") else address
@@ -29,7 +29,7 @@ class Notifier:
 
     @classmethod
     def from_environment(cls, environ: MutableMapping[str, str], pid: int) -> Notifier:
-        """Read where to tell and how often, and forget the variables."""
+        """Read the address and the watchdog's timeout, and remove the variables."""
         address = environ.pop("NOTIFY_SOCKET", "")
         microseconds, watched = environ.pop("WATCHDOG_USEC", ""), environ.pop("WATCHDOG_PID", "")
         if address and not address.startswith(("/", "@")):
@@ -61,7 +61,7 @@ class Notifier:
                 logger.warning("the service manager was not told: %s", error, extra={"words": " ".join(words)})
 
     async def keep_alive(self, is_well: Callable[[], bool]) -> None:
-        """Feed the watchdog at half of its patience, for as long as what is vital is well; return if nobody watches."""
+        """Feed the watchdog at half its timeout while the vital parts are well; return if there is none."""
         if self.watchdog is None or self._address is None:
             return
         pause = self.watchdog / 2

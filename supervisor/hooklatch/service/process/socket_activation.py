@@ -1,8 +1,8 @@
-"""Sockets that a service manager has bound for us and passes on (sd_listen_fds(3)).  Accepts nothing.
+"""Sockets that a service manager has bound and passes on to us (sd_listen_fds(3)).  Accepts nothing.
 
-They begin at descriptor 3. LISTEN_PID says whom they are for, LISTEN_FDS how many there are, LISTEN_FDNAMES what each
-is called. They stay the manager's: they are not bound anew, and their files are not removed at our end, so that what
-connects while no daemon runs waits for the next one.
+They start at descriptor 3.  LISTEN_PID names the process that they are for, LISTEN_FDS their number, LISTEN_FDNAMES
+their names.  They remain the manager's: we neither bind them again nor remove their files when we end, so clients that
+connect while no daemon runs wait for the next one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")
 
 
 class ActivationError(Exception):
-    """What was passed on cannot be served: which descriptor, and what to do."""
+    """A socket that was passed on cannot be used: which descriptor, and what to do."""
 
 
 class Inherited(msgspec.Struct, frozen=True):
@@ -37,16 +37,16 @@ class Inherited(msgspec.Struct, frozen=True):
 
 
 def take_sockets(environ: MutableMapping[str, str], pid: int) -> Inherited | None:
-    """Take what was passed to this process, and forget the variables; None where nothing was.
+    """Return the sockets that were passed to this process, or None, and remove the variables.
 
     Raises:
         ActivationError: it is not exactly our two sockets, or others could connect to one.
     """
     listen_pid, count, names, _ = (environ.pop(name, "") for name in VARIABLES)
     if not count or listen_pid != str(pid):
-        return None  # they were for the process that started us, or for one that started that
+        return None  # they were meant for an ancestor of this process
     if not count.isdecimal() or not 0 < int(count) < 1000:
-        raise ActivationError(f"LISTEN_FDS is {count!r}, which is no number of sockets")
+        raise ActivationError(f"LISTEN_FDS is {count!r}, which is not a number of sockets")
     called = names.split(":") if names else []
     if sorted(called) != sorted(FILES) or int(count) != len(FILES):
         raise ActivationError(
@@ -59,7 +59,7 @@ def take_sockets(environ: MutableMapping[str, str], pid: int) -> Inherited | Non
 
 
 def path_of(name: str, fd: int) -> str:
-    """Return where a socket is bound, after a look at what it is and at who can connect to it."""
+    """Return where a socket is bound, after checking what it is and who can connect to it."""
     what = f"descriptor {fd}, passed as {name!r},"
     try:
         is_socket = stat.S_ISSOCK(os.fstat(fd).st_mode)
@@ -69,7 +69,7 @@ def path_of(name: str, fd: int) -> str:
         raise ActivationError(f"{what} is no socket")
     with socket.socket(fileno=os.dup(fd)) as look:
         if look.family != socket.AF_UNIX or look.type != socket.SOCK_STREAM:
-            raise ActivationError(f"{what} is no Unix stream socket; use ListenStream= with a path")
+            raise ActivationError(f"{what} is not a Unix stream socket; use ListenStream= with a path")
         if not look.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
             raise ActivationError(f"{what} does not listen; use Accept=no")
         path: object = look.getsockname()

@@ -41,9 +41,11 @@ Publish = Callable[[Session | None, Announcement], None]
 class Registries:
     """Owns all layers.  A viewer is a session, or None for those who look at the global layers alone."""
 
-    def __init__(self, catalogue: Catalogue, sessions: Sessions, publish: Publish) -> None:
+    def __init__(
+        self, catalogue: Catalogue, sessions: Sessions, publish: Publish, *, switches: Mapping[str, bool]
+    ) -> None:
         self.catalogue = catalogue
-        self.switches: dict[str, bool] = {}
+        self.switches = dict(switches)
         self._files: list[Hook] = []
         self._api: dict[str, Hook] = {}
         self._projects: dict[str, list[Hook]] = {}

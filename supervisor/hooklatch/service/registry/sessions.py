@@ -114,11 +114,11 @@ def again(place: Place | None) -> Place | None:
 
 
 class Sessions:
-    """Opens, resumes and ends sessions."""
+    """Opens, resumes and ends sessions; `on_end` is told which one ended, and of those that are left."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_end: Callable[[Session, Sessions], None]) -> None:
         self._by_id: dict[str, Session] = {}
-        self.on_end: Callable[[Session], None] = lambda session: None
+        self._on_end = on_end
         self.timers = Supervisor("session timers")
 
     def __iter__(self) -> Iterator[Session]:
@@ -203,7 +203,7 @@ class Sessions:
         for child in session.children:
             child.parent = None  # it keeps the gates it has inherited: never fewer
         session.children.clear()
-        self.on_end(session)
+        self._on_end(session, self)
 
     def closed(self, session: Session, connection: int) -> bool:
         """Take note that a connection is done with its session; the last one ends it now.  Say whether it has ended."""

@@ -1,28 +1,27 @@
-"""One client's connection: lines in, lines out.  Knows bytes, deadlines and requests; knows no hook and no layer.
+"""One client's connection: lines in, lines out.  Knows bytes, deadlines and requests, but no hook and no layer.
 
-Reading.  The task that reads a request also answers it: that saves two task switches a fire.  A fire that takes longer
-than a moment must not stop the reading, so a daemon-wide task (`reader_handoff.py`) then lets another task take the
-reading over (`read_on`), and the first one, when its fire is done, finds that it reads no more.  Where the next request
-is here already, another task takes over at once.  Nothing is read while a hello is answered, and nothing but the end of
-input after a one-shot: what follows a hello must see its session.
+Reading.  The task that reads a request also answers it, which saves two task switches a fire.  A slow fire must not
+stop the reading, so a daemon-wide task (`reader_handoff.py`) then has another task take over (`read_on`), and the first
+one stops reading when its fire is done.  If the next request has arrived already, another task takes over at once.
+Nothing is read while a hello is answered, because what follows must see its session, and after a one-shot only the end
+of input is awaited.
 
-Floods.  A client that is ahead of us, by a line or by a few requests of its session that are under way, has its next
-line taken when it is admitted (`registry/admission.py`): a flood waits there, and everybody else passes by.
+Floods.  When a client is ahead of us, by a line or by a few pending requests of its session, its next line waits for
+admission (`registry/admission.py`): a flood queues there, and other clients pass it.
 
-Writing.  A line is sent at once; what the kernel does not take waits in a buffer, drained by a task that lives only
-as long as there is something in it.  A client that does not read is not read from either; one that takes nothing for
-30 s is closed.  An announcement is never waited for: a client behind with reading gets one `resync` later.
+Writing.  A line is sent at once; what the kernel does not take is buffered, and drained by a task that lives only as
+long as the buffer is not empty.  We do not read from a client that does not read, and close one that reads nothing for
+30 s.  Announcements never block: a client that lags gets one `resync` later.
 
-Ending.  The end of input means that no more requests come; a client is gone when the kernel says so (EPOLLHUP), and
-then its fires are abandoned.  After `session.close` no more requests are taken; answers of hooks that it serves still
-are, until all that it asked is answered.
+Ending.  The end of input means that no more requests come.  The client is gone when the kernel reports it (EPOLLHUP),
+and then its fires are abandoned.  After `session.close` no more requests are accepted; answers of hooks that it serves
+still are, until all its requests are answered.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
@@ -53,26 +52,37 @@ from hooklatch.service.transport.hangups import Hangups
 from hooklatch.service.transport.line_timeouts import LineTimeouts
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
 
-__all__ = ["Connection", "Handler"]
+__all__ = ["Connection", "Handler", "Shared"]
 
 logger = logging.getLogger("hooklatch.connection")
-HELLO_TIMEOUT = 2.0  # seconds until a hello or a one-shot must be there
-FRAME_TIMEOUT = 10.0  # seconds in which a line that has begun must be ended
-WRITE_TIMEOUT = 30.0  # seconds in which a client must take something of what waits for it
-MAX_BUFFERED = 2**20  # bytes that wait for a client before its next request is read
-MAX_ANNOUNCED = 2**18  # bytes that wait before announcements turn into one resync
-MAX_UNREAD = 64 * 2**20  # bytes that wait for a client before hooks that it serves are no longer called
+HELLO_TIMEOUT = 2.0  # seconds within which a hello or a one-shot must arrive
+FRAME_TIMEOUT = 10.0  # seconds within which a started line must end
+WRITE_TIMEOUT = 30.0  # seconds within which a client must read some of its pending output
+MAX_BUFFERED = 2**20  # bytes of pending output beyond which the client's next request is not read
+MAX_ANNOUNCED = 2**18  # bytes of pending output beyond which announcements become one resync
+MAX_UNREAD = 64 * 2**20  # bytes of pending output beyond which the hooks that a client serves are not called
 MAX_RUBBISH = 5  # unreadable lines in a row
 NO_ANSWER = Outcome(cause="timeout", message="its client did not answer in time")
-MAX_UNBROKEN = 8  # pieces in a row that were there without waiting, before the loop goes round
+MAX_UNBROKEN = 8  # consecutive reads that did not have to wait, before other tasks get a turn
 
 
 class Handler(Protocol):
-    """Answers requests; the methods of the service."""
+    """Answers requests: the methods of the service."""
 
     async def handle(self, connection: Connection, request: Request) -> object: ...
 
+    def revision_for(self, connection: Connection) -> int: ...
+
     def closed(self, connection: Connection) -> None: ...
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """The daemon-wide tasks that serve all connections."""
+
+    admission: Admission
+    handoff: ReaderHandoff
+    line_timeouts: LineTimeouts
+    hangups: Hangups
 
 
 class CloseConnection(Exception):
@@ -82,18 +92,7 @@ class CloseConnection(Exception):
 class Connection:
     """The daemon's end of one client's socket."""
 
-    def __init__(
-        self,
-        number: int,
-        stream: socket.socket,
-        handler: Handler,
-        handoff: ReaderHandoff,
-        admission: Admission,
-        hangups: Hangups,
-        line_timeouts: LineTimeouts,
-        *,
-        is_admin: bool,
-    ) -> None:
+    def __init__(self, number: int, stream: socket.socket, handler: Handler, shared: Shared, *, is_admin: bool) -> None:
         stream.setblocking(False)
         self.number = number
         self.is_admin = is_admin
@@ -103,11 +102,11 @@ class Connection:
         self.topics: set[str] = set()
         self._socket = stream
         self._handler = handler
-        self._handoff = handoff
-        self._admission = admission
-        self._hangups = hangups
-        self._line_timeouts = line_timeouts
-        self._own_flow = Flow()  # a stranger's own turn
+        self._handoff = shared.handoff
+        self._admission = shared.admission
+        self._hangups = shared.hangups
+        self._line_timeouts = shared.line_timeouts
+        self._own_flow = Flow()  # the queue position of a client without a session
         self._lines = LineBuffer()
         self._outgoing = bytearray()
         self._drained = trio.Event()
@@ -129,7 +128,6 @@ class Connection:
         self._hello_deadline = trio.current_time() + HELLO_TIMEOUT
         self._calls: dict[int, Asked] = {}
         self._call_count = 0
-        self.resync: Callable[[], int] = lambda: 0
 
     async def run(self) -> None:
         """Serve the client until it is gone."""
@@ -153,11 +151,11 @@ class Connection:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether everything that was asked is answered, and the client has it."""
+        """Whether every request is answered and every answer sent."""
         return not self._in_flight and not self._outgoing
 
     def close(self) -> None:
-        """End it now; what runs for it is abandoned."""
+        """Close it now and abandon what runs for it."""
         self._is_closing = True
         with suppress(OSError):  # it may be gone already
             self._socket.shutdown(socket.SHUT_RDWR)  # a notification that has to finish must not keep the client
@@ -165,18 +163,18 @@ class Connection:
             self._nursery.cancel_scope.cancel()
 
     def hear_out(self) -> None:
-        """Serve one event and nothing else: its client is gone already, and who it was cannot be told."""
+        """Serve one event and nothing else: the client is gone already, so it cannot be identified."""
         self._is_gone = True
 
     def retire(self) -> None:
-        """Take no more requests: it is done with its session, and ends when all that it asked is answered."""
+        """Accept no more requests: it has left its session, and closes when all its requests are answered."""
         self._is_retired, self.session = True, None
         self.topics.clear()
 
     # -- reading ---------------------------------------------------------------------------------------------
 
     def read_on(self) -> None:
-        """Have another task read from here on; the present one is busy."""
+        """Let another task continue reading; the present one is busy."""
         if self._nursery is not None and not self._is_ended and not self._is_closing:
             self._reader += 1
             self._nursery.start_soon(self._read, self._reader)
@@ -189,7 +187,7 @@ class Connection:
                     await self._end_of_input()
                     return
                 if len(self._outgoing) > MAX_BUFFERED:
-                    self._end_line()  # it is not read, so it may take its time
+                    self._end_line()  # we do not read, so the line may take its time
                     await self._drained.wait()
                     continue
                 if (self._has_more or self.flow.in_flight >= UNHINDERED) and self._lines.has_line:
@@ -204,7 +202,7 @@ class Connection:
                     if self._lines.is_empty:
                         await self._end_of_input()
                         return
-                    self._lines.feed(b"\n")  # the end of input ends the last line too
+                    self._lines.feed(b"\n")  # the end of input also ends the last line
         except LineTooLongError as error:
             self._send_error(None, error)
             await self._flush_and_close()
@@ -216,7 +214,7 @@ class Connection:
             if not self._lines.is_empty and not self._is_line_begun:
                 self._is_line_begun = True
                 self._line_timeouts.begin(self, trio.current_time() + FRAME_TIMEOUT)
-            return await self._receive()  # no other deadline: an idle client may be silent for ever
+            return await self._receive()  # no other deadline: an idle client may stay silent forever
         with trio.move_on_at(self._hello_deadline):
             return await self._receive()
         self._send_error(None, RpcError(ErrorCode.HELLO_REQUIRED, f"no hello within {HELLO_TIMEOUT:.0f} s"))
@@ -227,7 +225,7 @@ class Connection:
         self._line_timeouts.end(self)
 
     def out_of_time(self) -> None:
-        """End it: its line was begun long ago, however it drips."""
+        """Close it: its line was started too long ago, even if bytes still trickle in."""
         text = f"a line was begun and not ended in {FRAME_TIMEOUT:.0f} s"
         self._send_error(None, RpcError(ErrorCode.PARSE_ERROR, text))
         self.close()
@@ -252,11 +250,11 @@ class Connection:
 
     @property
     def flow(self) -> Flow:
-        """Whose requests its own are counted with: its session's, or those of all who have none."""
+        """The flow that its requests count towards: its session's, or the one of all clients without a session."""
         return self.session.flow if self.session is not None else self._admission.strangers
 
     async def _end_of_input(self) -> None:
-        """Wait until all is answered, or the client is gone."""
+        """Wait until every request is answered or the client is gone."""
         self._is_ended = True
         if self._in_flight or self._outgoing:
             with self._hangups.watching(self._socket.fileno(), self.close):
@@ -314,7 +312,7 @@ class Connection:
         try:
             await self._answer(request)
         finally:
-            if reader == self._reader:  # else what the handoff keeps is the request of the task that reads now
+            if reader == self._reader:  # otherwise the handoff tracks the request of the task that reads now
                 self._handoff.release(self)
             self._in_flight -= 1
             self._bytes_in_flight -= size
@@ -345,7 +343,7 @@ class Connection:
             self.send(encode_error(number, error))
 
     def send(self, data: bytes) -> None:
-        """Send a line; what cannot go at once goes later, in order."""
+        """Send a line; queue what the kernel does not take at once."""
         if self._is_closing:
             return
         if not self._outgoing:
@@ -354,7 +352,7 @@ class Connection:
             except BlockingIOError:
                 sent = 0
             except OSError:
-                return  # it is gone; the reader will see that
+                return  # the client is gone; the reader will notice
             if sent == len(data):
                 return
             data = data[sent:]
@@ -364,7 +362,7 @@ class Connection:
             self._nursery.start_soon(self._flush)
 
     def announce(self, params: object, *, is_registry: bool) -> bool:
-        """Queue an announcement; a client that lags gets one `resync` when it has caught up.  False if dropped."""
+        """Queue an announcement, or return False; a client that lags gets one `resync` when it has caught up."""
         if self._is_lagging or len(self._outgoing) > MAX_ANNOUNCED:
             self._is_lagging = self._is_lagging or is_registry
             return False
@@ -389,13 +387,15 @@ class Connection:
                 if not self._outgoing and self._is_lagging:
                     self._is_lagging = False
                     if "registry" in self.topics:
-                        self.announce({"topic": "registry", "resync": self.resync()}, is_registry=True)
+                        self.announce(
+                            {"topic": "registry", "resync": self._handler.revision_for(self)}, is_registry=True
+                        )
         finally:
             self._is_flushing = False
             self._wake()
 
     def _wake(self) -> None:
-        """Have those look again who wait for what was sent or answered."""
+        """Wake the tasks that wait for output to be sent or requests to be answered."""
         drained, self._drained = self._drained, trio.Event()
         drained.set()
 
@@ -407,7 +407,7 @@ class Connection:
     # -- served hooks ----------------------------------------------------------------------------------------
 
     async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
-        """Ask the client to run a hook that it serves; the outcome is there by the deadline."""
+        """Ask the client to run a hook that it serves, and return the outcome by the deadline."""
         if len(self._outgoing) > MAX_UNREAD:
             return Outcome(cause="overload", message="its client does not read what it is sent")
         started = trio.current_time()
@@ -423,7 +423,7 @@ class Connection:
         finally:
             del self._calls[number]
         ended = trio.current_time()
-        # Where an answer and the deadline come in one turn of the loop, the clock decides.
+        # If the answer and the deadline arrive in the same turn of the loop, the clock decides.
         outcome = asked.outcome if ended < deadline else NO_ANSWER
         return outcome.lasting(ended - started)
 
@@ -439,7 +439,7 @@ class Connection:
 
 
 class Asked:
-    """A served hook that was asked."""
+    """A pending call of a served hook."""
 
     def __init__(self) -> None:
         self.ended = trio.Event()

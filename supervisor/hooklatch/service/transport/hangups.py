@@ -1,7 +1,7 @@
-"""Tells of sockets whose peer is gone, of those whose input has ended already.  Knows descriptors; knows no bytes.
+"""Reports when the peer of a half-closed socket is gone.  Knows descriptors, but no bytes.
 
-Such a socket is readable for ever, so what shows that nobody is there is the hangup alone (EPOLLHUP, reported without
-being asked for).  One epoll object watches all of them: one each would cost a flood of half-closed connections twice.
+Such a socket stays readable, so only the hangup shows that the peer is gone (EPOLLHUP, which is always reported).  One
+epoll object watches all of them: one each would double the descriptors that a flood of half-closed connections takes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Hangups:
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Watch until cancelled."""
         with select.epoll() as epoll:
-            for fd in self._watched:  # after a failure
+            for fd in self._watched:  # registered before a failure of this task
                 epoll.register(fd, 0)
             self._epoll = epoll
             task_status.started()
@@ -38,14 +38,14 @@ class Hangups:
 
     def _tell(self, epoll: select.epoll) -> None:
         for fd, _ in epoll.poll(0):
-            epoll.unregister(fd)  # else it would be told again and again
+            epoll.unregister(fd)  # otherwise it would be reported again and again
             gone = self._watched.pop(fd, None)
             if gone is not None:
                 gone()
 
     @contextmanager
     def watching(self, fd: int, gone: Callable[[], None]) -> Generator[None]:
-        """Have `gone` called, once, if the peer goes while the block lasts."""
+        """Call `gone`, once, if the peer goes while the block lasts."""
         self._watched[fd] = gone
         if self._epoll is not None:
             self._epoll.register(fd, 0)
@@ -53,5 +53,5 @@ class Hangups:
             yield
         finally:
             if self._watched.pop(fd, None) is not None and self._epoll is not None:
-                with suppress(OSError):  # it is closed, and so it is watched no longer
+                with suppress(OSError):  # closed descriptors are not watched any more
                     self._epoll.unregister(fd)

@@ -1,4 +1,4 @@
-"""Ends connections whose line was begun and is not ended.  Knows moments; knows no bytes.
+"""Closes connections whose line was started and does not end in time.  Knows deadlines, but no bytes.
 
 One task serves all of them: a cancel scope for each piece that is read would cost every large request.
 """
@@ -13,16 +13,16 @@ __all__ = ["LineTimeouts", "Sender"]
 
 
 class Sender(Protocol):
-    """A connection, as far as its time can be over."""
+    """The part of a connection that can run out of time."""
 
     def out_of_time(self) -> None: ...
 
 
 class LineTimeouts:
-    """Knows until when each line that was begun must be ended.  It sleeps while there are none."""
+    """Keeps the deadline of each unfinished line.  It sleeps while there are none."""
 
     def __init__(self) -> None:
-        self._deadlines: dict[Sender, float] = {}  # in their order, since all have the same time
+        self._deadlines: dict[Sender, float] = {}  # in order of their deadlines, since all lines have the same time
         self._wake = trio.Event()
 
     def begin(self, sender: Sender, deadline: float) -> None:

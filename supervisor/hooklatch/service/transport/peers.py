@@ -1,17 +1,17 @@
-"""Who may connect: the user and root, and none of the processes that run hooks.  Knows /proc; knows no request.
+"""Who may connect: the user and root, but no process that runs hooks.  Knows /proc, but no request.
 
-A hook that could call its daemon could disable the guards beside it, or wait for an answer that waits for it.  It
-cannot hide among strangers: what it starts stays below its worker, or comes to the zygote when that is dead, as both
-are subreapers.  So the peer's parents are looked at, up to the first one that is older than the daemon.
+A hook that could call its daemon could disable the guards beside it, or deadlock on an answer that waits for it.  It
+cannot hide: whatever it starts stays below its worker, or below the zygote once the worker is dead, since both are
+subreapers.  So the peer's ancestors are checked, up to the first one that is older than the daemon.
 
-    refused     another user; a process at or below one that runs hooks; one whose parents cannot be told
-    heard       one that is gone already: its user is known (the kernel keeps that from the connect on), its parents are
-                not, so it may have been a hook's.  It may have fired one event on the agent socket and no more: nobody
-                reads the answer, and nothing else that it asks for is done
-    admitted    one of another PID namespace, whose pid reads as 0: what a hook starts is always in ours or below it
+    refused     another user; a process at or below one that runs hooks; a process whose ancestors cannot be determined
+    heard       a process that is gone already: its user is known (the kernel keeps it from the connect on), but its
+                ancestors are not, so it may have belonged to a hook.  One event on the agent socket is accepted from
+                it: nobody reads the answer, and nothing else that it asks for is done
+    admitted    a process of another PID namespace, whose pid reads as 0: what a hook starts is in ours or below it
 
-A hook whose child fires and ends at once could so call itself for ever.  `LAST_WORDS` bounds that, for all who are gone
-together: so many at once, then so many a second; what is more is dropped and counted.
+A hook whose child fires and ends at once could call itself forever that way.  `LAST_WORDS` limits that, for all such
+processes together: a burst, then a rate; what exceeds it is dropped and counted.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ __all__ = ["PeerGoneError", "Peers"]
 
 SO_PEERPIDFD = 77  # asm-generic/socket.h, Linux 6.5; Python 3.11 has no name for it
 CREDENTIALS = struct.Struct("3i")
-LAST_WORDS = 200  # events of clients that are gone, at once; a shell's one-liners are fewer
-LAST_WORDS_RATE = 10.0  # and then a second
-MOST_PARENTS = 1000  # a longer chain is no chain
+LAST_WORDS = 200  # events of clients that are gone already, in one burst; shell one-liners send fewer
+LAST_WORDS_RATE = 10.0  # and then each second
+MOST_PARENTS = 1000  # a longer chain cannot be real
 PARENT, STARTED = 1, 19  # of the words after the name in /proc/PID/stat (proc(5): fields 4 and 22)
 
 
 class PeerGoneError(Exception):
-    """It ended before it could be looked at."""
+    """The peer ended before it could be inspected."""
 
 
 class Peers:
-    """Looks at those who connect; `roots` names the processes below which everything is that runs hooks."""
+    """Inspects those who connect; everything that runs hooks is below the processes that `roots` returns."""
 
-    def __init__(self, roots: Callable[[], frozenset[int]], dropped: Counter[str] | None = None) -> None:
+    def __init__(self, roots: Callable[[], frozenset[int]], dropped: Counter[str]) -> None:
         self._roots = roots
-        self._dropped = Counter[str]() if dropped is None else dropped
+        self._dropped = dropped
         self._last_words = TokenBucket(rate=LAST_WORDS_RATE, burst=LAST_WORDS)
         self._born = read_stat(os.getpid())[1]
 
     def check(self, stream: socket.socket) -> None:
-        """Let a peer in, or not.
+        """Return if a peer may connect.
 
         Raises:
             RpcError: it may not connect.
-            PeerGoneError: it is of a user who may, and nobody is there any more.
+            PeerGoneError: its user may connect, but the process is gone.
         """
         pid, uid, _ = CREDENTIALS.unpack(stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size))
         if uid not in (0, os.geteuid()):
@@ -67,7 +67,7 @@ class Peers:
             raise PeerGoneError from None
         try:
             runs_hooks = self._runs_hooks(pid)
-            if not still_names(pidfd, pid):  # then that was perhaps another process of the same number
+            if not still_names(pidfd, pid):  # otherwise that may have been another process with the same pid
                 raise PeerGoneError
         finally:
             os.close(pidfd)
@@ -79,7 +79,7 @@ class Peers:
             )
 
     def hears(self, now: float) -> bool:
-        """Return whether one that is gone may still be heard; count it where not."""
+        """Return whether a peer that is gone may still be heard, and count it if not."""
         is_heard = self._last_words.take(now) == 0
         self._dropped["gone"] += not is_heard
         return is_heard
@@ -102,10 +102,10 @@ class Peers:
                 parent = read_parent(below)
                 if parent == pid:
                     raise unreadable(pid) from None
-                pid = parent  # it has just died, and its child has a new parent
+                pid = parent  # it has just died, and its child was reparented
                 continue
             if started < self._born:
-                return False  # it was there before any hook
+                return False  # older than any hook
             below, pid = pid, parent
         raise unreadable(pid)
 
@@ -114,11 +114,11 @@ def pidfd_of(stream: socket.socket, pid: int) -> int:
     try:
         return stream.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
     except OSError:
-        return os.pidfd_open(pid)  # an older kernel, where a number may come to name another process before this
+        return os.pidfd_open(pid)  # an older kernel, where the pid may be reused before this call
 
 
 def still_names(pidfd: int, pid: int) -> bool:
-    """Return whether the pid still belongs to the process: it runs, or has ended and is not reaped."""
+    """Return whether the pid still belongs to the process: it runs, or has ended and is not reaped yet."""
     if not linux.has_ended(pidfd):
         return True
     try:
@@ -143,10 +143,10 @@ def read_parent(pid: int) -> int:
 
 
 def is_anothers(pid: int) -> bool:
-    """Return whether a process that /proc does not show (hidepid) is another user's: then it is no hook's.
+    """Return whether a process that /proc does not show (hidepid) is another user's, and so not a hook's.
 
-    Where the daemon is not root, all that it starts has its user for ever (no_new_privs); one of ours that hides by
-    not being dumpable can still be signalled.
+    Unless the daemon is root, everything that it starts keeps its user (no_new_privs); a process of ours that is
+    hidden because it is not dumpable can still be signalled.
     """
     try:
         os.kill(pid, 0)
@@ -158,4 +158,6 @@ def is_anothers(pid: int) -> bool:
 
 
 def unreadable(pid: int) -> RpcError:
-    return RpcError(ErrorCode.NOT_PERMITTED, f"whether a hook calls cannot be told: process {pid} cannot be looked at")
+    return RpcError(
+        ErrorCode.NOT_PERMITTED, f"cannot determine whether the caller is a hook: process {pid} cannot be inspected"
+    )

@@ -1,4 +1,4 @@
-"""Notices fires that keep a connection's reader too long.  Knows readers and time; knows no bytes and no request."""
+"""Notices fires that occupy a connection's reader for too long.  Knows readers and time, but no bytes, no request."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import trio
 
 __all__ = ["Reader", "ReaderHandoff"]
 
-TICK = 0.003  # seconds; a fire that has kept the reader for one to two of them has another task read on
+TICK = 0.003  # seconds; after one to two of them under the same fire, another task takes over the reading
 
 
 class Reader(Protocol):
-    """A connection, as far as its reading can be handed to another task."""
+    """The part of a connection whose reading can be handed to another task."""
 
     def read_on(self) -> None: ...
 
 
 class ReaderHandoff:
-    """Notices fires that keep a reader too long.  It sleeps while there are none."""
+    """Notices fires that occupy a reader for too long.  It sleeps while there are none."""
 
     def __init__(self) -> None:
         self._kept: dict[Reader, int] = {}
@@ -34,7 +34,7 @@ class ReaderHandoff:
         self._kept.pop(connection, None)
 
     def hurry(self, connection: Reader) -> None:
-        """Have a connection read on now, if a fire keeps its reader."""
+        """Hand over a connection's reading now, if a fire occupies its reader."""
         if self._kept.pop(connection, None) is not None:
             connection.read_on()
 

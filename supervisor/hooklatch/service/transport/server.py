@@ -1,4 +1,4 @@
-"""The two listening sockets.  Knows folders, modes and peers; knows no request."""
+"""The two listening sockets.  Knows directories, modes and peers, but no request."""
 
 from __future__ import annotations
 
@@ -12,27 +12,28 @@ from contextlib import suppress
 
 import trio
 
+from hooklatch.core.health import Faults
 from hooklatch.core.protocol import ErrorCode, RpcError, encode_error
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 from hooklatch.service.transport.connection import Connection
 from hooklatch.service.transport.peers import PeerGoneError, Peers
 
-__all__ = ["Door", "RuntimeDirError", "check_nobody_listens", "listen", "make_runtime_dir"]
+__all__ = ["Listener", "RuntimeDirError", "check_nobody_listens", "listen", "make_runtime_dir"]
 
 logger = logging.getLogger("hooklatch.server")
 BACKLOG = 1024
 MAX_PATH = 107  # bytes of a Unix socket's path (unix(7))
 ACCEPT_PAUSE = 0.1  # seconds to wait when the system has no descriptor or memory left
-READS = 4  # of 256 KiB, of what a client that is refused has sent already
+READS = 4  # of 256 KiB each, of what a refused client has sent already
 
 
 class RuntimeDirError(Exception):
-    """The folder for the sockets cannot be used."""
+    """The directory for the sockets cannot be used."""
 
 
 def make_runtime_dir(path: str) -> None:
-    """Make the folder, readable by nobody else, or check the one that is there.
+    """Make the directory, readable by nobody else, or check the existing one.
 
     Raises:
         RuntimeDirError: it is somebody else's, or open to others, or its path is too long.
@@ -57,7 +58,7 @@ def make_runtime_dir(path: str) -> None:
 
 
 def listen(path: str) -> socket.socket:
-    """Bind a socket that only its owner can reach.  The caller knows that what is there is stale."""
+    """Bind a socket that only its owner can reach, over one that the caller knows to be stale."""
     try:
         os.unlink(path)
     except FileNotFoundError:
@@ -74,7 +75,7 @@ def listen(path: str) -> socket.socket:
 
 
 def check_nobody_listens(path: str) -> None:
-    """Return if a socket there is stale, for one who holds the folder's lock.
+    """Return if an existing socket is stale, for a caller that holds the directory's lock.
 
     Raises:
         RuntimeDirError: somebody listens who needs no lock: a service manager, for a daemon that it starts.
@@ -98,61 +99,65 @@ def is_listened_to(path: str) -> bool:
     return True
 
 
-class Door:
-    """Accepts the clients of one socket, at most so many at once; its `fault` says why none can be at the moment."""
+class Listener:
+    """Accepts the clients of one socket, up to a limit, and reports why it cannot when it cannot."""
 
     def __init__(
         self,
         name: str,
-        listener: socket.socket,
-        make: Callable[[socket.socket], Connection],
-        connections: dict[int, Connection],
+        listening: socket.socket,
+        connect: Callable[[socket.socket], Connection],
         peers: Peers,
+        faults: Faults,
+        *,
         most: int,
     ) -> None:
         self.name = name
-        self.serving = Supervisor(f"{name}' connections")
-        self.fault: str | None = None
-        self._listener = listener
-        self._make = make
-        self._connections = connections
+        self.connections = Supervisor(f"{name} connections")
+        self._socket = listening
+        self._connect = connect
         self._peers = peers
+        self._faults = faults
         self._most = most
+        self._fault: str | None = None
         self._scope = trio.CancelScope()
 
     def close(self) -> None:
-        """Accept nobody any more; those who are here are served on."""
+        """Accept no more clients; those that are connected are still served."""
         self._scope.cancel()
 
     async def run(self) -> None:
-        """Have every client served that comes, until it is closed."""
+        """Serve every client that connects, until it is closed."""
         with self._scope, Spare() as spare:
             while not self._scope.cancel_called:
                 try:
-                    stream, _ = self._listener.accept()
+                    stream, _ = self._socket.accept()
                 except BlockingIOError:
                     self._set(None)
-                    await trio.lowlevel.wait_readable(self._listener)
+                    await trio.lowlevel.wait_readable(self._socket)
                 except OSError as error:
-                    self._set(f"clients of {self.name} cannot be accepted: {error.strerror}")
+                    self._set(f"clients of {self.name}s cannot be accepted: {error.strerror}")
                     if error.errno in (errno.EMFILE, errno.ENFILE):
-                        spare.refuse_one(self._listener, RpcError(ErrorCode.OVERLOAD, "no descriptor is left"))
+                        spare.refuse_one(self._socket, RpcError(ErrorCode.OVERLOAD, "no descriptor is left"))
                     await trio.sleep(ACCEPT_PAUSE)
                 else:
                     self._set(None)
                     self._take(stream)
 
     def _set(self, fault: str | None) -> None:
-        if fault is not None and fault != self.fault:
+        if fault == self._fault:
+            return
+        if fault is not None:
             logger.error("%s", fault)
-        self.fault = fault
+        self._fault = fault
+        self._faults.report(self.name, *([fault] if fault is not None else []))
 
     def _take(self, stream: socket.socket) -> None:
         try:
-            if self.serving.counts[0] >= self._most:
-                text = f"{self._most} connections of {self.name} are open already, and more are not allowed"
+            if self.connections.counts[0] >= self._most:
+                text = f"{self._most} connections of {self.name}s are open already, and more are not allowed"
                 refuse(stream, RpcError(ErrorCode.OVERLOAD, text))
-            elif not self.serving.spawn("connection", self._serve, stream):
+            elif not self.connections.spawn("connection", self._serve, stream):
                 stream.close()
         except BaseException:
             stream.close()
@@ -172,15 +177,14 @@ class Door:
                 is_gone = True
                 if not self._peers.hears(trio.current_time()):
                     return
-            connection = self._make(stream)
+            connection = self._connect(stream)
             if is_gone:
                 connection.hear_out()
-            self._connections[connection.number] = connection
             await connection.run()
 
 
 class Spare:
-    """A descriptor that is kept for the moment when there is no other: with it a client can be told so."""
+    """A descriptor in reserve: when no other is left, it serves to tell a client so."""
 
     def __init__(self) -> None:
         self._fd: int | None = None
@@ -193,7 +197,7 @@ class Spare:
         self._let_go()
 
     def _take(self) -> None:
-        with suppress(OSError):  # then it is tried again later
+        with suppress(OSError):  # tried again later
             self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def _let_go(self) -> None:
@@ -202,7 +206,7 @@ class Spare:
             self._fd = None
 
     def refuse_one(self, listener: socket.socket, error: RpcError) -> None:
-        """Accept a client only to tell it why it is not served."""
+        """Accept a client only to tell it why it is refused."""
         self._let_go()
         with suppress(OSError):
             stream, _ = listener.accept()
@@ -214,6 +218,6 @@ def refuse(stream: socket.socket, error: RpcError) -> None:
     with stream, suppress(OSError):
         stream.send(encode_error(None, error))
         stream.shutdown(socket.SHUT_WR)
-        for _ in range(READS):  # closed with something unread, the client would be told of a reset, and not of this
+        for _ in range(READS):  # if we close with input unread, the client sees a reset instead of the error
             if not stream.recv(2**18, socket.MSG_DONTWAIT):
                 break

@@ -1,0 +1,117 @@
+"""Changes of hooks over the protocol: register, unregister, enable, disable; in a session's layer or the global one."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from hooklatch.core.hooks.definitions import read_definition
+from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.protocol import ErrorCode, RpcError, convert
+from hooklatch.service.api.global_hooks import GlobalHooks, stored
+from hooklatch.service.api.registration import HookTables, Registrant, Registrar
+from hooklatch.service.api.session_methods import ClientMethods, own_session
+from hooklatch.service.api.session_opening import check_live
+from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.dispatch.breakers import Breakers
+from hooklatch.service.registry.registries import Registries
+from hooklatch.service.transport.connection import Connection
+
+__all__ = ["HookMethods", "RegisterParams"]
+
+
+class RegisterParams(msgspec.Struct, frozen=True):
+    hooks: HookTables
+    scope: str = "session"
+
+
+class IdParams(msgspec.Struct, frozen=True):
+    id: str
+    scope: str | None = None
+
+
+class HookMethods:
+    """Answers requests that change hooks."""
+
+    def __init__(
+        self,
+        registrar: Registrar,
+        registries: Registries,
+        global_hooks: GlobalHooks,
+        breakers: Breakers,
+        state: StateFile,
+    ) -> None:
+        self._registrar = registrar
+        self._registries = registries
+        self._global_hooks = global_hooks
+        self._breakers = breakers
+        self._state = state
+        self.methods: ClientMethods = {
+            "register": self._register,
+            "unregister": self._unregister,
+            "enable": self._enable,
+            "disable": self._disable,
+        }
+
+    async def _register(self, connection: Connection, raw: msgspec.Raw) -> object:
+        params = convert(raw, RegisterParams)
+        if is_global(connection, params.scope):
+            hooks = await self._make(params, connection, Registrant())
+            self._global_hooks.register(hooks, single_tables(cast("list[dict[str, Any]]", params.hooks)))
+            return self._stored({"ids": [hook.id for hook in hooks], "revision": self._registries.view.revision})
+        session = own_session(connection)
+        hooks = await self._make(params, connection, Registrant.of(session))
+        check_live(session)
+        self._registries.register_own(session, hooks)
+        return {"ids": [hook.id for hook in hooks], "revision": session.view.revision}
+
+    async def _make(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> list[Hook]:
+        return await self._registrar.hooks_of(self._registrar.read(params.hooks, registrant), connection, registrant)
+
+    async def _unregister(self, connection: Connection, raw: msgspec.Raw) -> object:
+        params = convert(raw, IdParams)
+        if is_global(connection, params.scope):
+            self._global_hooks.unregister(params.id)
+            return self._stored({"revision": self._registries.view.revision})
+        session = own_session(connection)
+        self._registries.unregister_own(session, params.id)
+        return {"revision": session.view.revision}
+
+    async def _enable(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return self._switch(connection, convert(raw, IdParams), enabled=True)
+
+    async def _disable(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return self._switch(connection, convert(raw, IdParams), enabled=False)
+
+    def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
+        if is_global(connection, params.scope):
+            self._global_hooks.switch(params.id, enabled=enabled)
+            return self._stored({"revision": self._registries.view.revision})
+        session = own_session(connection)
+        hook = self._registries.switch_own(session, params.id, enabled=enabled)
+        if enabled:
+            self._breakers.lift(hook.name)
+        return {"revision": session.view.revision}
+
+    def _stored(self, result: dict[str, Any]) -> dict[str, Any]:
+        return stored(self._state, result)
+
+
+def is_global(connection: Connection, scope: str | None) -> bool:
+    """Return which layer a change is for; by default the connection's own."""
+    scope = scope or ("session" if connection.session is not None else "global")
+    if scope not in ("session", "global"):
+        raise RpcError(ErrorCode.INVALID_PARAMS, f'scope is "session" or "global", not {scope!r}')
+    if scope == "global" and not connection.is_admin:
+        raise RpcError(ErrorCode.NOT_ADMIN, "a global change needs the admin socket")
+    return scope == "global"
+
+
+def single_tables(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one definition for each hook, with its id written out: what is stored is found again by that id."""
+    return [
+        {**table, "id": definition.id, "event": definition.event}
+        for table in tables
+        for definition in read_definition(table)
+    ]

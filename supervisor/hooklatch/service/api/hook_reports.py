@@ -1,0 +1,211 @@
+"""What the daemon says of hooks and events: hooks, hook, events, explain.  Reads the parts; changes none."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.decisions.phases import firing_order
+from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.registry import Hook, PythonTarget, Snapshot, budget, select
+from hooklatch.core.hooks.suspension import find, parted
+from hooklatch.core.payload import Payload, PayloadError
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.text import did_you_mean
+from hooklatch.service.api.health import HookStates
+from hooklatch.service.dispatch.dialect_fires import Dialects
+from hooklatch.service.loading.digests import digests_of
+from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.sources import Sources
+from hooklatch.service.registry.registries import Registries
+from hooklatch.service.registry.sessions import Session
+from hooklatch.service.registry.statistics import EventCount, Statistics
+from hooklatch.service.registry.suspensions import Suspensions
+
+__all__ = ["HookReports"]
+
+
+class HookReports(msgspec.Struct, frozen=True, kw_only=True):
+    """Describes hooks as one viewer sees them."""
+
+    registries: Registries
+    files: Files
+    sources: Sources
+    statistics: Statistics
+    suspensions: Suspensions
+    hook_states: HookStates
+    dialects: Dialects
+
+    def hooks(self, session: Session | None, event: str | None) -> dict[str, Any]:
+        """List hooks in their firing order."""
+        view = self.registries.view_of(session)
+        return {
+            "revision": view.revision,
+            "digest": view.digest,
+            "hooks": [self.describe(hook) for hook in view.hooks if event in (None, hook.event)],
+        }
+
+    def describe(self, hook: Hook) -> dict[str, Any]:
+        """Return what a list of hooks shows of one."""
+        return {
+            "id": hook.id,
+            "name": hook.name,
+            "layer": hook.layer.label,
+            "project": hook.project or None,
+            "plugin": hook.plugin,
+            "event": hook.event,
+            "match": hook.matcher.text,
+            "target": hook.target.describe(),
+            "kind": kind_of(hook),
+            "origin": str(hook.origin) if hook.origin else None,
+            "digests": digests_of(hook, self.files, self.sources),
+            "state": self.hook_states.of(hook),
+            "problem": hook.problem,
+            "enabled": hook.enabled,
+            "observe": hook.observe,
+            "optional": hook.optional,
+            "amends": hook.amends,
+            "priority": hook.priority,
+            "timeout": hook.timeout,
+            "description": hook.description,
+            "timings": self.statistics.timings(hook.name, hook.owner),
+        }
+
+    def events(self, session: Session | None, *, is_admin: bool) -> dict[str, Any]:
+        """List the catalogue, with each event's budget for this viewer and how often it was fired, as far as it knows.
+
+        An agent is told of the fires of its own session alone, an administrator of all.  In a session of a dialect
+        these are its own events; each has what is known of the first event that it feeds.
+        """
+        view = self.registries.view_of(session)
+        catalogue = self.registries.catalogue
+        counted = self.statistics.event if is_admin or session is None else session.count_of
+
+        def described(name: str) -> dict[str, Any]:
+            return self._event(catalogue[name], view, counted(name))
+
+        if session is None or session.dialect is None:
+            return {"events": [described(name) for name in catalogue]}
+        native = self.dialects.find(session.dialect).events.items()
+        return {"dialect": session.dialect, "events": [
+            {**described(event.feeds[0].event), "name": name,
+             "aliases": event.aliases, "feeds": [feed.event for feed in event.feeds]}
+            for name, event in native
+        ]}  # fmt: skip
+
+    def _event(self, spec: EventSpec, view: Snapshot, count: EventCount) -> dict[str, Any]:
+        hooks = view.for_event(spec)
+        return {
+            "name": spec.name,
+            "model": spec.model,
+            "flow": spec.flow,
+            "view": spec.view,
+            "combine": spec.combine,
+            "verdicts": sorted(spec.verdicts),
+            "outputs": sorted(spec.outputs),
+            "patch": sorted(spec.patch),
+            "on_refusal": spec.on_refusal,
+            "match": spec.match,
+            "timeout": spec.timeout,
+            "budget": budget(spec, hooks),
+            "fails": "closed" if spec.fails_closed else "open",
+            "when": spec.when,
+            "fields": [{"name": field.name, "type": field.type} for field in spec.fields],
+            "hooks": len(hooks),
+            "fired": count.fired,
+            "last_fired": count.last_fired,
+            "timings": count.timings,
+        }
+
+    def explain(self, session: Session | None, spec: EventSpec, payload: Payload) -> dict[str, Any]:
+        """Return which hooks would fire for a payload, in which order, and why each other one would not."""
+        view = self.registries.view_of(session)
+        try:
+            firing, _ = parted(self.suspensions, view.for_event(spec))
+            selection = select(spec, firing, payload)
+        except PayloadError as error:
+            raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        chosen = {hook.name for hook in selection.hooks}
+        refusal = None
+        if selection.is_blind and spec.fails_closed:
+            refusal = (
+                f"denied (cause payload) before any hook is called: {spec.match!r} is missing or no string, or too long"
+            )
+        return {
+            "event": spec.name,
+            "revision": view.revision,
+            "budget": budget(spec, selection.hooks),
+            "refusal": refusal,
+            "fires": [self._brief(hook) for hook in firing_order(spec, selection.hooks)],
+            "others": [
+                {**self._brief(hook), "why": self._why_not(spec, hook, view)}
+                for hook in (*view.hooks, *self._hidden(view))
+                if hook.name not in chosen
+            ],
+        }
+
+    def _hidden(self, view: Snapshot) -> list[Hook]:
+        """Return the hooks of plugins that this viewer does not allow."""
+        seen = {hook.name for hook in view.hooks}
+        shared = self.registries.view.hooks
+        return [hook for hook in shared if hook.plugin is not None and hook.name not in seen]
+
+    def _brief(self, hook: Hook) -> dict[str, Any]:
+        return {
+            "name": hook.name,
+            "layer": hook.layer.label,
+            "hook": hook.id,
+            "match": hook.matcher.text,
+            "state": self.hook_states.of(hook),
+            "priority": hook.priority,
+            "amends": hook.amends,
+        }
+
+    def _why_not(self, spec: EventSpec, hook: Hook, view: Snapshot) -> str:
+        if hook.event != spec.name:
+            return f"it is a hook of {hook.event}"
+        if not hook.enabled:
+            return "it is disabled"
+        if (suspension := find(self.suspensions, hook)) is not None:
+            return f"it is suspended: {suspension.reason}"
+        if hook.plugin is not None and hook.name not in {one.name for one in view.hooks}:
+            return f"this session does not allow the plugin {hook.plugin!r}"
+        return f"its matcher ({hook.matcher.text}) does not match {spec.match}"
+
+    def about(self, name: str, viewer: Session | None, *, is_admin: bool) -> dict[str, Any]:
+        """Describe every hook of this id (or `layer/id`) that the viewer sees; an admin without a session sees all.
+
+        A session is shown the failures of its own hooks alone: those of others may hold others' payloads.
+
+        Raises:
+            RpcError: there is none.
+        """
+        registries = self.registries
+        seen = registries.every_hook() if viewer is None else [*registries.view_of(viewer).hooks]
+        hooks = [hook for hook in dict.fromkeys(seen) if name in (hook.id, hook.name)]
+        if not hooks:
+            near = did_you_mean(name, {known for hook in seen for known in (hook.id, hook.name)})
+            raise RpcError(ErrorCode.NOT_FOUND, f"there is no hook {name!r}{near} (see: hooklatch hooks)")
+        return {
+            "revision": registries.view_of(viewer).revision,
+            "hooks": [
+                self._described(hook, is_shown=is_admin or (viewer is not None and hook.owner == viewer.id))
+                for hook in hooks
+            ],
+        }
+
+    def _described(self, hook: Hook, *, is_shown: bool) -> dict[str, Any]:
+        target = hook.target
+        return {
+            **self.describe(hook),
+            "owner": hook.owner or None,
+            "command": target.command or None if isinstance(target, PythonTarget) else None,
+            "last_failures": self.statistics.failures.of(hook) if is_shown else None,
+        }
+
+
+def kind_of(hook: Hook) -> str:
+    if not isinstance(hook.target, PythonTarget):
+        return "served"
+    return "shell" if hook.target.command else "python"

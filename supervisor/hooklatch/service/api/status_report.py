@@ -1,0 +1,169 @@
+"""What the daemon says of itself: status.  Reads the parts; changes none."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.health import red
+from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.hooks.suspension import Suspension
+from hooklatch.processes.supervisor import Supervisor
+from hooklatch.record.writer import Record
+from hooklatch.service.api.health import Health
+from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.loading.digests import digests
+from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.plugins import Plugin
+from hooklatch.service.loading.projects import Projects
+from hooklatch.service.loading.sources import Sources
+from hooklatch.service.registry.registries import Registries
+from hooklatch.service.registry.sessions import Session, Sessions
+from hooklatch.service.registry.statistics import Statistics
+from hooklatch.service.transport.bus import Bus
+from hooklatch.version import VERSION
+
+__all__ = ["StatusReport"]
+
+
+class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Describes the daemon; `started` is when it did, and `places` are its files and sockets."""
+
+    health: Health
+    registries: Registries
+    sessions: Sessions
+    bus: Bus
+    statistics: Statistics
+    files: Files
+    sources: Sources
+    projects: Projects
+    record: Record
+    state: StateFile
+    shared_state: SharedState
+    supervisors: Sequence[Supervisor]
+    places: Mapping[str, str]
+    started: float
+
+    def of(self, session: Session | None, *, is_admin: bool) -> dict[str, Any]:
+        """Return how the daemon is, as a session or an administrator is told."""
+        condition = self.health.condition()
+        wrong = red(condition)
+        view, record = self.registries.view, self.record.status()
+        faults = [*condition.faults, *condition.listeners, *condition.parts, *condition.record, *condition.state]
+        status: dict[str, Any] = {
+            "version": VERSION,
+            "pid": os.getpid(),
+            "uptime_s": round(time.time() - self.started, 1),
+            "health": "red" if wrong else "green",
+            "wrong": wrong,
+            "suspended": [{**msgspec.to_builtins(one), "seconds_left": left_of(one)} for one in condition.suspended],
+            "problems": [*condition.files, *condition.hooks, *condition.isolation],
+            "faults": [*faults, *(one.what for one in wrong if one.reason == "zygote")],
+            "warnings": self._warnings(session, record, is_admin=is_admin),
+            "quarantined": condition.quarantined,
+            "failing": self.statistics.failures.failing(self._blamable(session, is_admin=is_admin)),
+            "revision": view.revision,
+            "digest": view.digest,
+            "record": record,
+            "hooks": len(view.hooks),
+            "sessions": len(self.sessions),
+            "draining": condition.is_draining,
+        }
+        if is_admin:
+            status |= self._inside()
+        return status
+
+    def _warnings(self, session: Session | None, record: dict[str, Any], *, is_admin: bool) -> list[str]:
+        own = self.projects.warnings(session.places) if session is not None else []
+        return [
+            *record["warnings"],
+            *self.state.dropped,
+            *self.shared_state.warnings(self.files.settings),
+            *(self.projects.all_warnings() if is_admin else own),
+            *self._missing(),
+        ]
+
+    def _missing(self) -> list[str]:
+        """Warn if there is no configuration at all: a mistyped path guards nothing."""
+        config = self.files.config_path
+        if os.path.lexists(config) or os.path.lexists(self.files.folder):
+            return []
+        return [
+            f"{config} is not there, nor a hooks.d beside it: no guard is in force but what clients and plugins bring"
+        ]
+
+    def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
+        """Return the hooks whose failures a viewer may see: a session is not told of others' hooks."""
+        if is_admin:
+            return list(dict.fromkeys(self.registries.every_hook()))
+        return list(session.own.values()) if session is not None else []
+
+    def _inside(self) -> dict[str, Any]:
+        return {
+            "connections": len(self.bus.connections),
+            "fired": self.statistics.total_fired,
+            "verdicts": dict(self.statistics.verdicts),
+            "failures": dict(self.statistics.causes),
+            "dropped": dict(self.statistics.dropped),
+            "timings": {
+                "hooks": {
+                    hook.name: timings
+                    for hook in self.registries.view.hooks
+                    if (timings := self.statistics.timings(hook.name)).count
+                },
+                "events": self.statistics.events(),
+            },
+            "marks": [
+                {"hook": hook.name, "mark": mark}
+                for hook in self.registries.all_hooks()
+                for mark, is_set in (
+                    ("observe", hook.observe),
+                    ("optional", hook.optional),
+                    ("disabled", not hook.enabled),
+                )
+                if is_set
+            ],
+            "plugins": [self._plugin(plugin) for plugin in self.files.plugins.values()],
+            "personalities": self.registries.personalities,
+            "projects": [self._project(folder) for folder in sorted(self.projects.trusted)],
+            "isolation": self._isolation(),
+            "state": self.shared_state.status(),
+            "sources": [pool.status() for pool in self.sources.pools.values()],
+            "files": digests(self.files, self.sources),
+            "zygote": {"pid": self.sources.zygote.pid, "restarts": self.sources.zygote.restarts},
+            "tree": [node for supervisor in self.supervisors for node in supervisor.tree()],
+            "path": os.environ.get("PATH", os.defpath),
+            "places": self.places,
+        }
+
+    def _isolation(self) -> dict[str, Any]:
+        default = self.files.settings.isolation
+        paths = (*default.write, *default.read) if default.level != "standard" else ()
+        return {"level": default.level, "absent": [path for path in paths if not os.path.exists(path)]}
+
+    def _plugin(self, plugin: Plugin) -> dict[str, Any]:
+        hooks = [hook.id for hook in self.registries.view.hooks if hook.plugin == plugin.name]
+        return {
+            "name": plugin.name, "module": plugin.module, "package": plugin.package, "fault": plugin.fault,
+            "hooks": hooks,
+        }  # fmt: skip
+
+    def _project(self, folder: str) -> dict[str, Any]:
+        is_used = folder in self.projects.used()
+        state = "idle" if not is_used else "changed" if folder in self.projects.faults else "loaded"
+        return {
+            "folder": folder,
+            "state": state,
+            "files": len(self.projects.trusted[folder]),
+            "hooks": [hook.id for hook in self.registries.project_hooks(folder)],
+            "sessions": sum(folder in self.projects.nearest(session.places) for session in self.sessions),
+        }
+
+
+def left_of(suspension: Suspension) -> float:
+    return round(max(suspension.until - time.time(), 0.0), 1)

@@ -1,0 +1,25 @@
+"""What is forgotten when a session ends: deaths, counts and values of it and of its hooks.  Ends no session itself."""
+
+from __future__ import annotations
+
+from hooklatch.service.dispatch.breakers import Breakers
+from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.registry.sessions import Session, Sessions
+from hooklatch.service.registry.statistics import Statistics
+
+__all__ = ["SessionEnd"]
+
+
+class SessionEnd:
+    """Forgets what was known of a session and of its hooks alone."""
+
+    def __init__(self, breakers: Breakers, statistics: Statistics, shared_state: SharedState) -> None:
+        self._breakers = breakers
+        self._statistics = statistics
+        self._shared_state = shared_state
+
+    def forget(self, session: Session, live: Sessions) -> None:
+        """Forget it; `live` are the sessions that are left."""
+        self._breakers.forget(session.id)
+        self._statistics.forget(session.id)
+        self._shared_state.end_session(session.id, live)

@@ -1,0 +1,48 @@
+"""Writes to the record what is no decision: new revisions, new versions of files, suspensions, quarantines."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from hooklatch.core.hooks.registry import Hook
+from hooklatch.record.writer import Record, RecordError
+from hooklatch.service.loading.sources import Unit
+from hooklatch.service.registry.registries import Announcement
+
+__all__ = ["RecordNotes"]
+
+logger = logging.getLogger("hooklatch.record_notes")
+CHANGES = ("previous", "revision", "digest", "added", "removed", "changed")
+
+
+class RecordNotes:
+    """What can fail to be recorded without anything being denied for it: that is logged instead."""
+
+    def __init__(self, record: Record) -> None:
+        self._record = record
+
+    def note(self, kind: str, fields: dict[str, Any]) -> None:
+        """Record one thing that happened."""
+        try:
+            self._record.append(kind, **fields)
+        except RecordError as error:
+            logger.error("not recorded kind=%s: %s", kind, error)
+
+    def registry(self, announcement: Announcement) -> None:
+        """Record a new revision of the global registry."""
+        self.note("registry", {name: getattr(announcement, name) for name in CHANGES})
+
+    def declared(self, path: str, digest: str) -> None:
+        """Record which version of a file that declares hooks comes into force."""
+        self.note("source", {"kind_of_source": "configuration", "location": path, "sha256": digest})
+
+    def adopted(self, unit: Unit) -> None:
+        """Record which version of a source comes into force."""
+        source = unit.source
+        self.note("source", {"kind_of_source": source.kind, "location": source.location, "sha256": source.digest,
+                             "build": unit.build})  # fmt: skip
+
+    def quarantined(self, hook: Hook, why: str) -> None:
+        """Record that a hook is no longer called."""
+        self.note("quarantined", {"hook": hook.name, "why": why})

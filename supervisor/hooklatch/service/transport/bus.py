@@ -1,0 +1,95 @@
+"""Who is connected, to which session, and subscribed to which topics.  Knows connections; answers no request."""
+
+from __future__ import annotations
+
+import itertools
+import socket
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from hooklatch.core.messages import Decision
+from hooklatch.service.registry.registries import Announcement
+from hooklatch.service.registry.sessions import Session, Sessions
+from hooklatch.service.transport.connection import Connection, Handler, Shared
+
+__all__ = ["Bus"]
+
+
+class Bus:
+    """Keeps the connections, and delivers announcements to subscribers.  It never waits for one.
+
+    `on_change` hears of each change of the global registry before any subscriber does.
+    """
+
+    def __init__(self, sessions: Sessions, on_change: Callable[[Announcement], None]) -> None:
+        self.connections: dict[int, Connection] = {}
+        self._sessions = sessions
+        self._on_change = on_change
+        self._listening: dict[int, Connection] = {}  # those with a topic: each decision looks them up
+        self._numbers = itertools.count(1)
+
+    def connect(self, stream: socket.socket, handler: Handler, shared: Shared, *, is_admin: bool) -> Connection:
+        """Create and keep the connection of an accepted client."""
+        connection = Connection(next(self._numbers), stream, handler, shared, is_admin=is_admin)
+        self.connections[connection.number] = connection
+        return connection
+
+    def join(self, connection: Connection, session: Session) -> None:
+        """Attach a connection to a session."""
+        connection.session = session
+        session.connections.add(connection.number)
+
+    def part(self, connection: Connection, session: Session) -> bool:
+        """Detach a connection from its session, and return whether that has ended the session."""
+        connection.retire()
+        self.take_topics(connection)
+        return self._sessions.closed(session, connection.number)
+
+    def leave(self, connection: Connection) -> None:
+        """Forget a connection that is closed."""
+        self.connections.pop(connection.number, None)
+        self._listening.pop(connection.number, None)
+        if connection.session is not None:
+            self._sessions.left(connection.session, connection.number)
+
+    def publish(self, viewer: Session | None, announcement: Announcement) -> None:
+        """Tell a viewer's subscribers of a change in its view."""
+        if viewer is None:
+            self._on_change(announcement)
+        for connection in self._subscribed("registry"):
+            if connection.session is viewer:
+                connection.announce(announcement, is_registry=True)
+
+    def decided(self, session: Session | None, decision: Decision) -> None:
+        """Show a decision to the subscribers of its session and of those above it, and to every admin's."""
+        for connection in self._subscribed("decisions"):
+            if connection.is_admin or is_shown(session, connection):
+                params = {
+                    "topic": "decisions", "decision": decision, "session_id": session.id if session else None,
+                }  # fmt: skip
+                connection.announce(params, is_registry=False)
+
+    def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None:
+        """Show telemetry to the subscribers of its session and of those above it, and to every admin's."""
+        for connection in self._subscribed("telemetry"):
+            if connection.is_admin or is_shown(session, connection):
+                params = {
+                    "topic": "telemetry", "session_id": session.id if session else None, "event_type": event_type,
+                    "data": data,
+                }  # fmt: skip
+                connection.announce(params, is_registry=False)
+
+    def _subscribed(self, topic: str) -> Iterable[Connection]:
+        return [connection for connection in self._listening.values() if topic in connection.topics]
+
+    def take_topics(self, connection: Connection) -> None:
+        """Note that a connection's topics have changed."""
+        if connection.topics and connection.number in self.connections:
+            self._listening[connection.number] = connection
+        else:
+            self._listening.pop(connection.number, None)
+
+
+def is_shown(session: Session | None, connection: Connection) -> bool:
+    return session is not None and connection.session is not None and connection.session.has_below(session)
