@@ -30,7 +30,7 @@ import trio
 
 from contenders import Client
 from hooklatch.core.decisions import phases
-from hooklatch.core.decisions.decision import Fire
+from hooklatch.core.decisions.decision import Machine
 from hooklatch.processes import worker as worker_module
 from hooklatch.processes.pool import Pool
 from hooklatch.service.api import methods as methods_module
@@ -52,8 +52,8 @@ STAGES = {
     "params": "method found, params converted",
     "select": "event, payload, view, matching",
     "machine": "the fire made, its first call asked for",
-    "envelope and take": "envelope and invocation encoded, a worker taken",
-    "frame": "the worker's frame encoded",
+    "take": "a worker taken",
+    "frame": "the envelope and the worker's frame encoded",
     "pool send": "send to the worker",
     "to sleep": "trio's loop from our wait to epoll",
     "worker": "blocked in epoll: the worker woken, the callback run, its answer sent, we woken",
@@ -171,11 +171,11 @@ def install(marks: Marks) -> None:
         (methods_module, "convert", "params"),
         (dispatcher_module, "select", "select"),
         (phases.Gate, "next_calls", "machine"),
-        (Pool, "_take", "envelope and take"),
+        (Pool, "_take", "take"),
         (wire, "frame", "frame"),
         (wire, "decode_from_worker", "decode answer"),
         (Statistics, "called", "give back"),
-        (Fire, "decide", "combine"),
+        (Machine, "decide", "combine"),
         (connection_module, "encode_result", "decision encode"),
     ):
         marks.after(holder, name, stage)
