@@ -381,3 +381,75 @@ async def test_a_session_that_was_not_opened_refuses(path: Path) -> None:
 def test_a_session_needs_a_loop_to_be_opened_in(path: Path) -> None:
     with pytest.raises(RuntimeError, match="connect_sync"):
         connect(path).__aenter__().send(None)
+
+
+def announce_twice_and_decide(peer: Peer) -> None:
+    peer.welcome()
+    peer.answer(peer.read_until("subscribe"), {"revision": 7})
+    peer.say(method="announce", params={"topic": "registry", "revision": 8})
+    peer.answer(peer.read_until("fire"), decision(verdict="allow"))
+    peer.read()
+
+
+def test_a_session_lives_on_between_two_runs_of_its_loop(daemon: ScriptedDaemon, path: Path) -> None:
+    daemon.play(announce_twice_and_decide)
+    loop = asyncio.new_event_loop()
+    heard = asyncio.Event()
+    s = connect(path)
+
+    loop.run_until_complete(s.__aenter__())
+    s.on_reload(lambda announcement: heard.set())
+    loop.run_until_complete(heard.wait())
+    answer = loop.run_until_complete(s.fire("pre_tool_use"))
+    loop.run_until_complete(s.__aexit__(None, None, None))
+    left = asyncio.all_tasks(loop)
+    loop.close()
+
+    assert (answer.verdict, s.is_closed, left) == ("allow", True, set())
+
+
+@under_asyncio
+async def test_sessions_are_closed_in_any_order_and_by_any_task(daemon: ScriptedDaemon, path: Path) -> None:
+    other = ScriptedDaemon(path.with_name("other.sock"))
+    daemon.play(decide(verdict="deny"))
+    other.play(decide(verdict="allow"))
+    first, second = connect(path), connect(path.with_name("other.sock"))
+    await asyncio.create_task(first.__aenter__())
+    refused = await first.fire("pre_tool_use")
+    await asyncio.create_task(second.__aenter__())
+
+    await asyncio.create_task(first.__aexit__(None, None, None))
+    answer = await second.fire("pre_tool_use")
+    await second.__aexit__(None, None, None)
+    other.close()
+
+    assert (refused.verdict, answer.verdict) == ("deny", "allow")
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+@under_asyncio
+async def test_a_hook_that_cancels_its_own_task_ends_no_other(daemon: ScriptedDaemon, path: Path) -> None:
+    cancelled = threading.Event()
+
+    def script(peer: Peer) -> None:
+        peer.welcome()
+        fire = peer.read_until("fire")
+        peer.say(id="k", method="call", params=CALL)
+        cancelled.wait()
+        peer.answer(fire, decision(verdict="deny"))
+        peer.answer(peer.read_until("fire"), decision(verdict="allow"))
+        peer.read()
+
+    async def cancel_itself(event: Any) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        task.add_done_callback(lambda _: cancelled.set())
+        await asyncio.sleep(0)
+
+    daemon.play(script)
+
+    async with connect(path, hooks=[("pre_tool_use", cancel_itself, {"id": "guard"})]) as s:
+        answers = [await s.fire("pre_tool_use") for _ in range(2)]
+
+    assert [answer.verdict for answer in answers] == ["deny", "allow"]

@@ -285,3 +285,26 @@ async def test_a_closed_session_says_so(path: Path) -> None:
 
     with pytest.raises(hooklatch.SessionClosedError):
         await s.fire("pre_tool_use", tool_input={})
+
+
+async def test_a_block_that_is_cancelled_tells_the_daemon_that_its_session_is_over(
+    daemon: ScriptedDaemon, path: Path
+) -> None:
+    recorder = Recorder()
+
+    def script(peer: Peer) -> None:
+        peer.welcome()
+        peer.answer(peer.read_until("fire"), decision(verdict="allow"))
+        peer.answer(peer.read_until("session.close"), {"ended": True})
+        recorder.note("closed")
+
+    daemon.play(script)
+
+    with trio.CancelScope() as scope:
+        async with connect(path) as s:
+            await s.fire("pre_tool_use")
+            scope.cancel()
+            await trio.sleep_forever()
+
+    assert recorder.done.wait(5)
+    assert (scope.cancelled_caught, s.is_closed) == (True, True)

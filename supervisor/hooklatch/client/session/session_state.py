@@ -19,13 +19,19 @@ from hooklatch.client.session.breaker import DenialBreaker
 from hooklatch.client.session.served import ServedFunction, is_async
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_IN_FLIGHT, PROTOCOL
-from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
+from hooklatch.errors import (
+    DaemonUnreachableError,
+    HooklatchError,
+    InvalidPayloadError,
+    RequestFailedError,
+    UnreadableAnswerError,
+)
 
 __all__ = [
     "Definition",
     "HookItem",
     "HookOptions",
-    "Memory",
+    "SessionState",
     "PARENT",
     "Options",
     "Scope",
@@ -143,7 +149,7 @@ class Definition(msgspec.Struct, frozen=True):
         return cast("str | None", self.wire.get("id"))
 
 
-class Memory:
+class SessionState:
     """One session, from its first hello to its end."""
 
     def __init__(self, session_id: str | None, options: Options) -> None:
@@ -152,6 +158,7 @@ class Memory:
         self.revision: int | None = None
         self.welcome = Welcome(PROTOCOL)
         self.topics: set[str] = set()
+        self.is_closed = False  # in this process
         self.breaker = DenialBreaker(options.get("denial_breaker"))
         self._ungated = checked_ungated(options)
         self._definitions: list[Definition] = []
@@ -203,7 +210,7 @@ class Memory:
         if self._is_copy:
             return False
         is_refusal = isinstance(error, RequestFailedError) and error.name not in ("draining", "overload")
-        return is_refusal or self._options.get("require", False)
+        return is_refusal or isinstance(error, InvalidPayloadError) or self._options.get("require", False)
 
     def hello(self, version: str) -> dict[str, object]:
         """Return the params of `hello`."""
@@ -335,11 +342,11 @@ class Memory:
         """Return the hook of that id if this client serves it."""
         return next((one for one in self._definitions if one.id == hook_id and one.function is not None), None)
 
-    def without_hooks(self) -> Memory:
+    def without_hooks(self) -> SessionState:
         """Return the memory of another process of the same run: the hooks stay where their functions are."""
         options = self._options.copy()
         options["hooks"], options["cwd"], options["parent"] = (), self._cwd, self._parent
-        copy = Memory(self.session_id, options)
+        copy = SessionState(self.session_id, options)
         copy._began = self._began
         copy._is_copy, copy._ungated = True, None  # said by the parent
         copy.resume_token, copy.revision, copy.topics = self.resume_token, self.revision, set(self.topics)
