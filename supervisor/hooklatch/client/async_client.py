@@ -17,9 +17,11 @@ from hooklatch.client.protocol.announcements import Announcement, Inbox
 from hooklatch.client.protocol.decisions import Accepted, Decision
 from hooklatch.client.session import operations
 from hooklatch.client.session.fires import fire
+from hooklatch.client.session.hooks import target_of
+from hooklatch.client.session.options import HookItem, HookOptions, Options, Scope
 from hooklatch.client.session.served import ServedFunction
 from hooklatch.client.session.session_base import SessionFacts
-from hooklatch.client.session.session_state import HookItem, HookOptions, Options, Scope, SessionState, target_of
+from hooklatch.client.session.session_state import SessionState
 from hooklatch.client.session.steps import Steps, fail
 from hooklatch.client.session.tool_calls import ToolOptions
 from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun
@@ -59,7 +61,7 @@ def session(id: str | None = None, **options: Unpack[Options]) -> Session:  # no
 
 
 class Registration:
-    """A hook that was registered: its id, and the revision from which on it is in force."""
+    """A hook that was registered: its id, and the revision from which on it is active."""
 
     def __init__(self, owner: Session, hook_id: str, revision: int, scope: Scope) -> None:
         self.id = hook_id
@@ -68,7 +70,7 @@ class Registration:
         self._scope: Scope = scope
 
     async def unregister(self) -> None:
-        """Take the hook out; see `Session.unregister`."""
+        """Unregister the hook; see `Session.unregister`."""
         await self._owner.unregister(self.id, scope=self._scope)
 
 
@@ -183,12 +185,12 @@ class Session(SessionFacts):
     @overload
     async def fire(self, event: str, /, *, wait: Literal[False], **fields: Any) -> Accepted: ...
     async def fire(self, event: str, /, *, wait: bool = True, **fields: Any) -> Decision | Accepted:
-        """Fire an event and give the decision; with `wait=False` only whether the daemon took it.
+        """Fire an event and return the decision; with `wait=False` only whether the daemon accepted it.
 
         The payload's fields go by name, and in `payload` where a name is one of this method's own. `envelope` has
         agent_id, agent_type, turn, metadata and the like; `context` comes back, changed by hooks, as
         `decision.context`. `timeout` is in seconds, and enforced by the daemon; without one its budget holds.
-        A daemon that is unreachable, silent or talking nonsense is decided here: a gate denies, others pass.
+        Without a usable answer of the daemon the client decides: a gate denies, others pass.
 
         Raises:
             ValueError: the payload is not plain finite JSON (InvalidPayloadError), or an argument makes no sense.
@@ -206,7 +208,7 @@ class Session(SessionFacts):
         permission: Callable[[PermissionQuestion], object] | None = None,
         **options: Unpack[ToolOptions],
     ) -> ToolRun:
-        """Do the whole dance of one tool call: pre_tool_use, permission, the call, post_tool_use or its failure.
+        """Run one whole tool call: pre_tool_use, permission, the call, post_tool_use or post_tool_use_failure.
 
         The tool is called with its input as one dict, as hooks may have changed it; an async one in this task, another
         one in a thread, which a cancelled call leaves behind. A refused one never runs. What it raises becomes
@@ -250,23 +252,23 @@ class Session(SessionFacts):
         return [Registration(self, hook_id, answer.revision, scope) for hook_id in answer.ids]
 
     async def unregister(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Take a hook out; give the revision from which on it is gone. Once more is no error.
+        """Unregister a hook; return the revision from which on it is gone. Doing so again is not an error.
 
         Raises:
-            RequestFailedError, DaemonUnreachableError: it is still in force.
+            RequestFailedError, DaemonUnreachableError: it is still active.
         """
         return await self._run(operations.change(self._state, "unregister", hook_id, scope))
 
     async def enable(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Put a disabled hook in force again; give the revision. Raises as `unregister` does."""
+        """Enable a disabled hook; return the revision. Raises as `unregister` does."""
         return await self._run(operations.change(self._state, "enable", hook_id, scope))
 
     async def disable(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Put a hook out of force and keep it registered; give the revision. Raises as `unregister` does."""
+        """Disable a hook, which stays registered; return the revision. Raises as `unregister` does."""
         return await self._run(operations.change(self._state, "disable", hook_id, scope))
 
     async def request(self, method: str, /, **params: Any) -> Any:
-        """Make any request of the protocol and give its result as plain data.
+        """Make any request of the protocol; return its result as plain data.
 
         Raises:
             InvalidPayloadError, RequestFailedError, UnreadableAnswerError, DaemonUnreachableError
@@ -274,23 +276,23 @@ class Session(SessionFacts):
         return await self._run(operations.request(method, params))
 
     async def hooks(self, **filters: Any) -> Any:
-        """The hooks that this session sees, in the order in which they fire."""
+        """Return the hooks that this session sees, in the order in which they fire."""
         return await self.request("hooks", **filters)
 
     async def has_handlers(self, event: str) -> bool:
-        """Whether a hook that is not disabled listens to the event, by its name in the catalogue. Nothing is run."""
+        """Return whether an enabled hook listens to the event, by its name in the catalogue. Nothing is run."""
         return await self._run(operations.has_handlers(event))
 
     async def events(self) -> Any:
-        """The catalogue: what can be fired, and what hooks of it may answer."""
+        """Return the catalogue: which events can be fired, and what hooks may answer to each."""
         return await self.request("events")
 
     async def explain(self, event: str, payload: Mapping[str, Any]) -> Any:
-        """Who would be asked, in which order, and why each other hook would not. Nothing is run."""
+        """Return which hooks would be asked, in which order, and why each other one would not. Nothing is run."""
         return await self.request("explain", event=event, payload=payload)
 
     async def status(self) -> Any:
-        """How the daemon is, as far as this session may know."""
+        """Return the state of the daemon, as far as this session may know."""
         return await self.request("status")
 
     async def ping(self) -> None:
@@ -304,9 +306,9 @@ class Session(SessionFacts):
         personality: str | None = None,
         plugins: Sequence[str] | None = None,
     ) -> int:
-        """Move the session to another working directory, or let other plugins fire; give the revision of what it sees.
+        """Change the working directory, the personality or the plugins; return the revision of what the session sees.
 
-        What is left out stays as it is.
+        What is left out stays unchanged.
         """
         return await self._run(operations.update(self._state, cwd=cwd, personality=personality, plugins=plugins))
 
@@ -319,11 +321,11 @@ class Session(SessionFacts):
         return await self._run(operations.subscribe(self._state, topics or ["registry"]))
 
     async def unsubscribe(self, *topics: str) -> None:
-        """Ask for no more announcements of these topics, or of any."""
+        """Stop the announcements of these topics, or of all."""
         await self._run(operations.unsubscribe(self._state, topics))
 
     def announcements(self) -> Announcements:
-        """What is announced from now on; the first `async for` subscribes to the registry if nothing did before."""
+        """Return what is announced from now on. The first `async for` subscribes to the registry if needed."""
         listener = Announcements(self)
         self.opened.inboxes.add(listener.inbox)
         return listener
@@ -331,9 +333,9 @@ class Session(SessionFacts):
     def on_reload(self, callback: Callback) -> Callback:
         """Call `callback`, def or async def, with each announcement of the registry, in order, one at a time.
 
-        Subscribes soon; `await s.subscribe()` waits until it is so. What a callback raises is logged.
+        The subscription follows soon; `await s.subscribe()` waits for it. What a callback raises is logged.
         """
-        self.opened.tasks.start_soon(self._call_back, self.announcements(), callback)
+        self.opened.tasks.start_from_anywhere(self._call_back, self.announcements(), callback)
         return callback
 
     async def ensure_subscribed(self) -> None:

@@ -14,17 +14,11 @@ from hooklatch.client.protocol.announcements import Announcement, Inbox
 from hooklatch.client.protocol.decisions import Accepted, Decision
 from hooklatch.client.session import operations
 from hooklatch.client.session.fires import fire
+from hooklatch.client.session.hooks import refuse_async, target_of
+from hooklatch.client.session.options import HookItem, HookOptions, Options, Scope
 from hooklatch.client.session.served import ServedFunction, is_async
 from hooklatch.client.session.session_base import SessionFacts
-from hooklatch.client.session.session_state import (
-    HookItem,
-    HookOptions,
-    Options,
-    Scope,
-    SessionState,
-    refuse_async,
-    target_of,
-)
+from hooklatch.client.session.session_state import SessionState
 from hooklatch.client.session.steps import Steps
 from hooklatch.client.session.tool_calls import ToolOptions
 from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun
@@ -54,12 +48,12 @@ def connect_sync(
         TypeError: a hook of `hooks` is an async function.
     """
     state = SessionState(session_id, options)
-    refuse_async(state.definitions)
+    refuse_async(state.hooks)
     return SyncSession(SyncReconnector(candidates(path, options.get("runtime_dir")), state))
 
 
 class SyncRegistration:
-    """A hook that was registered: its id, and the revision from which on it is in force."""
+    """A hook that was registered: its id, and the revision from which on it is active."""
 
     def __init__(self, owner: SyncSession, hook_id: str, revision: int, scope: Scope) -> None:
         self.id = hook_id
@@ -68,7 +62,7 @@ class SyncRegistration:
         self._scope: Scope = scope
 
     def unregister(self) -> None:
-        """Take the hook out; see `SyncSession.unregister`."""
+        """Unregister the hook; see `SyncSession.unregister`."""
         self._owner.unregister(self.id, scope=self._scope)
 
 
@@ -164,12 +158,12 @@ class SyncSession(SessionFacts):
     @overload
     def fire(self, event: str, /, *, wait: Literal[False], **fields: Any) -> Accepted: ...
     def fire(self, event: str, /, *, wait: bool = True, **fields: Any) -> Decision | Accepted:
-        """Fire an event and give the decision; with `wait=False` only whether the daemon took it.
+        """Fire an event and return the decision; with `wait=False` only whether the daemon accepted it.
 
         The payload's fields go by name, and in `payload` where a name is one of this method's own. `envelope` has
         agent_id, agent_type, turn, metadata and the like; `context` comes back, changed by hooks, as
         `decision.context`. `timeout` is in seconds, and enforced by the daemon; without one its budget holds.
-        A daemon that is unreachable, silent or talking nonsense is decided here: a gate denies, others pass.
+        Without a usable answer of the daemon the client decides: a gate denies, others pass.
 
         Raises:
             ValueError: the payload is not plain finite JSON (InvalidPayloadError), or an argument makes no sense.
@@ -187,7 +181,7 @@ class SyncSession(SessionFacts):
         permission: Callable[[PermissionQuestion], object] | None = None,
         **options: Unpack[ToolOptions],
     ) -> ToolRun:
-        """Do the whole dance of one tool call: pre_tool_use, permission, the call, post_tool_use or its failure.
+        """Run one whole tool call: pre_tool_use, permission, the call, post_tool_use or post_tool_use_failure.
 
         The tool and `permission` are called in this thread. All else is as in `hooklatch.Session.run_tool`.
 
@@ -230,23 +224,23 @@ class SyncSession(SessionFacts):
         return [SyncRegistration(self, hook_id, answer.revision, scope) for hook_id in answer.ids]
 
     def unregister(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Take a hook out; give the revision from which on it is gone. Once more is no error.
+        """Unregister a hook; return the revision from which on it is gone. Doing so again is not an error.
 
         Raises:
-            RequestFailedError, DaemonUnreachableError: it is still in force.
+            RequestFailedError, DaemonUnreachableError: it is still active.
         """
         return self._run(operations.change(self._state, "unregister", hook_id, scope))
 
     def enable(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Put a disabled hook in force again; give the revision. Raises as `unregister` does."""
+        """Enable a disabled hook; return the revision. Raises as `unregister` does."""
         return self._run(operations.change(self._state, "enable", hook_id, scope))
 
     def disable(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Put a hook out of force and keep it registered; give the revision. Raises as `unregister` does."""
+        """Disable a hook, which stays registered; return the revision. Raises as `unregister` does."""
         return self._run(operations.change(self._state, "disable", hook_id, scope))
 
     def request(self, method: str, /, **params: Any) -> Any:
-        """Make any request of the protocol and give its result as plain data.
+        """Make any request of the protocol; return its result as plain data.
 
         Raises:
             InvalidPayloadError, RequestFailedError, UnreadableAnswerError, DaemonUnreachableError
@@ -254,23 +248,23 @@ class SyncSession(SessionFacts):
         return self._run(operations.request(method, params))
 
     def hooks(self, **filters: Any) -> Any:
-        """The hooks that this session sees, in the order in which they fire."""
+        """Return the hooks that this session sees, in the order in which they fire."""
         return self.request("hooks", **filters)
 
     def has_handlers(self, event: str) -> bool:
-        """Whether a hook that is not disabled listens to the event, by its name in the catalogue. Nothing is run."""
+        """Return whether an enabled hook listens to the event, by its name in the catalogue. Nothing is run."""
         return self._run(operations.has_handlers(event))
 
     def events(self) -> Any:
-        """The catalogue: what can be fired, and what hooks of it may answer."""
+        """Return the catalogue: which events can be fired, and what hooks may answer to each."""
         return self.request("events")
 
     def explain(self, event: str, payload: Mapping[str, Any]) -> Any:
-        """Who would be asked, in which order, and why each other hook would not. Nothing is run."""
+        """Return which hooks would be asked, in which order, and why each other one would not. Nothing is run."""
         return self.request("explain", event=event, payload=payload)
 
     def status(self) -> Any:
-        """How the daemon is, as far as this session may know."""
+        """Return the state of the daemon, as far as this session may know."""
         return self.request("status")
 
     def ping(self) -> None:
@@ -284,9 +278,9 @@ class SyncSession(SessionFacts):
         personality: str | None = None,
         plugins: Sequence[str] | None = None,
     ) -> int:
-        """Move the session to another working directory, or let other plugins fire; give the revision of what it sees.
+        """Change the working directory, the personality or the plugins; return the revision of what the session sees.
 
-        What is left out stays as it is.
+        What is left out stays unchanged.
         """
         return self._run(operations.update(self._state, cwd=cwd, personality=personality, plugins=plugins))
 
@@ -299,11 +293,11 @@ class SyncSession(SessionFacts):
         return self._run(operations.subscribe(self._state, topics or ["registry"]))
 
     def unsubscribe(self, *topics: str) -> None:
-        """Ask for no more announcements of these topics, or of any."""
+        """Stop the announcements of these topics, or of all."""
         self._run(operations.unsubscribe(self._state, topics))
 
     def announcements(self) -> SyncAnnouncements:
-        """What is announced from now on; the first `for` subscribes to the registry if nothing did before."""
+        """Return what is announced from now on. The first `for` subscribes to the registry if needed."""
         listener = SyncAnnouncements(self)
         self._reconnector.inboxes.add(listener.inbox)
         return listener

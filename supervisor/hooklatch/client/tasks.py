@@ -27,6 +27,7 @@ class SessionTasks:
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
         self._loop = loop  # of asyncio
+        self._starting: object = None
         self._group = anyio.create_task_group()
         self._begun = anyio.Event()
         self._ended = anyio.Event()
@@ -34,10 +35,14 @@ class SessionTasks:
 
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object) -> None:
         """Run an async function as a task; if it raises, that is logged and harms no other task."""
-        if self._loop is not None and not self._loop.is_running():  # between two `run_until_complete`
-            self._loop.call_soon(self.start_soon, function, *arguments)
+        self._group.start_soon(self._contained, function, *arguments)
+
+    def start_from_anywhere(self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object) -> None:
+        """As `start_soon`, also where asyncio runs no task: in a callback of its loop, or between two runs of it."""
+        if self._loop is None:
+            self.start_soon(function, *arguments)
         else:
-            self._group.start_soon(self._contained, function, *arguments)
+            self._starting = self._loop.create_task(self._start(function, *arguments))  # the loop holds no task
 
     @staticmethod
     def event() -> anyio.Event:
@@ -65,6 +70,9 @@ class SessionTasks:
         self._group.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
             await self._ended.wait()
+
+    async def _start(self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object) -> None:
+        self.start_soon(function, *arguments)
 
     async def _contained(self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object) -> None:
         try:

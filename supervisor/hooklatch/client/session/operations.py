@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from hooklatch.client.protocol.answers import Changed, Registered, is_handled, read_answer
 from hooklatch.client.session.fires import fire
-from hooklatch.client.session.session_state import HookItem, Scope, SessionState, checked_scope, refuse_async
+from hooklatch.client.session.hooks import checked_scope, refuse_async
+from hooklatch.client.session.options import HookItem, Scope
+from hooklatch.client.session.session_state import SessionState
 from hooklatch.client.session.steps import Ask, CallFunction, Returned, RunApart, Steps
 from hooklatch.client.session.tool_calls import AskHost, CallTool, FireEvent, Raised, ToolCall, ToolOptions
 from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun
@@ -93,16 +95,16 @@ def register_all(
     state: SessionState, hooks: Sequence[HookItem], scope: Scope, *, runs_async: bool
 ) -> Steps[Registered]:
     """Register hooks, all or none; async functions only where something runs them."""
-    definitions = state.define(hooks)
+    definitions = state.hooks.define(hooks)
     if not runs_async:
         refuse_async(definitions)
     kept = checked_scope(scope, definitions)
-    replaced = state.keep(kept)  # first: the daemon may call a hook before we read that it is in force
+    replaced = state.hooks.keep(kept)  # first: the daemon may call a hook before we read that it is active
     try:
         params = {"scope": scope, "hooks": [definition.wire for definition in definitions]}
         answer = read_answer((yield Ask("register", params)), Registered, "list of hook ids")
     except BaseException:
-        state.withdraw(kept, replaced)
+        state.hooks.withdraw(kept, replaced)
         raise
     for definition, hook_id in zip(definitions, answer.ids, strict=False):
         definition.wire.setdefault("id", hook_id)
@@ -115,9 +117,9 @@ def change(
     """Take a hook out, or put it in or out of force; return the revision."""
     revision = yield from revision_after(method, {"id": hook_id, "scope": scope})
     if scope == "session" and method == "unregister":
-        state.forget(hook_id)
+        state.hooks.forget(hook_id)
     elif scope == "session":
-        state.switch(hook_id, is_enabled=method == "enable")
+        state.hooks.switch(hook_id, is_enabled=method == "enable")
     return revision
 
 

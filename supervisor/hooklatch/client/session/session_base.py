@@ -1,6 +1,6 @@
-"""How a session stands, whatever runs it: connected or not and why, who listens, what was last heard of.
+"""What both reconnectors share: why there is no daemon, who listens, which served hooks are called.
 
-Knows its memory and its listeners; knows no link, no task and no thread.
+Knows the state and the listeners; knows no link, no task and no thread.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from weakref import WeakSet
 
 from hooklatch.client.protocol.announcements import Announcement, Inbox
 from hooklatch.client.protocol.core import CallRequested
+from hooklatch.client.session.options import PARENT
 from hooklatch.client.session.served import ServedFunction, describe, encode_answer, served_event
-from hooklatch.client.session.session_state import PARENT, SessionState
+from hooklatch.client.session.session_state import SessionState
 from hooklatch.errors import DaemonUnreachableError, SessionClosedError
 from hooklatch_worker.author.events import Event
 
@@ -55,7 +56,7 @@ class SessionBase:
             inbox.wake()
 
     def opening(self) -> None:
-        """Note that the session is being opened: what its host does without is said, once."""
+        """Log why the host needs no gate, where it said so."""
         if (reason := self.state.take_ungated()) is not None:
             log.warning("no gate is required: session=%s %s", self.state.session_id, reason)
 
@@ -80,7 +81,7 @@ class SessionBase:
         Raises:
             LookupError: there is none.
         """
-        definition = self.state.served(call.hook)
+        definition = self.state.hooks.served(call.hook)
         if definition is None or definition.function is None:
             raise LookupError(f"this client serves no hook {call.hook!r}")
         return definition.function, served_event(call)

@@ -22,7 +22,8 @@ import msgspec
 
 from hooklatch.client.protocol.core import encode_plain
 from hooklatch.client.protocol.decisions import Decision, refuse_locally
-from hooklatch.client.session.session_state import GATE, SessionState
+from hooklatch.client.session.options import GATE
+from hooklatch.client.session.session_state import SessionState
 from hooklatch.client.session.steps import Returned
 from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun, joined, plain, printed
 from hooklatch.core.messages import Cause
