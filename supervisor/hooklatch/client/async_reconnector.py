@@ -122,6 +122,13 @@ class AsyncReconnector(SessionBase):
             log.info("the daemon was not told of the session's end: session=%s %s", self.state.session_id, error)
 
     async def _stay_connected(self) -> None:
+        try:
+            await self._connect_again_and_again()
+        finally:  # however it ends: without it, no request may wait for a link
+            self._link = None
+            self._resettled.set()
+
+    async def _connect_again_and_again(self) -> None:
         attempts = 0
         while not self.state.is_closed:
             try:
