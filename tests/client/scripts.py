@@ -1,12 +1,16 @@
-"""What a scripted daemon does with a connection, for the tests of both shells."""
+"""What a scripted daemon does with a connection, for the tests of all clients."""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
+
+import anyio
+import pytest
 
 from hooklatch.client.protocol.liveness import Liveness
 from support.scripted_daemon import Peer, decision
@@ -23,6 +27,19 @@ def under_asyncio(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..
         asyncio.run(test(*arguments, **fixtures))
 
     return plain
+
+
+def under_both(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Make two plain tests of an async one: under trio and under asyncio."""
+
+    def plain(library: str, **fixtures: Any) -> None:
+        anyio.run(functools.partial(test, **fixtures), backend=library)
+
+    signature = inspect.signature(test)
+    library = inspect.Parameter("library", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    functools.update_wrapper(plain, test)
+    plain.__signature__ = signature.replace(parameters=[library, *signature.parameters.values()])  # type: ignore[attr-defined]
+    return pytest.mark.parametrize("library", ["trio", "asyncio"])(plain)
 
 
 def decide(**answer: Any) -> Callable[[Peer], None]:

@@ -6,11 +6,12 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import anyio
+import anyio.lowlevel
 import pytest
-import trio
 
 import hooklatch
-from client.scripts import IMPATIENT, decide, never_welcome, under_asyncio
+from client.scripts import IMPATIENT, decide, never_welcome, under_both
 from hooklatch.errors import SessionClosedError
 from support.scripted_daemon import Peer, ScriptedDaemon
 
@@ -33,20 +34,8 @@ def successor(asked: threading.Event) -> Callable[[Peer], None]:
     return script
 
 
-async def test_under_trio_a_gate_waits_for_the_successor(daemon: ScriptedDaemon, path: Path) -> None:
-    asked = threading.Event()
-    daemon.play(leave_when_asked, successor(asked))
-
-    async with hooklatch.connect(path) as s:
-        lost = await s.fire("pre_tool_use", payload=PAYLOAD)
-        asked.set()
-        answered = await s.fire("pre_tool_use", payload=PAYLOAD)
-
-    assert (lost.cause, answered.verdict) == ("no_daemon", "allow")
-
-
-@under_asyncio
-async def test_under_asyncio_a_gate_waits_for_the_successor(daemon: ScriptedDaemon, path: Path) -> None:
+@under_both
+async def test_a_gate_waits_for_the_successor(daemon: ScriptedDaemon, path: Path) -> None:
     asked = threading.Event()
     daemon.play(leave_when_asked, successor(asked))
 
@@ -70,16 +59,18 @@ def test_in_a_thread_a_gate_waits_for_the_successor(daemon: ScriptedDaemon, path
     assert (lost.cause, answered.verdict) == ("no_daemon", "allow")
 
 
+@under_both
 async def test_a_successor_that_never_answers_costs_its_silence_once(daemon: ScriptedDaemon, path: Path) -> None:
     daemon.play(leave_when_asked, never_welcome, never_welcome)
 
     async with hooklatch.connect(path, liveness=IMPATIENT) as s:
-        with trio.fail_after(10):
+        with anyio.fail_after(10):
             causes = [(await s.fire("pre_tool_use", payload=PAYLOAD)).cause for _ in range(50)]
 
     assert causes == ["no_daemon"] * 50
 
 
+@under_both
 async def test_closing_a_session_wakes_who_waits(daemon: ScriptedDaemon, path: Path) -> None:
     daemon.play(leave_when_asked, never_welcome)
     closed: list[bool] = []
@@ -89,10 +80,10 @@ async def test_closing_a_session_wakes_who_waits(daemon: ScriptedDaemon, path: P
             await s.fire("pre_tool_use", payload=PAYLOAD)
         closed.append(True)
 
-    async with trio.open_nursery() as nursery, hooklatch.connect(path) as s:
+    async with anyio.create_task_group() as group, hooklatch.connect(path) as s:
         await s.fire("pre_tool_use", payload=PAYLOAD)
-        nursery.start_soon(ask_again, s)
-        await trio.lowlevel.checkpoint()
+        group.start_soon(ask_again, s)
+        await anyio.lowlevel.checkpoint()
 
     assert closed == [True]
 

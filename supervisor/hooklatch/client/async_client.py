@@ -1,6 +1,6 @@
-"""The client under trio and under asyncio.  Puts what users ask into requests, and answers into what they get.
+"""The client under trio and under asyncio: what a host calls, with its types.  What is done is in `session.operations`.
 
-Imports neither library: the one that runs when the session is opened is used; see `async_keeper` and `runtime`.
+Imports neither library, nor anyio, until a session is opened.
 """
 
 from __future__ import annotations
@@ -8,36 +8,33 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Literal, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
-from hooklatch.client.async_reconnector import Reconnector
-from hooklatch.client.library import enter_runtime
 from hooklatch.client.protocol.announcements import Announcement, Inbox
-from hooklatch.client.protocol.answers import Changed, Registered, is_handled, read_answer
 from hooklatch.client.protocol.decisions import Accepted, Decision
-from hooklatch.client.runtime import Runtime
-from hooklatch.client.session.fires import Firing
+from hooklatch.client.session import operations
+from hooklatch.client.session.fires import fire
+from hooklatch.client.session.hooks import target_of
+from hooklatch.client.session.options import HookItem, HookOptions, Options, Scope
 from hooklatch.client.session.served import ServedFunction
-from hooklatch.client.session.session_base import Facts, SessionBase
-from hooklatch.client.session.session_state import (
-    HookItem,
-    HookOptions,
-    Memory,
-    Options,
-    Scope,
-    checked_scope,
-    target_of,
-)
-from hooklatch.client.session.tool_calls import AskHost, CallTool, FireEvent, Raised, Returned, ToolCall, ToolOptions
+from hooklatch.client.session.session_base import SessionFacts
+from hooklatch.client.session.session_state import SessionState
+from hooklatch.client.session.steps import Steps, fail
+from hooklatch.client.session.tool_calls import ToolOptions
 from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun
 from hooklatch.client.sockets import candidates
-from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
+from hooklatch.errors import DaemonUnreachableError, SessionClosedError
+
+if TYPE_CHECKING:
+    from hooklatch.client.async_reconnector import AsyncReconnector
+    from hooklatch.client.tasks import SessionTasks
 
 __all__ = ["Announcements", "Registration", "Session", "connect", "session"]
 
+T = TypeVar("T")
 log = logging.getLogger("hooklatch.client")
 Callback = TypeVar("Callback", bound=Callable[[Announcement], object])
 
@@ -55,7 +52,7 @@ def connect(
         DaemonUnreachableError: with `require=True`: no daemon is reachable.
         RequestFailedError: the daemon refused the session or one of its hooks.
     """
-    return Session(Reconnector(candidates(path, options.get("runtime_dir")), Memory(session_id, options)))
+    return Session(candidates(path, options.get("runtime_dir")), SessionState(session_id, options))
 
 
 def session(id: str | None = None, **options: Unpack[Options]) -> Session:  # noqa: A002 - the key's name on the wire
@@ -64,7 +61,7 @@ def session(id: str | None = None, **options: Unpack[Options]) -> Session:  # no
 
 
 class Registration:
-    """A hook that was registered: its id, and the revision from which on it is in force."""
+    """A hook that was registered: its id, and the revision from which on it is active."""
 
     def __init__(self, owner: Session, hook_id: str, revision: int, scope: Scope) -> None:
         self.id = hook_id
@@ -73,7 +70,7 @@ class Registration:
         self._scope: Scope = scope
 
     async def unregister(self) -> None:
-        """Take the hook out; see `Session.unregister`."""
+        """Unregister the hook; see `Session.unregister`."""
         await self._owner.unregister(self.id, scope=self._scope)
 
 
@@ -82,9 +79,9 @@ class Announcements:
 
     def __init__(self, owner: Session) -> None:
         self._owner = owner
-        self._runtime = owner.runtime
-        self._news = self._runtime.event()
-        self.inbox = Inbox(self._wake)
+        self._new_event = owner.opened.tasks.event
+        self._news = self._new_event()
+        self.inbox = Inbox(lambda: self._news.set())
 
     def __aiter__(self) -> Announcements:
         return self
@@ -95,53 +92,80 @@ class Announcements:
             if self._owner.is_closed:
                 raise StopAsyncIteration
             await self._news.wait()
-            self._news = self._runtime.event()
+            self._news = self._new_event()
         return announcement
 
-    def _wake(self) -> None:
-        self._news.set()
 
-
-class Session(Facts):
+class Session(SessionFacts):
     """One live agent run. Made by `connect` or `session`; use it in `async with`.
 
     Any number of tasks of one trio run, or of one asyncio loop, may use it at once. What it registered goes with it:
     the daemon ends it with the block, and its id may be used again.
     """
 
-    def __init__(self, reconnector: Reconnector) -> None:
-        self._reconnector = reconnector
-        self._memory = reconnector.memory
+    def __init__(self, paths: Sequence[str], state: SessionState) -> None:
+        super().__init__()
+        self._paths = paths
+        self._own_state = state
+        self._reconnector: AsyncReconnector | None = None
+        self._tasks: AbstractAsyncContextManager[SessionTasks] | None = None
 
     async def __aenter__(self) -> Session:
-        self._reconnector.check_open()
-        runtime = await enter_runtime()
+        if self._reconnector is not None:
+            raise SessionClosedError("the session was opened already; open another one")
+        # Imported where it is needed: whoever imports this module may never open a session.
+        from hooklatch.client.async_reconnector import AsyncReconnector
+        from hooklatch.client.tasks import open_tasks
+
+        manager = open_tasks()
+        self._reconnector = AsyncReconnector(self._paths, self._state, await manager.__aenter__())
+        self._tasks = manager
         try:
-            await self._reconnector.start(runtime)
+            await self._reconnector.start()
         except BaseException:
-            await self._close(runtime)
+            await self._close(self._reconnector, manager)
             raise
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if not self.is_closed:
-            await self._close(self.runtime)
+        if self._reconnector is not None and self._tasks is not None and not self.is_closed:
+            await self._close(self._reconnector, self._tasks)
 
-    async def _close(self, runtime: Runtime) -> None:
+    async def _close(self, reconnector: AsyncReconnector, tasks: AbstractAsyncContextManager[SessionTasks]) -> None:
         try:
-            await self._reconnector.leave()
+            await reconnector.close()
         finally:
-            await runtime.aclose()
-
-    def _standing(self) -> SessionBase:
-        return self._reconnector
+            # Its tasks learn nothing of the body's own exception, which a group would wrap.
+            await tasks.__aexit__(None, None, None)
 
     @property
-    def runtime(self) -> Runtime:
-        """Where the session's tasks run; for its own parts."""
-        return self._reconnector.runtime
+    def _state(self) -> SessionState:
+        return self._own_state
+
+    @property
+    def is_connected(self) -> bool:
+        """A daemon has welcomed the session and has not been lost since."""
+        return self._reconnector is not None and self._reconnector.is_connected
+
+    @property
+    def opened(self) -> AsyncReconnector:
+        """What keeps the session connected; for its own parts.
+
+        Raises:
+            RuntimeError: it was not opened.
+            SessionClosedError: it is over.
+        """
+        if self._reconnector is None:
+            raise RuntimeError("the session was not opened; use it in async with")
+        self._reconnector.check_open()
+        return self._reconnector
+
+    async def _run(self, steps: Steps[T]) -> T:
+        if self._reconnector is None:
+            return fail(steps, DaemonUnreachableError("the session was not opened; use it in async with"))
+        return await self._reconnector.run(steps)
 
     @overload
     async def fire(
@@ -161,18 +185,18 @@ class Session(Facts):
     @overload
     async def fire(self, event: str, /, *, wait: Literal[False], **fields: Any) -> Accepted: ...
     async def fire(self, event: str, /, *, wait: bool = True, **fields: Any) -> Decision | Accepted:
-        """Fire an event and give the decision; with `wait=False` only whether the daemon took it.
+        """Fire an event and return the decision; with `wait=False` only whether the daemon accepted it.
 
         The payload's fields go by name, and in `payload` where a name is one of this method's own. `envelope` has
         agent_id, agent_type, turn, metadata and the like; `context` comes back, changed by hooks, as
         `decision.context`. `timeout` is in seconds, and enforced by the daemon; without one its budget holds.
-        A daemon that is unreachable, silent or talking nonsense is decided here: a gate denies, others pass.
+        Without a usable answer of the daemon the client decides: a gate denies, others pass.
 
         Raises:
             ValueError: the payload is not plain finite JSON (InvalidPayloadError), or an argument makes no sense.
             SessionClosedError: the session is over.
         """
-        return await self._fire(event, fields, wait)
+        return await self._run(fire(self._state, event, fields, wait=wait))
 
     async def run_tool(
         self,
@@ -184,7 +208,7 @@ class Session(Facts):
         permission: Callable[[PermissionQuestion], object] | None = None,
         **options: Unpack[ToolOptions],
     ) -> ToolRun:
-        """Do the whole dance of one tool call: pre_tool_use, permission, the call, post_tool_use or its failure.
+        """Run one whole tool call: pre_tool_use, permission, the call, post_tool_use or post_tool_use_failure.
 
         The tool is called with its input as one dict, as hooks may have changed it; an async one in this task, another
         one in a thread, which a cancelled call leaves behind. A refused one never runs. What it raises becomes
@@ -196,38 +220,7 @@ class Session(Facts):
             ValueError: the input is not plain finite JSON (InvalidPayloadError), or the session speaks a dialect.
             SessionClosedError: the session is over.
         """
-        call = ToolCall(self._memory, name, tool_input, options, has_dialog=permission is not None)
-        answer: object = None
-        while not isinstance(step := call.next(answer), ToolRun):
-            match step:
-                case FireEvent(event, arguments, wait):
-                    answer = await self._fire(event, arguments, wait)
-                case AskHost(question):
-                    answer = await self.runtime.call(permission, question) if permission else None
-                case CallTool(actual_input):
-                    answer = await self._call_tool(call, function, actual_input)
-        return step
-
-    async def _call_tool(
-        self, call: ToolCall, function: Callable[[dict[str, Any]], object], tool_input: dict[str, Any]
-    ) -> Returned | Raised:
-        started = time.perf_counter()
-        try:
-            result = await self.runtime.call(function, tool_input)
-        except Exception as error:
-            return Raised(error, (time.perf_counter() - started) * 1000)
-        except BaseException as error:
-            if not self.is_closed:  # this task may wait for nothing any more, so another one tells the hooks
-                self.runtime.start_soon(self._fire, *call.interruption(error))
-            raise
-        return Returned(result, (time.perf_counter() - started) * 1000)
-
-    async def _fire(self, event: str, arguments: Mapping[str, Any], wait: bool) -> Decision | Accepted:
-        firing = Firing(self._memory, event, arguments, wait=wait)
-        try:
-            return firing.answered(await self._reconnector.request("fire", firing.params))
-        except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:
-            return firing.unanswered(error)
+        return await self._run(operations.run_tool(self._state, name, tool_input, function, permission, options))
 
     async def register(
         self,
@@ -254,69 +247,57 @@ class Session(Facts):
 
     async def register_all(self, hooks: Sequence[HookItem], *, scope: Scope = "session") -> list[Registration]:
         """Register hooks at once, all or none: definitions, or (event, function, options). See `register`."""
-        definitions = self._memory.define(hooks)
-        params = {"scope": scope, "hooks": [definition.wire for definition in definitions]}
-        kept = checked_scope(scope, definitions)
-        replaced = self._memory.keep(kept)  # first: the daemon may call a hook before we read that it is in force
-        try:
-            answer = read_answer(await self._reconnector.request("register", params), Registered, "list of hook ids")
-        except BaseException:
-            self._memory.withdraw(kept, replaced)
-            raise
-        for definition, hook_id in zip(definitions, answer.ids, strict=False):
-            definition.wire.setdefault("id", hook_id)
+        steps = operations.register_all(self._state, hooks, scope, runs_async=True)
+        answer = await self._run(steps)
         return [Registration(self, hook_id, answer.revision, scope) for hook_id in answer.ids]
 
     async def unregister(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Take a hook out; give the revision from which on it is gone. Once more is no error.
+        """Unregister a hook; return the revision from which on it is gone. Doing so again is not an error.
 
         Raises:
-            RequestFailedError, DaemonUnreachableError: it is still in force.
+            RequestFailedError, DaemonUnreachableError: it is still active.
         """
-        revision = await self._change("unregister", hook_id, scope)
-        if scope == "session":
-            self._memory.forget(hook_id)
-        return revision
+        return await self._run(operations.change(self._state, "unregister", hook_id, scope))
 
     async def enable(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Put a disabled hook in force again; give the revision. Raises as `unregister` does."""
-        return await self._switch("enable", hook_id, scope)
+        """Enable a disabled hook; return the revision. Raises as `unregister` does."""
+        return await self._run(operations.change(self._state, "enable", hook_id, scope))
 
     async def disable(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Put a hook out of force and keep it registered; give the revision. Raises as `unregister` does."""
-        return await self._switch("disable", hook_id, scope)
+        """Disable a hook, which stays registered; return the revision. Raises as `unregister` does."""
+        return await self._run(operations.change(self._state, "disable", hook_id, scope))
 
     async def request(self, method: str, /, **params: Any) -> Any:
-        """Make any request of the protocol and give its result as plain data.
+        """Make any request of the protocol; return its result as plain data.
 
         Raises:
             InvalidPayloadError, RequestFailedError, UnreadableAnswerError, DaemonUnreachableError
         """
-        return read_answer(await self._reconnector.request(method, params), object, "JSON")
+        return await self._run(operations.request(method, params))
 
     async def hooks(self, **filters: Any) -> Any:
-        """The hooks that this session sees, in the order in which they fire."""
+        """Return the hooks that this session sees, in the order in which they fire."""
         return await self.request("hooks", **filters)
 
     async def has_handlers(self, event: str) -> bool:
-        """Whether a hook that is not disabled listens to the event, by its name in the catalogue. Nothing is run."""
-        return is_handled(await self.hooks(event=event))
+        """Return whether an enabled hook listens to the event, by its name in the catalogue. Nothing is run."""
+        return await self._run(operations.has_handlers(event))
 
     async def events(self) -> Any:
-        """The catalogue: what can be fired, and what hooks of it may answer."""
+        """Return the catalogue: which events can be fired, and what hooks may answer to each."""
         return await self.request("events")
 
     async def explain(self, event: str, payload: Mapping[str, Any]) -> Any:
-        """Who would be asked, in which order, and why each other hook would not. Nothing is run."""
+        """Return which hooks would be asked, in which order, and why each other one would not. Nothing is run."""
         return await self.request("explain", event=event, payload=payload)
 
     async def status(self) -> Any:
-        """How the daemon is, as far as this session may know."""
+        """Return the state of the daemon, as far as this session may know."""
         return await self.request("status")
 
     async def ping(self) -> None:
         """Return if the daemon answers. Raises as `request` does."""
-        await self._reconnector.request("ping", {})
+        await self.request("ping")
 
     async def update(
         self,
@@ -325,12 +306,11 @@ class Session(Facts):
         personality: str | None = None,
         plugins: Sequence[str] | None = None,
     ) -> int:
-        """Move the session to another working directory, or let other plugins fire; give the revision of what it sees.
+        """Change the working directory, the personality or the plugins; return the revision of what the session sees.
 
-        What is left out stays as it is.
+        What is left out stays unchanged.
         """
-        params = self._memory.changed(cwd, personality, plugins)
-        return read_answer(await self._reconnector.request("session.update", params), Changed, "revision").revision
+        return await self._run(operations.update(self._state, cwd=cwd, personality=personality, plugins=plugins))
 
     async def subscribe(self, *topics: str) -> int:
         """Ask for announcements ("registry" unless named otherwise); once this returns, none is missed.
@@ -338,37 +318,29 @@ class Session(Facts):
         Raises:
             DaemonUnreachableError: not now, but as soon as there is a daemon.
         """
-        self._memory.topics.update(topics or ("registry",))
-        params = {"topics": sorted(self._memory.topics)}
-        return read_answer(await self._reconnector.request("subscribe", params), Changed, "revision").revision
+        return await self._run(operations.subscribe(self._state, topics or ["registry"]))
 
     async def unsubscribe(self, *topics: str) -> None:
-        """Ask for no more announcements of these topics, or of any."""
-        chosen = sorted(topics or self._memory.topics)
-        self._memory.topics.difference_update(chosen)
-        await self._reconnector.request("unsubscribe", {"topics": chosen})
+        """Stop the announcements of these topics, or of all."""
+        await self._run(operations.unsubscribe(self._state, topics))
 
     def announcements(self) -> Announcements:
-        """What is announced from now on; the first `async for` subscribes to the registry if nothing did before."""
+        """Return what is announced from now on. The first `async for` subscribes to the registry if needed."""
         listener = Announcements(self)
-        self._reconnector.inboxes.add(listener.inbox)
+        self.opened.inboxes.add(listener.inbox)
         return listener
 
     def on_reload(self, callback: Callback) -> Callback:
         """Call `callback`, def or async def, with each announcement of the registry, in order, one at a time.
 
-        Subscribes soon; `await s.subscribe()` waits until it is so. What a callback raises is logged.
+        The subscription follows soon; `await s.subscribe()` waits for it. What a callback raises is logged.
         """
-        self.runtime.start_soon(self._call_back, self.announcements(), callback)
+        self.opened.tasks.start_from_anywhere(self._call_back, self.announcements(), callback)
         return callback
 
     async def ensure_subscribed(self) -> None:
         """Subscribe to the registry, now or when there is a daemon, unless something is subscribed to."""
-        if not self._memory.topics and not self.is_closed:
-            try:
-                await self.subscribe()
-            except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:
-                log.warning("not subscribed yet: session=%s %s", self.session_id, error)
+        await self._run(operations.ensure_subscribed(self._state))
 
     async def _call_back(self, listener: Announcements, callback: Callable[[Announcement], object]) -> None:
         async for announcement in listener:
@@ -379,13 +351,3 @@ class Session(Facts):
                         await result
                 except Exception:
                     log.exception("a callback of on_reload failed: session=%s", self.session_id)
-
-    async def _change(self, method: str, hook_id: str, scope: Scope) -> int:
-        result = await self._reconnector.request(method, {"id": hook_id, "scope": scope})
-        return read_answer(result, Changed, "revision").revision
-
-    async def _switch(self, method: Literal["enable", "disable"], hook_id: str, scope: Scope) -> int:
-        revision = await self._change(method, hook_id, scope)
-        if scope == "session":
-            self._memory.switch(hook_id, is_enabled=method == "enable")
-        return revision

@@ -12,179 +12,179 @@ from __future__ import annotations
 import logging
 import random
 import socket
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
 
+import anyio
 import msgspec
 
-from hooklatch.client.protocol.answers import Changed, read_answer
+from hooklatch.client.async_link import AsyncLink
 from hooklatch.client.protocol.core import CallRequested
-from hooklatch.client.protocol.liveness import backoff, crowd_delay
-from hooklatch.client.runtime import Event, Link, Runtime
+from hooklatch.client.protocol.liveness import backoff
+from hooklatch.client.session.operations import introduce
 from hooklatch.client.session.session_base import FAREWELL, SessionBase
-from hooklatch.client.session.session_state import Memory
-from hooklatch.client.sockets import attempt
-from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
-from hooklatch.version import VERSION
+from hooklatch.client.session.session_state import SessionState
+from hooklatch.client.session.steps import Ask, CallFunction, Returned, RunApart, Steps
+from hooklatch.client.sockets import connecting
+from hooklatch.client.tasks import SessionTasks, call
+from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
-__all__ = ["Reconnector"]
+__all__ = ["AsyncReconnector"]
 
+T = TypeVar("T")
 log = logging.getLogger("hooklatch.client")
 
 
-class Reconnector(SessionBase):
+class AsyncReconnector(SessionBase):
     """The connections of one session, one at a time."""
 
-    def __init__(self, paths: Sequence[str], memory: Memory) -> None:
-        super().__init__(paths, memory, "the session was not opened; use it in async with")
-        self.link: Link | None = None
-        self._runtime: Runtime | None = None
-        self._resettled: Event | None = None  # set when the first attempt after the loss of a link is over
+    def __init__(self, paths: Sequence[str], state: SessionState, tasks: SessionTasks) -> None:
+        super().__init__(paths, state)
+        self.tasks = tasks
+        self._link: AsyncLink | None = None
+        self._resettled = anyio.Event()  # the first attempt is over, or the first one after the loss of a link
+        self._is_first = True
+        self._refusal: Exception | None = None
 
     @property
     def is_connected(self) -> bool:
-        return self.link is not None and self.link.failure is None
+        return self._link is not None and self._link.failure is None
 
-    @property
-    def runtime(self) -> Runtime:
-        """Where the session's tasks run.
-
-        Raises:
-            RuntimeError: it was not opened.
-            SessionClosedError: it is over.
-        """
-        self.check_open()
-        if self._runtime is None:
-            raise RuntimeError(self.problem)
-        return self._runtime
-
-    async def start(self, runtime: Runtime) -> None:
+    async def start(self) -> None:
         """Make the first attempt; go on without a daemon unless one is required.
 
         Raises:
             DaemonUnreachableError, UnreadableAnswerError: one is required and there is none.
             RequestFailedError: the daemon refused the session or one of its hooks.
+            InvalidPayloadError: a hook of the session is not plain finite JSON.
         """
-        self._runtime = runtime
         self.opening()
-        try:
-            await self._open(runtime)
-        except (DaemonUnreachableError, UnreadableAnswerError, RequestFailedError) as error:
-            if self.memory.must_raise(error):
-                raise
-            self.note(error)
-        runtime.start_soon(self._stay_connected, runtime)
+        self.tasks.start_soon(self._stay_connected)
+        await self._resettled.wait()
+        if self._refusal is not None:
+            raise self._refusal
 
-    async def leave(self) -> None:
-        """Have the daemon end the session, which may take a moment, and stop for good."""
-        self.is_closed = True
-        link, runtime = self.link, self._runtime
+    async def close(self) -> None:
+        """Have the daemon end the session, which may take a moment, and stop for good; listeners end."""
+        self.state.is_closed = True
         try:
-            if link is not None and link.failure is None and link.is_sessions_end and runtime is not None:
-                await runtime.finish(self._take_leave, link, FAREWELL)
+            if self._link is not None and self._link.failure is None:
+                with anyio.move_on_after(FAREWELL, shield=True):
+                    await self._take_leave(self._link)
         finally:
-            self.close()
+            if self._link is not None:
+                self._link.end(DaemonUnreachableError("the session was closed"))
+            self._resettled.set()
+            self.wake_listeners()
 
-    async def _take_leave(self, link: Link) -> None:
+    async def run(self, steps: Steps[T]) -> T:
+        """Run what a session does; requests go over the present link."""
+        return await self._run(steps, self._request)
+
+    async def _run(self, steps: Steps[T], request: Callable[..., Coroutine[Any, Any, msgspec.Raw]]) -> T:
+        answer: object
         try:
-            await link.request("session.close", {})
-        except (DaemonUnreachableError, UnreadableAnswerError, RequestFailedError) as error:
-            log.info("the daemon was not told of the session's end: session=%s %s", self.memory.session_id, error)
+            step = next(steps)
+            while True:
+                try:
+                    match step:
+                        case Ask(method, params):
+                            answer = await request(method, params)
+                        case CallFunction(function, argument):
+                            started = time.perf_counter()
+                            result = await call(function, argument)
+                            answer = Returned(result, (time.perf_counter() - started) * 1000)
+                        case RunApart(others):
+                            self.tasks.start_soon(self.run, others)
+                            answer = None
+                except BaseException as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            final: T = end.value
+            return final
 
-    def close(self) -> None:
-        """Stop for good; listeners end."""
-        self.is_closed = True
-        if self.link is not None:
-            self.link.end(DaemonUnreachableError("the session was closed"))
-        self._settle()
-        self.wake_listeners()
-
-    async def request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
-        """Make a request on the present link; see `Link.request`.
-
-        Raises:
-            DaemonUnreachableError: there is no link.
-            SessionClosedError: there will be none.
-        """
+    async def _request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
         self.check_open()
-        if self._resettled is not None and not self.is_connected:
+        if not self.is_connected:
             await self._resettled.wait()
             self.check_open()
-        if self.link is None:
-            if self._runtime is not None:
-                await self._runtime.sleep(0)
+        if self._link is None:
             raise DaemonUnreachableError(self.problem)
-        return await self.link.request(method, params)
+        return await self._link.request(method, params)
 
-    async def _stay_connected(self, runtime: Runtime) -> None:
-        attempts = 0
-        while not self.is_closed:
-            if self.link is not None:
-                await self.link.wait_ended()
-                self.note(self.link.failure)
-                self.link, attempts = None, 0
-            await runtime.sleep(backoff(attempts, random.random()))
-            attempts += 1
-            try:
-                await self._open(runtime)
-            except (DaemonUnreachableError, UnreadableAnswerError, RequestFailedError) as error:
-                self.note(error)
-                self._settle()
+    async def _take_leave(self, link: AsyncLink) -> None:
+        try:
+            await link.request("session.close", {})
+        except HooklatchError as error:
+            log.info("the daemon was not told of the session's end: session=%s %s", self.state.session_id, error)
 
-    def _settle(self) -> None:
-        if self._resettled is not None:
+    async def _stay_connected(self) -> None:
+        try:
+            await self._connect_again_and_again()
+        finally:  # however it ends: without it, no request may wait for a link
+            self._link = None
             self._resettled.set()
 
-    async def _open(self, runtime: Runtime) -> None:
-        connection = await open_connection(runtime, self._paths, self.memory.liveness.connect)
-        link = await runtime.open_link(connection, self.memory.liveness, self._serve, self.announce)
-        link.is_sessions_end = not self.memory.is_copy
+    async def _connect_again_and_again(self) -> None:
+        attempts = 0
+        while not self.state.is_closed:
+            try:
+                connection = await self._connect()
+            except DaemonUnreachableError as error:
+                self._failed(error)
+            else:
+                link = AsyncLink(connection, self.tasks, self.state.liveness, serve=self._serve, announce=self.announce)
+                with connection:  # whose end this block waits for
+                    async with anyio.create_task_group() as group:
+                        group.start_soon(self._introduce, link)
+                        await link.run()
+                if self._link is not None:
+                    self._link, attempts = None, 0
+                    self.note(link.failure)
+            await anyio.sleep(backoff(attempts, random.random()))
+            attempts += 1
+
+    async def _connect(self) -> socket.socket:
+        attempts = connecting(self._paths, self.state.liveness.connect)
         try:
-            self.memory.welcomed(await link.request("hello", self.memory.hello(VERSION)))
-            link.allow(self.memory.in_flight)
-            self.link = link
-            revision = self.memory.welcome.revision
-            if self.memory.topics:
-                result = await link.request("subscribe", {"topics": sorted(self.memory.topics)})
-                revision = read_answer(result, Changed, "revision").revision
-        except (DaemonUnreachableError, UnreadableAnswerError, RequestFailedError) as error:
-            self.link = None
+            while True:
+                delay = next(attempts)
+                await anyio.sleep(delay)
+        except StopIteration as connected:
+            connection: socket.socket = connected.value
+            return connection
+
+    async def _introduce(self, link: AsyncLink) -> None:
+        try:
+            revision = await self._run(introduce(self.state, lambda: self._publish(link)), link.request)
+        except HooklatchError as error:
+            self._link = None
             link.end(DaemonUnreachableError(str(error)))
-            raise
-        self._settle()
-        self._resettled = runtime.event()
-        self.connected(revision)
+            self._failed(error)
+        else:
+            self._is_first = False
+            self._resettled.set()
+            self._resettled = anyio.Event()
+            self.connected(revision)
 
-    async def _serve(self, call: CallRequested) -> bytes | str:
+    def _publish(self, link: AsyncLink) -> None:
+        link.allow(self.state.in_flight)
+        self._link = link
+
+    def _failed(self, error: HooklatchError) -> None:
+        if self._is_first and self.state.must_raise(error):
+            self._refusal = error
+            self.state.is_closed = True
+        self._is_first = False
+        self.note(error)
+        self._resettled.set()
+
+    async def _serve(self, request: CallRequested) -> bytes | str:
         try:
-            function, event = self.served(call)
-            return self.encoded(await self.runtime.call(function, event))
+            function, event = self.served(request)
+            return self.encoded(await call(function, event))
         except (Exception, SystemExit) as error:
-            return self.failed(call, error)
-
-
-async def open_connection(runtime: Runtime, paths: Sequence[str], budget: float) -> socket.socket:
-    """Connect to the first of `paths` where somebody listens, within `budget` seconds each.
-
-    Raises:
-        DaemonUnreachableError: nobody does.
-    """
-    failures: list[tuple[str, str]] = []
-    await runtime.sleep(0)
-    for path in paths:
-        try:
-            return await connect_patiently(runtime, path, budget)
-        except OSError as error:
-            failures.append((path, error.strerror or str(error)))
-    raise DaemonUnreachableError.at(failures)
-
-
-async def connect_patiently(runtime: Runtime, path: str, budget: float) -> socket.socket:
-    # trio.open_unix_socket (0.35) gives an unconnected socket when the backlog is full.
-    deadline = runtime.now() + budget
-    attempts = 0
-    while (connection := attempt(path)) is None:
-        if runtime.now() >= deadline:
-            raise TimeoutError(f"its backlog was full for {budget:g} s")
-        await runtime.sleep(crowd_delay(attempts))
-        attempts += 1
-    return connection
+            return self.failed(request, error)

@@ -1,13 +1,19 @@
-"""Where the daemon's socket may be, and one attempt to connect to it.  Waits for nothing."""
+"""Where the daemon's socket may be, how one connects to it, and how one hangs up.  Waits for nothing itself."""
 
 from __future__ import annotations
 
 import os
 import socket
+import time
+from collections.abc import Generator, Sequence
+from contextlib import suppress
+from itertools import count
 
+from hooklatch.client.protocol.liveness import crowd_delay
+from hooklatch.errors import DaemonUnreachableError
 from hooklatch.paths import AGENT_SOCKET, runtime_dirs
 
-__all__ = ["attempt", "candidates"]
+__all__ = ["candidates", "connecting", "hang_up"]
 
 
 def candidates(path: str | os.PathLike[str] | None, runtime_dir: str | os.PathLike[str] | None) -> list[str]:
@@ -16,6 +22,30 @@ def candidates(path: str | os.PathLike[str] | None, runtime_dir: str | os.PathLi
         return [os.path.abspath(path)]
     named = None if runtime_dir is None else os.fspath(runtime_dir)
     return [os.path.abspath(os.path.join(folder, AGENT_SOCKET)) for folder in runtime_dirs(named, os.environ)]
+
+
+def connecting(paths: Sequence[str], budget: float) -> Generator[float, None, socket.socket]:
+    """Connect to the first of `paths` where somebody listens, within `budget` seconds each.
+
+    Yields the seconds to wait before the next attempt, and returns the socket. Neither library's own way to connect is
+    used: with a full backlog they return a socket that is not connected.
+
+    Raises:
+        DaemonUnreachableError: nobody listens.
+    """
+    failures: list[tuple[str, str]] = []
+    for path in paths:
+        deadline = time.monotonic() + budget
+        try:
+            for attempts in count():
+                if (connection := attempt(path)) is not None:
+                    return connection
+                if time.monotonic() >= deadline:
+                    raise TimeoutError(f"its backlog was full for {budget:g} s")
+                yield crowd_delay(attempts)
+        except OSError as error:
+            failures.append((path, error.strerror or str(error)))
+    raise DaemonUnreachableError.at(failures)
 
 
 def attempt(path: str) -> socket.socket | None:
@@ -36,3 +66,9 @@ def attempt(path: str) -> socket.socket | None:
         connection.close()
         raise
     return connection
+
+
+def hang_up(connection: socket.socket) -> None:
+    """Wake whoever reads or writes the socket, who finds its end; only the reader closes it."""
+    with suppress(OSError):  # the daemon hung up first, or it is closed already
+        connection.shutdown(socket.SHUT_RDWR)

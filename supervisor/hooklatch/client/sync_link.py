@@ -10,8 +10,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping
 from typing import Final, assert_never
 
 import msgspec
@@ -19,41 +18,16 @@ import msgspec
 from hooklatch.client.protocol.announcements import Announcement
 from hooklatch.client.protocol.core import Announced, CallRequested, ReplyDue
 from hooklatch.client.protocol.exchange import Action, Exchange, Waiter
-from hooklatch.client.protocol.liveness import Liveness, crowd_delay
-from hooklatch.client.sockets import attempt
+from hooklatch.client.protocol.liveness import Liveness
+from hooklatch.client.sockets import hang_up
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
-__all__ = ["Link", "in_thread", "open_connection"]
+__all__ = ["SyncLink", "in_thread"]
 
 CHUNK: Final = 2**16
 
 
-def open_connection(paths: Sequence[str], liveness: Liveness, closing: threading.Event) -> socket.socket:
-    """Connect to the first of `paths` where somebody listens.
-
-    Raises:
-        DaemonUnreachableError: nobody does.
-    """
-    failures: list[tuple[str, str]] = []
-    for path in paths:
-        try:
-            return connect_patiently(path, liveness.connect, closing)
-        except OSError as error:
-            failures.append((path, error.strerror or str(error)))
-    raise DaemonUnreachableError.at(failures)
-
-
-def connect_patiently(path: str, budget: float, closing: threading.Event) -> socket.socket:
-    deadline = time.monotonic() + budget
-    attempts = 0
-    while (connection := attempt(path)) is None:
-        if time.monotonic() >= deadline or closing.wait(crowd_delay(attempts)):
-            raise TimeoutError(f"its backlog was full for {budget:g} s")
-        attempts += 1
-    return connection
-
-
-class Link:
+class SyncLink:
     """A connection in use. The thread that makes it has to `run` it, which closes the socket."""
 
     def __init__(
@@ -64,7 +38,7 @@ class Link:
         serve: Callable[[CallRequested], bytes | str],
         announce: Callable[[Announcement], None],
     ) -> None:
-        self.slots = threading.Semaphore(1)
+        self._slots = threading.Semaphore(1)
         self._socket = connection
         self._reader = threading.get_ident()
         self._state = threading.Lock()  # of the exchange
@@ -78,14 +52,17 @@ class Link:
         """Why it has ended, if it has."""
         return self._exchange.failure
 
+    def allow(self, count: int) -> None:
+        """Let so many requests wait at a time; one, until then."""
+        self._slots = threading.Semaphore(count)
+
     def end(self, failure: HooklatchError) -> None:
         """Give up the connection: every waiting request fails now, and `run` returns."""
         with self._state:
             self._exchange.end(failure)
 
     def _hang_up(self) -> None:
-        with suppress(OSError):  # the daemon hung up first
-            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the reader, and only the reader closes
+        hang_up(self._socket)
 
     def run(self) -> None:
         """Read until the connection ends."""
@@ -114,7 +91,7 @@ class Link:
             UnreadableAnswerError: the daemon sent something that is no message.
             DaemonUnreachableError: the connection is lost, or the daemon is silent.
         """
-        with self.slots:
+        with self._slots:
             answered = threading.Event()
             waiter, line = self._begin(method, params, answered)
             pause = self._read_once if threading.get_ident() == self._reader else answered.wait
@@ -213,6 +190,8 @@ class Link:
                         self._heard()  # the buffer was full, so it is the daemon that made room
                     else:
                         self._check()
+        except BrokenPipeError:
+            return  # the daemon hung up; what it said before that is still to be read, and then its end
         except OSError as error:
             self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
 

@@ -10,30 +10,36 @@ request fails at once.
 from __future__ import annotations
 
 import random
+import socket
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
-from hooklatch.client.protocol.answers import Changed, read_answer
 from hooklatch.client.protocol.core import CallRequested
 from hooklatch.client.protocol.liveness import backoff
+from hooklatch.client.session.operations import introduce
 from hooklatch.client.session.session_base import FAREWELL, SessionBase
-from hooklatch.client.session.session_state import Memory
-from hooklatch.client.sync_link import Link, open_connection
-from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
-from hooklatch.version import VERSION
+from hooklatch.client.session.session_state import SessionState
+from hooklatch.client.session.steps import Ask, CallFunction, Returned, RunApart, Steps
+from hooklatch.client.sockets import connecting
+from hooklatch.client.sync_link import SyncLink
+from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
-__all__ = ["Reconnector"]
+__all__ = ["SyncReconnector"]
+
+T = TypeVar("T")
 
 
-class Reconnector(SessionBase):
+class SyncReconnector(SessionBase):
     """The connections of one session in one process, one at a time."""
 
-    def __init__(self, paths: Sequence[str], memory: Memory) -> None:
-        super().__init__(paths, memory, "no attempt to connect was made yet")
-        self.link: Link | None = None
-        self._newest: Link | None = None  # the same, or one that is not welcomed yet
+    def __init__(self, paths: Sequence[str], state: SessionState) -> None:
+        super().__init__(paths, state)
+        self._link: SyncLink | None = None
+        self._newest: SyncLink | None = None  # the same, or one that is not welcomed yet
         self._closing = threading.Event()
         self._tried = threading.Event()  # the first attempt is over
         self._resettled = threading.Event()  # so is the first one after the loss of a link
@@ -44,7 +50,7 @@ class Reconnector(SessionBase):
 
     @property
     def is_connected(self) -> bool:
-        return self.link is not None and self.link.failure is None
+        return self._link is not None and self._link.failure is None
 
     def start(self) -> None:
         """Make the first attempt, unless it was made; go on without a daemon unless one is required.
@@ -52,6 +58,7 @@ class Reconnector(SessionBase):
         Raises:
             DaemonUnreachableError, UnreadableAnswerError: one is required and there is none.
             RequestFailedError: the daemon refused the session or one of its hooks.
+            InvalidPayloadError: a hook of the session is not plain finite JSON.
         """
         with self._starting:
             if self._thread is None:
@@ -64,9 +71,9 @@ class Reconnector(SessionBase):
 
     def close(self) -> None:
         """Have the daemon end the session, which may take a moment, and stop for good; listeners and the thread end."""
-        is_last = not self.is_closed and not self.memory.is_copy
+        is_last = not self.state.is_closed and not self.state.is_copy
         self._stop()
-        if is_last and (link := self.link) is not None:
+        if is_last and (link := self._link) is not None:
             link.take_leave(FAREWELL)
         if (link := self._newest) is not None:
             link.end(DaemonUnreachableError("the session was closed"))
@@ -79,32 +86,53 @@ class Reconnector(SessionBase):
         if self._newest is not None:
             self._newest.abandon()
 
-    def copy(self) -> Reconnector:
-        """Return the keeper of a forked process: the same session, on a connection of its own."""
-        reconnector = Reconnector(self._paths, self.memory.without_hooks())
-        if self.is_closed:
+    def copy(self) -> SyncReconnector:
+        """Return the reconnector of a forked process: the same session, on a connection of its own."""
+        reconnector = SyncReconnector(self._paths, self.state.without_hooks())
+        if self.state.is_closed:
             reconnector.close()
         return reconnector
 
-    def request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
-        """Make a request on the present link; see `Link.request`.
+    def run(self, steps: Steps[T]) -> T:
+        """Run what a session does; requests go over the present link."""
+        return self._run(steps, self._request)
 
-        Raises:
-            DaemonUnreachableError: there is no link.
-            SessionClosedError: there will be none.
-        """
+    def _run(self, steps: Steps[T], request: Callable[..., msgspec.Raw]) -> T:
+        answer: object
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    match step:
+                        case Ask(method, params):
+                            answer = request(method, params)
+                        case CallFunction(function, argument):
+                            started = time.perf_counter()
+                            result = function(argument)
+                            answer = Returned(result, (time.perf_counter() - started) * 1000)
+                        case RunApart(others):
+                            answer = self.run(others)
+                except BaseException as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            final: T = end.value
+            return final
+
+    def _request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
         self.check_open()
         if not self._tried.is_set():
             self.start()
         if not self.is_connected:
             self._resettled.wait()
             self.check_open()
-        if (link := self.link) is None:
+        if (link := self._link) is None:
             raise DaemonUnreachableError(self.problem)
         return link.request(method, params)
 
     def _stop(self) -> None:
-        self.is_closed = True
+        self.state.is_closed = True
         self._closing.set()
         self._resettled.set()
 
@@ -116,11 +144,11 @@ class Reconnector(SessionBase):
 
     def _connect_again_and_again(self) -> None:
         attempts = 0
-        while not self.is_closed:
+        while not self.state.is_closed:
             try:
                 link = self._open()
-            except (DaemonUnreachableError, UnreadableAnswerError, RequestFailedError) as error:
-                if not self._tried.is_set() and self.memory.must_raise(error):
+            except HooklatchError as error:
+                if not self._tried.is_set() and self.state.must_raise(error):
                     self._refusal = error
                     self._stop()
                 self.note(error)
@@ -129,23 +157,22 @@ class Reconnector(SessionBase):
                 attempts = 0
                 self._tried.set()
                 link.run()
-                self.link = None
+                self._link = None
                 self.note(link.failure)
             finally:
                 self._tried.set()
             self._closing.wait(backoff(attempts, random.random()))
             attempts += 1
 
-    def _open(self) -> Link:
-        connection = open_connection(self._paths, self.memory.liveness, self._closing)
-        link = Link(connection, self.memory.liveness, serve=self._serve, announce=self.announce)
+    def _open(self) -> SyncLink:
+        link = SyncLink(self._connect(), self.state.liveness, serve=self._serve, announce=self.announce)
         self._newest = link
         try:
-            if self.is_closed:  # since it looked for a link to end
+            if self.state.is_closed:  # since it looked for a link to end
                 raise DaemonUnreachableError("the session was closed")
-            revision = self._introduce(link)
+            revision = self._run(introduce(self.state, lambda: self._publish(link)), link.request)
         except BaseException as error:
-            self.link = None
+            self._link = None
             link.end(DaemonUnreachableError(str(error)))
             link.close()
             raise
@@ -154,14 +181,19 @@ class Reconnector(SessionBase):
         self.connected(revision)
         return link
 
-    def _introduce(self, link: Link) -> int | None:
-        self.memory.welcomed(link.request("hello", self.memory.hello(VERSION)))
-        link.slots = threading.Semaphore(self.memory.in_flight)
-        self.link = link
-        if not self.memory.topics:
-            return self.memory.welcome.revision
-        result = link.request("subscribe", {"topics": sorted(self.memory.topics)})
-        return read_answer(result, Changed, "revision").revision
+    def _connect(self) -> socket.socket:
+        attempts = connecting(self._paths, self.state.liveness.connect)
+        try:
+            while not self._closing.wait(next(attempts)):
+                pass
+        except StopIteration as connected:
+            connection: socket.socket = connected.value
+            return connection
+        raise DaemonUnreachableError("the session was closed")
+
+    def _publish(self, link: SyncLink) -> None:
+        link.allow(self.state.in_flight)
+        self._link = link
 
     def _serve(self, call: CallRequested) -> bytes | str:
         try:

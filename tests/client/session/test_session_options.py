@@ -13,12 +13,12 @@ import pytest
 from client.scripts import CALL, Recorder
 from hooklatch import connect_sync, deny
 from hooklatch.client.session.served import encode_answer
-from hooklatch.client.session.session_state import Memory
+from hooklatch.client.session.session_state import SessionState
 from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
 
 def hello(**options: Any) -> dict[str, Any]:
-    params = Memory(None, {"cwd": "/w", **options}).hello("1")
+    params = SessionState(None, {"cwd": "/w", **options}).hello("1")
     return {key: value for key, value in params.items() if key not in ("protocol", "client")}
 
 
@@ -43,14 +43,14 @@ def test_a_dialect_stands_beside_the_session() -> None:
 
 
 def test_what_was_changed_since_is_said_again_after_a_lost_daemon() -> None:
-    memory = Memory(None, {"plugins": ["a"], "personality": "bold"})
+    state = SessionState(None, {"plugins": ["a"], "personality": "bold"})
 
-    params = memory.changed(cwd="/new", personality="careful", plugins=[])
+    params = state.changed(cwd="/new", personality="careful", plugins=[])
 
-    session: Any = memory.hello("1")["session"]
+    session: Any = state.hello("1")["session"]
     assert params == {"cwd": "/new", "personality": "careful", "plugins": []}
     assert session == {**params, "began_in": os.getcwd()}  # its guards are those of where it began, too
-    assert memory.changed() == {}
+    assert state.changed() == {}
 
 
 def test_a_host_without_a_gate_says_why_and_only_once(caplog: pytest.LogCaptureFixture, path: Path) -> None:
@@ -66,9 +66,9 @@ def test_a_host_without_a_gate_says_why_and_only_once(caplog: pytest.LogCaptureF
 
 def test_a_host_cannot_require_a_gate_and_need_none() -> None:
     with pytest.raises(ValueError, match="choose one"):
-        Memory(None, {"ungated": "no", "require_handlers": ["pre_tool_use"]})
+        SessionState(None, {"ungated": "no", "require_handlers": ["pre_tool_use"]})
     with pytest.raises(ValueError, match="say why"):
-        Memory(None, {"ungated": " "})
+        SessionState(None, {"ungated": " "})
 
 
 def listing(*states: str) -> Callable[[Peer], None]:

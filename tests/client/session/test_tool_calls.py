@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from hooklatch.client.protocol.decisions import Accepted, Decision, RefusedError, local_decision
-from hooklatch.client.session.fires import Firing
-from hooklatch.client.session.session_state import Memory
-from hooklatch.client.session.tool_calls import AskHost, CallTool, FireEvent, Raised, Returned, ToolCall
+from hooklatch.client.session.fires import fire
+from hooklatch.client.session.session_state import SessionState
+from hooklatch.client.session.steps import Returned
+from hooklatch.client.session.tool_calls import AskHost, CallTool, FireEvent, Raised, ToolCall
 from hooklatch.client.session.tool_runs import ToolRun
 from hooklatch.errors import InvalidPayloadError
 from support.scripted_daemon import decision
@@ -19,8 +20,10 @@ from support.scripted_daemon import decision
 class Tool:
     """Plays a call: answers its steps from a script, and keeps what they were."""
 
-    def __init__(self, memory: Memory | None = None, dialog: Any = None, returns: Any = "done", **options: Any) -> None:
-        self.memory = memory or Memory(None, {})
+    def __init__(
+        self, state: SessionState | None = None, dialog: Any = None, returns: Any = "done", **options: Any
+    ) -> None:
+        self.state = state or SessionState(None, {})
         self.fired: list[str] = []
         self.payloads: list[dict[str, Any]] = []
         self.inputs: list[Any] = []
@@ -32,7 +35,7 @@ class Tool:
     def run(self, *answers: dict[str, Any], tool_input: Any = None) -> ToolRun:
         waiting = list(answers)
         call = ToolCall(
-            self.memory, "Bash", tool_input or {"command": "ls"}, self.options, has_dialog=self.dialog is not None
+            self.state, "Bash", tool_input or {"command": "ls"}, self.options, has_dialog=self.dialog is not None
         )
         answer: object = None
         while not isinstance(step := call.next(answer), ToolRun):
@@ -47,7 +50,7 @@ class Tool:
                 case CallTool(given):
                     self.inputs.append(given)
                     is_error = isinstance(self.returns, Exception)
-                    answer = Raised(self.returns, 3.0) if is_error else Returned(self.returns, 3.0)
+                    answer = Raised(self.returns) if is_error else Returned(self.returns, 3.0)
         assert waiting == []
         return step
 
@@ -55,7 +58,7 @@ class Tool:
         if answer.get("cause") == "no_daemon":
             return local_decision(event, "no_daemon", "gone")
         made = decision(event, **{"revision": 7, **answer})
-        self.memory.breaker.note(read := Decision(**made))
+        self.state.breaker.note(read := Decision(**made))
         return read
 
 
@@ -189,7 +192,7 @@ def test_the_tool_runs_with_what_the_guards_approved() -> None:
 
 def test_what_a_host_changes_meanwhile_does_not_count() -> None:
     given = {"command": "ls", "more": [1]}
-    call = ToolCall(Memory(None, {}), "Bash", given, {}, has_dialog=False)
+    call = ToolCall(SessionState(None, {}), "Bash", given, {}, has_dialog=False)
     call.next(None)
 
     given["more"].append(2)  # type: ignore[attr-defined]
@@ -238,7 +241,7 @@ def test_an_input_that_is_no_object_is_never_run() -> None:
 
 
 def test_a_host_that_tells_of_refusals_itself_tells_of_all() -> None:
-    tool = Tool(Memory(None, {"emits": ["pre_tool_use", "permission_denied"]}))
+    tool = Tool(SessionState(None, {"emits": ["pre_tool_use", "permission_denied"]}))
 
     tool.run(DENY)
 
@@ -317,7 +320,7 @@ def test_a_call_that_cannot_be_made_says_so_first() -> None:
     with pytest.raises(InvalidPayloadError, match="nan"):
         Tool().run(tool_input={"n": float("nan")})
     with pytest.raises(ValueError, match="ethos"):
-        Tool(Memory(None, {"dialect": "ethos"})).run()
+        Tool(SessionState(None, {"dialect": "ethos"})).run()
 
 
 CRASH = {"verdict": "deny", "cause": "crash"}
@@ -337,7 +340,7 @@ GONE = {"verdict": "deny", "cause": "no_daemon"}
     ],
 )
 def test_three_refusals_in_a_row_ask_for_a_halt(calls: list[list[dict[str, Any]]], halts: bool) -> None:
-    tool = Tool(Memory(None, {"denial_breaker": 3}))
+    tool = Tool(SessionState(None, {"denial_breaker": 3}))
 
     runs = [tool.run(*answers) for answers in calls]
 
@@ -354,14 +357,16 @@ def test_without_a_breaker_refusals_never_halt() -> None:
 @pytest.mark.parametrize("limit", [0, -1, True])
 def test_a_breaker_needs_a_number(limit: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        Memory(None, {"denial_breaker": limit})
+        SessionState(None, {"denial_breaker": limit})
 
 
 def test_decisions_on_other_events_do_not_count() -> None:
-    memory = Memory(None, {"denial_breaker": 1})
-    firing = Firing(memory, "user_prompt_submit", {"prompt": "x"}, wait=True)
+    state = SessionState(None, {"denial_breaker": 1})
+    firing = fire(state, "user_prompt_submit", {"prompt": "x"}, wait=True)
     answer = decision("user_prompt_submit", **{**DENY, "revision": 7})
 
-    firing.answered(msgspec.Raw(msgspec.json.encode(answer)))
+    next(firing)
+    with pytest.raises(StopIteration):
+        firing.send(msgspec.Raw(msgspec.json.encode(answer)))
 
-    assert not memory.breaker.is_open
+    assert not state.breaker.is_open

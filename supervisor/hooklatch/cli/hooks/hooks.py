@@ -14,7 +14,7 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Commands, Parser
-from hooklatch.cli.terminal.requests import Link, administrator
+from hooklatch.cli.terminal.requests import CommandLink, administrator
 from hooklatch.cli.testing.fire import piped_payload, read_payload
 from hooklatch.core.hooks.names import quoted
 from hooklatch.core.text import did_you_mean
@@ -161,7 +161,7 @@ def layer_of(hook: dict[str, Any]) -> str:
     return str(hook["layer"]) + (f" {hook['project']}" if hook["project"] else "")
 
 
-def check_event(link: Link, event: str) -> None:
+def check_event(link: CommandLink, event: str) -> None:
     """Reject an unknown event: an empty list would read as "no guards needed here"."""
     names = [spec["name"] for spec in link.ask("events")["events"]]
     if event not in names:

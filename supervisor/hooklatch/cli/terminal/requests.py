@@ -31,7 +31,7 @@ from hooklatch.core.protocol import (
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, runtime_dirs, state_dir
 
-__all__ = ["Link", "administrator", "directories", "one_shot"]
+__all__ = ["CommandLink", "administrator", "directories", "one_shot"]
 
 SILENCE = 5  # seconds without a byte before the daemon is pinged, and that the ping may take
 CHUNK = 2**16
@@ -39,7 +39,7 @@ ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # connect(2): no socket, or one tha
 PING = 0  # the number of a ping; requests begin at 1
 
 
-class Link:
+class CommandLink:
     """A connection to the daemon."""
 
     def __init__(self, stream: socket.socket, path: str) -> None:
@@ -178,7 +178,7 @@ def directories(arguments: argparse.Namespace) -> list[str]:
 
 
 @contextmanager
-def one_shot(arguments: argparse.Namespace) -> Generator[Link]:
+def one_shot(arguments: argparse.Namespace) -> Generator[CommandLink]:
     """Connect to the agents' socket, for a single fire.
 
     Raises:
@@ -186,11 +186,11 @@ def one_shot(arguments: argparse.Namespace) -> Generator[Link]:
     """
     stream, path = connect(directories(arguments), AGENT_SOCKET)
     with stream:
-        yield Link(stream, path)
+        yield CommandLink(stream, path)
 
 
 @contextmanager
-def administrator(arguments: argparse.Namespace) -> Generator[Link]:
+def administrator(arguments: argparse.Namespace) -> Generator[CommandLink]:
     """Connect to the admin socket and greet.
 
     Raises:
@@ -201,7 +201,7 @@ def administrator(arguments: argparse.Namespace) -> Generator[Link]:
 
     stream, path = connect(directories(arguments), ADMIN_SOCKET)
     with stream:
-        link = Link(stream, path)
+        link = CommandLink(stream, path)
         link.ask("hello", protocol=PROTOCOL, client={"name": "hooklatch command", "version": VERSION})
         yield link
 

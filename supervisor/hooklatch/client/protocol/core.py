@@ -107,7 +107,7 @@ Incoming: TypeAlias = (
 )
 
 
-class Call(msgspec.Struct, frozen=True):
+class CallParams(msgspec.Struct, frozen=True):
     """The params of `call`; the call's own id is only for the daemon's records."""
 
     hook: str
@@ -205,7 +205,7 @@ def read_call(message: Request) -> CallRequested | ReplyDue:
     try:
         if message.method != "call":
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, f"no client serves {message.method!r}")
-        call = convert(message.params, Call)
+        call = convert(message.params, CallParams)
     except RpcError as error:
         return ReplyDue(encode_error(number, error))
     return CallRequested(

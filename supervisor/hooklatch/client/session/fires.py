@@ -1,4 +1,4 @@
-"""What a fire sends, and what comes of it.  Knows the request and a session's memory; knows no connection."""
+"""What a fire sends, and what becomes of it.  Knows the request and a session's state; knows no connection."""
 
 from __future__ import annotations
 
@@ -10,47 +10,34 @@ import msgspec
 
 from hooklatch.client.protocol.core import encode_plain
 from hooklatch.client.protocol.decisions import Accepted, Decision, decide_locally, read_fired
-from hooklatch.client.session.session_state import Memory
+from hooklatch.client.session.session_state import SessionState
+from hooklatch.client.session.steps import Ask, Steps
 from hooklatch.core.payload import MAX_PAYLOAD
-from hooklatch.errors import HooklatchError
+from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
-__all__ = ["Firing", "fire_params"]
+__all__ = ["fire", "fire_params"]
 
 OPTIONS: Final = ("payload", "envelope", "context", "plugins", "call_id", "timeout")
 
 
-class Firing:
-    """One fire of a session: its params, and how its answer, or none, is read."""
+def fire(state: SessionState, event: str, arguments: Mapping[str, Any], *, wait: bool) -> Steps[Decision | Accepted]:
+    """Fire an event; without a usable answer decide in the daemon's place.
 
-    def __init__(self, memory: Memory, event: str, arguments: Mapping[str, Any], *, wait: bool) -> None:
-        """Take the arguments of `fire`: the options by their names, all others as fields of the payload.
+    `arguments` are those of the clients' `fire`: options by their names, all others as fields of the payload.
 
-        Raises:
-            InvalidPayloadError, ValueError: see `fire_params`.
-        """
-        options = {name: arguments[name] for name in OPTIONS if name in arguments}
-        fields = {name: value for name, value in arguments.items() if name not in OPTIONS}
-        self.params = fire_params(event, fields, wait=wait, limit=memory.welcome.limits.payload_bytes, **options)
-        self._memory = memory
-        self._event = event
-        self._wait = wait
-
-    def answered(self, result: msgspec.Raw) -> Decision | Accepted:
-        """Read the daemon's answer.
-
-        Raises:
-            UnreadableAnswerError: it is none.
-        """
-        return self._noted(read_fired(result, self._event, wait=self._wait, is_native=self._memory.dialect is not None))
-
-    def unanswered(self, error: HooklatchError) -> Decision | Accepted:
-        """Decide in the daemon's place."""
-        return self._noted(decide_locally(self._event, error, wait=self._wait))
-
-    def _noted(self, answer: Decision | Accepted) -> Decision | Accepted:
-        if isinstance(answer, Decision):
-            self._memory.breaker.note(answer)
-        return answer
+    Raises:
+        InvalidPayloadError, ValueError: see `fire_params`.
+    """
+    options = {name: arguments[name] for name in OPTIONS if name in arguments}
+    fields = {name: value for name, value in arguments.items() if name not in OPTIONS}
+    params = fire_params(event, fields, wait=wait, limit=state.welcome.limits.payload_bytes, **options)
+    try:
+        answer = read_fired((yield Ask("fire", params)), event, wait=wait, is_native=state.dialect is not None)
+    except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:
+        answer = decide_locally(event, error, wait=wait)
+    if isinstance(answer, Decision):
+        state.breaker.note(answer)
+    return answer
 
 
 def fire_params(

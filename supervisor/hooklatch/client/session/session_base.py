@@ -1,6 +1,6 @@
-"""How a session stands, whatever runs it: connected or not and why, who listens, what was last heard of.
+"""What both reconnectors share: why there is no daemon, who listens, which served hooks are called.
 
-Knows its memory and its listeners; knows no link, no task and no thread.
+Knows the state and the listeners; knows no link, no task and no thread.
 """
 
 from __future__ import annotations
@@ -11,25 +11,25 @@ from weakref import WeakSet
 
 from hooklatch.client.protocol.announcements import Announcement, Inbox
 from hooklatch.client.protocol.core import CallRequested
+from hooklatch.client.session.options import PARENT
 from hooklatch.client.session.served import ServedFunction, describe, encode_answer, served_event
-from hooklatch.client.session.session_state import PARENT, Memory
+from hooklatch.client.session.session_state import SessionState
 from hooklatch.errors import DaemonUnreachableError, SessionClosedError
 from hooklatch_worker.author.events import Event
 
-__all__ = ["FAREWELL", "Facts", "SessionBase"]
+__all__ = ["FAREWELL", "SessionBase", "SessionFacts"]
 
 log = logging.getLogger("hooklatch.client")
 FAREWELL = 1.0  # seconds that the end of a session may wait for the daemon to have heard of it
 
 
 class SessionBase:
-    """What the keepers of a session have in common. `problem` says why there is no link."""
+    """What both reconnectors have in common. `problem` says why there is no link."""
 
-    def __init__(self, paths: Sequence[str], memory: Memory, problem: str) -> None:
-        self.memory = memory
+    def __init__(self, paths: Sequence[str], state: SessionState) -> None:
+        self.state = state
         self.inboxes: WeakSet[Inbox] = WeakSet()
-        self.is_closed = False
-        self.problem = problem
+        self.problem = "no attempt to connect was made yet"
         self._paths = paths
 
     @property
@@ -42,12 +42,12 @@ class SessionBase:
         Raises:
             SessionClosedError: it is over.
         """
-        if self.is_closed:
+        if self.state.is_closed:
             raise SessionClosedError("the session is closed; open another one")
 
     def announce(self, announcement: Announcement) -> None:
         if announcement.current is not None:
-            self.memory.revision = announcement.current
+            self.state.revision = announcement.current
         for inbox in list(self.inboxes):
             inbox.put(announcement)
 
@@ -56,15 +56,15 @@ class SessionBase:
             inbox.wake()
 
     def opening(self) -> None:
-        """Note that the session is being opened: what its host does without is said, once."""
-        if (reason := self.memory.take_ungated()) is not None:
-            log.warning("no gate is required: session=%s %s", self.memory.session_id, reason)
+        """Log why the host needs no gate, where it said so."""
+        if (reason := self.state.take_ungated()) is not None:
+            log.warning("no gate is required: session=%s %s", self.state.session_id, reason)
 
     def connected(self, revision: int | None) -> None:
         """Note that a daemon has welcomed the session, and tell listeners where they missed something."""
         self.problem = ""
-        log.info("connected: session=%s revision=%s", self.memory.session_id, revision)
-        if missed := self.memory.heard_of(revision):
+        log.info("connected: session=%s revision=%s", self.state.session_id, revision)
+        if missed := self.state.heard_of(revision):
             self.announce(missed)
 
     def note(self, error: Exception | None) -> None:
@@ -72,8 +72,8 @@ class SessionBase:
         problem = str(error)
         if problem != self.problem:
             self.problem = problem
-            if not self.is_closed:
-                log.warning("no daemon: session=%s %s", self.memory.session_id, problem)
+            if not self.state.is_closed:
+                log.warning("no daemon: session=%s %s", self.state.session_id, problem)
 
     def served(self, call: CallRequested) -> tuple[ServedFunction, Event]:
         """Return the function that a call is for, and the event that it is called with.
@@ -81,41 +81,42 @@ class SessionBase:
         Raises:
             LookupError: there is none.
         """
-        definition = self.memory.served(call.hook)
+        definition = self.state.hooks.served(call.hook)
         if definition is None or definition.function is None:
             raise LookupError(f"this client serves no hook {call.hook!r}")
         return definition.function, served_event(call)
 
     def encoded(self, answer: object) -> bytes:
         """Return what a served function returned as it is sent."""
-        return encode_answer(answer, is_native=self.memory.dialect is not None)
+        return encode_answer(answer, is_native=self.state.dialect is not None)
 
     def failed(self, call: CallRequested, error: BaseException) -> str:
         """Return the answer to a call whose function raised."""
-        log.warning("a served hook failed: session=%s hook=%s", self.memory.session_id, call.hook, exc_info=error)
+        log.warning("a served hook failed: session=%s hook=%s", self.state.session_id, call.hook, exc_info=error)
         return describe(error)
 
 
-class Facts:
+class SessionFacts:
     """What a session says of itself without asking the daemon."""
 
-    def _standing(self) -> SessionBase:
+    @property
+    def _state(self) -> SessionState:
         raise NotImplementedError
 
     @property
     def session_id(self) -> str | None:
         """The session's id; None until a daemon has given one."""
-        return self._standing().memory.session_id
+        return self._state.session_id
 
     @property
     def resume_token(self) -> str | None:
         """What another process of the same run needs beside the id to join the session."""
-        return self._standing().memory.resume_token
+        return self._state.resume_token
 
     @property
     def child_token(self) -> str | None:
         """What a session that this one starts shows beside its id, to have its gates; it joins nothing."""
-        return self._standing().memory.child_token
+        return self._state.child_token
 
     @property
     def child_environment(self) -> dict[str, str]:
@@ -131,24 +132,19 @@ class Facts:
     @property
     def revision(self) -> int | None:
         """The registry's revision that was last heard of."""
-        return self._standing().memory.revision
+        return self._state.revision
 
     @property
     def budgets(self) -> Mapping[str, float]:
         """How many seconds a fire of each event may take, as the daemon said when the session was opened."""
-        return self._standing().memory.welcome.budgets
+        return self._state.welcome.budgets
 
     @property
     def refusals_in_a_row(self) -> int:
         """How often hooks have refused pre_tool_use since it last was allowed, or a tool last ran."""
-        return self._standing().memory.breaker.refusals
-
-    @property
-    def is_connected(self) -> bool:
-        """A daemon has welcomed the session and has not been lost since."""
-        return self._standing().is_connected
+        return self._state.breaker.refusals
 
     @property
     def is_closed(self) -> bool:
         """The session is over."""
-        return self._standing().is_closed
+        return self._state.is_closed

@@ -22,11 +22,13 @@ import msgspec
 
 from hooklatch.client.protocol.core import encode_plain
 from hooklatch.client.protocol.decisions import Decision, refuse_locally
-from hooklatch.client.session.session_state import GATE, Memory
+from hooklatch.client.session.options import GATE
+from hooklatch.client.session.session_state import SessionState
+from hooklatch.client.session.steps import Returned
 from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun, joined, plain, printed
 from hooklatch.core.messages import Cause
 
-__all__ = ["AskHost", "CallTool", "FireEvent", "Raised", "Returned", "Step", "ToolCall", "ToolOptions"]
+__all__ = ["AskHost", "CallTool", "FireEvent", "Raised", "ToolCall", "ToolOptions", "ToolStep"]
 
 DENIED = "permission_denied"
 
@@ -66,18 +68,10 @@ class CallTool(msgspec.Struct, frozen=True):
     tool_input: dict[str, Any]
 
 
-class Returned(msgspec.Struct, frozen=True):
-    """The tool is done. `duration_ms` is in milliseconds."""
-
-    result: Any
-    duration_ms: float
-
-
 class Raised(msgspec.Struct, frozen=True):
-    """The tool failed. `duration_ms` is in milliseconds."""
+    """The tool failed."""
 
     error: Exception
-    duration_ms: float
 
 
 class Permit(msgspec.Struct, frozen=True):
@@ -87,16 +81,16 @@ class Permit(msgspec.Struct, frozen=True):
     tool_input: msgspec.Raw
 
 
-Step: TypeAlias = FireEvent | AskHost | CallTool
+ToolStep: TypeAlias = FireEvent | AskHost | CallTool
 T = TypeVar("T")
-Steps: TypeAlias = Generator[Step, object, T]
+ToolSteps: TypeAlias = Generator[ToolStep, object, T]
 
 
 class ToolCall:
     """One call. `next` gives what to do, and takes the answer to what it gave before."""
 
     def __init__(
-        self, memory: Memory, name: str, tool_input: Mapping[str, Any], options: ToolOptions, *, has_dialog: bool
+        self, state: SessionState, name: str, tool_input: Mapping[str, Any], options: ToolOptions, *, has_dialog: bool
     ) -> None:
         """Take a call.
 
@@ -104,9 +98,9 @@ class ToolCall:
             InvalidPayloadError: the input is not plain finite JSON.
             ValueError: the session speaks a dialect, which has tool events of its own.
         """
-        if memory.dialect is not None:
-            raise ValueError(f"run_tool fires the catalogue's own events, and this session speaks {memory.dialect!r}")
-        self._memory = memory
+        if state.dialect is not None:
+            raise ValueError(f"run_tool fires the catalogue's own events, and this session speaks {state.dialect!r}")
+        self._state = state
         self._name = name
         self._input = encode_plain(dict(tool_input), "tool_input")
         self._options = options
@@ -115,7 +109,7 @@ class ToolCall:
         self._decisions: list[Decision] = []
         self._steps = self._run()
 
-    def next(self, answer: object) -> Step | ToolRun:
+    def next(self, answer: object) -> ToolStep | ToolRun:
         """Return the next step, or what became of the call."""
         try:
             return self._steps.send(answer)
@@ -128,13 +122,13 @@ class ToolCall:
         told = self._event("post_tool_use_failure", {"error": printed(error), "is_interrupt": True}, wait=False)
         return told.event, told.arguments, told.wait
 
-    def _run(self) -> Steps[ToolRun]:
+    def _run(self) -> ToolSteps[ToolRun]:
         permit = yield from self._permit()
         if not isinstance(permit, Permit):
             return self._end(permit)
         decision = permit.decision
         answer = yield CallTool(decoded(permit.tool_input))
-        self._memory.breaker.reset()
+        self._state.breaker.reset()
         if isinstance(answer, Raised):
             failure = {"error": printed(answer.error), "is_interrupt": False}
             after = yield from self._fire("post_tool_use_failure", failure)
@@ -145,16 +139,16 @@ class ToolCall:
         result = joined(answer.result, after.append) if isinstance(answer.result, str) else answer.result
         return self._end(decision, allowed=True, result=result, append=after.append)
 
-    def _permit(self) -> Steps[Permit | Decision]:
+    def _permit(self) -> ToolSteps[Permit | Decision]:
         """Yield the permit, or the decision that refuses it."""
         answer = yield from self._judge()
         if isinstance(answer, Decision):
             is_ours = answer.is_local and answer.cause != "no_daemon"  # after its own refusals the daemon fires it
-            if is_ours or self._memory.emits(DENIED):
+            if is_ours or self._state.emits(DENIED):
                 yield self._denial(answer)
         return answer
 
-    def _judge(self) -> Steps[Permit | Decision]:
+    def _judge(self) -> ToolSteps[Permit | Decision]:
         first = yield from self._fire(GATE)
         self._take_patch(first)
         if first.is_refusal:
@@ -182,7 +176,7 @@ class ToolCall:
         """Permit the input as it is now, by a decision that is about exactly that."""
         return Permit(decision, self._input)
 
-    def _ask_host(self, left_open: Decision) -> Steps[Permit | Decision]:
+    def _ask_host(self, left_open: Decision) -> ToolSteps[Permit | Decision]:
         if not self._has_dialog:
             why = left_open.reason or "a hook asks for it"
             return self._refuse("policy", f"approval is needed, and nobody is there to give it: {why}", left_open)
@@ -216,7 +210,7 @@ class ToolCall:
     def _denial(self, refusal: Decision) -> FireEvent:
         return self._event(DENIED, {"reason": refusal.reason, "denial": {"code": refusal.cause}}, wait=False)
 
-    def _fire(self, event: str, fields: Mapping[str, object] | None = None) -> Steps[Decision]:
+    def _fire(self, event: str, fields: Mapping[str, object] | None = None) -> ToolSteps[Decision]:
         decision = yield self._event(event, fields or {})
         assert isinstance(decision, Decision)
         if not isinstance((decision.patch or {}).get("tool_input", {}), dict):
@@ -243,7 +237,7 @@ class ToolCall:
 
     def _end(self, decision: Decision, *, allowed: bool = False, **outcome: Any) -> ToolRun:
         halting = next((one for one in self._decisions if one.verdict == "halt"), None)
-        breaker = self._memory.breaker
+        breaker = self._state.breaker
         return ToolRun(
             tool_name=self._name,
             tool_input=self._tool_input(),

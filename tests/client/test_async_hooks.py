@@ -1,4 +1,4 @@
-"""What a session under trio registers, serves, hears of, and keeps when its daemon is lost."""
+"""What an asynchronous session registers, serves, hears of, and keeps when its daemon is lost."""
 
 from __future__ import annotations
 
@@ -7,16 +7,30 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
 import pytest
-import trio
 
 import hooklatch
-from client.scripts import CALL, Recorder
+from client.scripts import CALL, Recorder, under_both
 from hooklatch import Announcement, Verdict, connect, deny
 from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
 
-async def test_a_served_hook_runs_while_its_fire_waits(daemon: ScriptedDaemon, path: Path) -> None:
+async def guard_in_a_task(event: Any) -> Verdict[Any]:
+    await anyio.lowlevel.checkpoint()
+    return deny(f"{event.config['word']} {event.tool_name}")
+
+
+def guard_in_a_thread(event: Any) -> Verdict[Any]:
+    assert threading.current_thread() is not threading.main_thread()
+    return deny(f"{event.config['word']} {event.tool_name}")
+
+
+@pytest.mark.parametrize("guard", [guard_in_a_task, guard_in_a_thread])
+@under_both
+async def test_a_served_hook_runs_while_its_fire_waits(daemon: ScriptedDaemon, path: Path, guard: Any) -> None:
     def script(peer: Peer) -> None:
         hooks = peer.welcome()["session"]["hooks"]
         assert hooks == [{"event": "pre_tool_use", "served": True, "id": "guard", "config": {"word": "no"}}]
@@ -26,10 +40,6 @@ async def test_a_served_hook_runs_while_its_fire_waits(daemon: ScriptedDaemon, p
         peer.read()
 
     daemon.play(script)
-
-    async def guard(event: Any) -> Verdict[Any]:
-        await trio.lowlevel.checkpoint()
-        return deny(f"{event.config['word']} {event.tool_name}")
 
     hooks = [("pre_tool_use", guard, {"id": "guard", "config": {"word": "no"}})]
     async with connect(path, hooks=hooks) as s:
@@ -42,6 +52,10 @@ def quits(event: Any) -> None:
     raise SystemExit("over")
 
 
+def stops_iterating(event: Any) -> None:
+    raise StopIteration
+
+
 def returns_rubbish(event: Any) -> str:
     return "yes"
 
@@ -52,8 +66,14 @@ def stays_silent(event: Any) -> None:
 
 @pytest.mark.parametrize(
     ("function", "key", "text"),
-    [(quits, "error", "SystemExit: over"), (returns_rubbish, "result", "garbage"), (stays_silent, "result", "None")],
+    [
+        (quits, "error", "SystemExit: over"),
+        (stops_iterating, "error", "StopIteration"),
+        (returns_rubbish, "result", "garbage"),
+        (stays_silent, "result", "None"),
+    ],
 )
+@under_both
 async def test_a_served_hook_answers_whatever_it_does(
     daemon: ScriptedDaemon, path: Path, function: Any, key: str, text: str
 ) -> None:
@@ -77,6 +97,7 @@ async def test_a_served_hook_answers_whatever_it_does(
     assert (registration.id, registration.revision) == ("guard", 8)
 
 
+@under_both
 async def test_a_call_for_an_unknown_hook_gets_an_error(daemon: ScriptedDaemon, path: Path) -> None:
     def script(peer: Peer) -> None:
         peer.welcome()
@@ -92,6 +113,7 @@ async def test_a_call_for_an_unknown_hook_gets_an_error(daemon: ScriptedDaemon, 
         await s.ping()
 
 
+@under_both
 async def test_a_lost_session_is_resumed_with_its_hooks_and_subscription(daemon: ScriptedDaemon, path: Path) -> None:
     recorder = Recorder()
 
@@ -122,6 +144,7 @@ async def test_a_lost_session_is_resumed_with_its_hooks_and_subscription(daemon:
     assert answer.verdict == "allow"
 
 
+@under_both
 async def test_an_announcement_that_comes_with_the_answer_of_a_reconnect_is_not_taken_back(
     daemon: ScriptedDaemon, path: Path
 ) -> None:
@@ -148,6 +171,7 @@ async def test_an_announcement_that_comes_with_the_answer_of_a_reconnect_is_not_
     assert revision == 22
 
 
+@under_both
 async def test_an_unregistered_hook_is_not_registered_again(daemon: ScriptedDaemon, path: Path) -> None:
     recorder = Recorder()
 
@@ -169,12 +193,13 @@ async def test_an_unregistered_hook_is_not_registered_again(daemon: ScriptedDaem
         registration = await s.register("pre_tool_use", run="guards.py:guard", id="guard")
         await registration.unregister()
         s.on_reload(lambda announcement: None)
-        with trio.fail_after(5):
+        with anyio.fail_after(5):
             await anext(s.announcements())
 
     assert recorder.seen == ["guard", None]
 
 
+@under_both
 async def test_a_refused_hook_is_forgotten_and_named(daemon: ScriptedDaemon, path: Path) -> None:
     def script(peer: Peer) -> None:
         peer.welcome()
@@ -190,6 +215,7 @@ async def test_a_refused_hook_is_forgotten_and_named(daemon: ScriptedDaemon, pat
     assert caught.value.name == "load_failed"
 
 
+@under_both
 async def test_a_refused_session_raises_and_a_draining_daemon_does_not(daemon: ScriptedDaemon, path: Path) -> None:
     daemon.play(
         lambda peer: peer.refuse(peer.read_until("hello"), "session_in_use"),
@@ -206,6 +232,7 @@ async def test_a_refused_session_raises_and_a_draining_daemon_does_not(daemon: S
     assert "going away" in (answer.reason or "")
 
 
+@under_both
 async def test_announcements_reach_callbacks_in_order(daemon: ScriptedDaemon, path: Path) -> None:
     def script(peer: Peer) -> None:
         peer.welcome()
@@ -217,20 +244,38 @@ async def test_announcements_reach_callbacks_in_order(daemon: ScriptedDaemon, pa
 
     daemon.play(script)
     seen: list[Any] = []
-    both = trio.Event()
+    both = anyio.Event()
 
     async with connect(path) as s:
 
         @s.on_reload
         async def note(announcement: Announcement) -> None:
-            await trio.lowlevel.checkpoint()
+            await anyio.lowlevel.checkpoint()
             seen.append(announcement.revision)
             if len(seen) == 2:
                 both.set()
             raise ValueError("a callback's own trouble")
 
-        with trio.fail_after(5):
+        with anyio.fail_after(5):
             await both.wait()
 
         assert s.revision == 9
     assert seen == [8, 9]
+
+
+@under_both
+async def test_announcements_end_with_the_session(daemon: ScriptedDaemon, path: Path) -> None:
+    def script(peer: Peer) -> None:
+        peer.welcome()
+        peer.answer(peer.read_until("subscribe"), {"revision": 7})
+        peer.read()
+
+    daemon.play(script)
+
+    async with connect(path) as s:
+        listener = s.announcements()
+        await s.subscribe()
+    with pytest.raises(StopAsyncIteration):
+        await anext(listener)
+    with pytest.raises(hooklatch.SessionClosedError):
+        await s.fire("stop")

@@ -1,0 +1,167 @@
+"""One connection under trio or asyncio: one task reads it, another writes what the kernel did not take at once.
+
+Whatever ends the connection ends every waiting request at once, each with the same error. A line is sent or queued
+whole in one step, so that a request that is cancelled never leaves half of one behind; its answer is dropped.
+
+Plain sockets instead of `anyio.connect_unix`: with a full backlog both libraries take a socket for connected that is
+not, and each send of anyio's stream costs a turn of the loop.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from math import inf
+from typing import Any, Final, assert_never
+
+import anyio
+import msgspec
+
+from hooklatch.client.protocol.announcements import Announcement
+from hooklatch.client.protocol.core import Announced, CallRequested, ReplyDue
+from hooklatch.client.protocol.exchange import Action, Exchange
+from hooklatch.client.protocol.liveness import Liveness
+from hooklatch.client.sockets import hang_up
+from hooklatch.client.tasks import SessionTasks
+from hooklatch.errors import DaemonUnreachableError, HooklatchError
+
+__all__ = ["AsyncLink"]
+
+CHUNK: Final = 2**16
+
+
+class AsyncLink:
+    """A connection in use. Whoever made it has to `run` it, and closes its socket after that."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        tasks: SessionTasks,
+        liveness: Liveness,
+        *,
+        serve: Callable[[CallRequested], Coroutine[Any, Any, bytes | str]],
+        announce: Callable[[Announcement], None],
+    ) -> None:
+        self._socket = connection
+        self._tasks = tasks
+        # Hanging up wakes who reads and who writes; only then the socket is closed.
+        self._exchange = Exchange(liveness, lambda: hang_up(connection))
+        self._slots = anyio.Semaphore(1, fast_acquire=True)
+        self._unsent = bytearray()
+        self._has_unsent = anyio.Event()
+        self._is_watched = False
+        self._serve = serve
+        self._announce = announce
+
+    @property
+    def failure(self) -> HooklatchError | None:
+        """Why it has ended, if it has."""
+        return self._exchange.failure
+
+    def allow(self, count: int) -> None:
+        """Let so many requests wait at a time; one, until then."""
+        self._slots = anyio.Semaphore(count, fast_acquire=True)
+
+    def end(self, failure: HooklatchError) -> None:
+        """Give up the connection: every waiting request fails now."""
+        self._exchange.end(failure)
+
+    async def run(self) -> None:
+        """Read and write until the connection ends."""
+        try:
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._write)
+                await self._read()
+                group.cancel_scope.cancel()
+        finally:
+            self.end(DaemonUnreachableError("the session was closed"))
+
+    async def request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
+        """Send a request and wait for its result.
+
+        Raises:
+            InvalidPayloadError: a parameter is not plain finite JSON; nothing was sent.
+            RequestFailedError: the daemon answered with an error.
+            UnreadableAnswerError: the daemon sent something that is no message.
+            DaemonUnreachableError: the connection is lost, or the daemon is silent.
+        """
+        async with self._slots:
+            answered = anyio.Event()
+            waiter, line = self._exchange.begin(method, params, wake=answered.set, now=time.monotonic())
+            try:
+                self._send(line)
+                self._watch()
+                await answered.wait()
+            finally:
+                self._exchange.finish(waiter)
+        return waiter.read()
+
+    async def _read(self) -> None:
+        while self.failure is None:
+            await anyio.wait_readable(self._socket)
+            try:
+                data = self._socket.recv(CHUNK)
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
+                return
+            for action in self._exchange.receive(data, time.monotonic()):
+                self._see_to(action)
+
+    def _see_to(self, action: Action) -> None:
+        match action:
+            case CallRequested():
+                self._tasks.start_soon(self._answer, action)
+            case ReplyDue(data):
+                self._send(data)
+            case Announced(announcement):
+                self._announce(announcement)
+            case _:
+                assert_never(action)
+
+    async def _answer(self, call: CallRequested) -> None:
+        self._send(self._exchange.reply(call, await self._serve(call)))
+
+    def _send(self, line: bytes) -> None:
+        if self.failure is not None:
+            return
+        sent = 0 if self._unsent else self._give(line)
+        if sent < len(line):
+            self._unsent += memoryview(line)[sent:]
+            self._has_unsent.set()
+
+    async def _write(self) -> None:
+        while self.failure is None:
+            if not self._unsent:
+                self._has_unsent = anyio.Event()
+                await self._has_unsent.wait()
+            await anyio.wait_writable(self._socket)
+            if sent := self._give(self._unsent):  # the buffer was full, so it is the daemon that made room
+                self._exchange.heard(time.monotonic())
+                del self._unsent[:sent]
+
+    def _give(self, data: bytes | bytearray) -> int:
+        try:
+            return self._socket.send(data)
+        except BlockingIOError:
+            return 0
+        except BrokenPipeError:
+            return len(data)  # the daemon hung up; what it said before that is still to be read, and then its end
+        except OSError as error:
+            self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
+            return len(data)
+
+    def _watch(self) -> None:
+        if not self._is_watched:
+            self._is_watched = True
+            self._tasks.start_soon(self._watch_pulse)
+
+    async def _watch_pulse(self) -> None:
+        """Check the daemon's pulse while somebody waits, so that a session in which nobody does never wakes up."""
+        while self.failure is None and self._exchange.due < inf:
+            await anyio.sleep(max(0.0, self._exchange.due - time.monotonic()))
+            if ping := self._exchange.check(time.monotonic()):
+                self._send(ping)
+        self._is_watched = False

@@ -1,0 +1,154 @@
+"""The hooks of one session, as hosts write them and as they are sent.  Knows ids and functions; knows no daemon."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import cast
+
+import msgspec
+
+from hooklatch.client.session.options import HookItem, HookOptions, Scope
+from hooklatch.client.session.served import ServedFunction, is_async
+
+__all__ = ["HookDefinition", "SessionHooks", "checked_scope", "refuse_async", "target_of"]
+
+
+class HookDefinition(msgspec.Struct, frozen=True):
+    """A hook as it is sent, and the function where this client serves it."""
+
+    wire: dict[str, object]
+    function: ServedFunction | None = None
+
+    @property
+    def id(self) -> str | None:
+        return cast("str | None", self.wire.get("id"))
+
+
+class SessionHooks:
+    """The hooks that a session has, in the order in which they were registered."""
+
+    def __init__(self) -> None:
+        self._known: list[HookDefinition] = []
+
+    def __iter__(self) -> Iterator[HookDefinition]:
+        return iter(self._known)
+
+    def define(self, items: Iterable[HookItem]) -> list[HookDefinition]:
+        """Read hooks as hosts write them, each with an id of its own.
+
+        Raises:
+            TypeError: one is neither a definition nor (event, function) nor (event, function, options).
+            ValueError: two of them have one id.
+        """
+        taken = {definition.id for definition in self._known}
+        definitions: list[HookDefinition] = []
+        for item in items:
+            definition = read_item(item, taken)
+            if definition.id and any(one.id == definition.id for one in definitions):
+                raise ValueError(f"two hooks of one list have the id {definition.id!r}; give one of them another")
+            definitions.append(definition)
+            taken.add(definition.id)
+        return definitions
+
+    def keep(self, definitions: Iterable[HookDefinition]) -> list[HookDefinition]:
+        """Remember hooks; return the earlier ones of the same ids, whose places they take."""
+        replaced: list[HookDefinition] = []
+        for new in definitions:
+            places = [index for index, old in enumerate(self._known) if new.id and old.id == new.id]
+            if places:
+                replaced.append(self._known[places[0]])
+                self._known[places[0]] = new
+            else:
+                self._known.append(new)
+        return replaced
+
+    def withdraw(self, definitions: Sequence[HookDefinition], replaced: Iterable[HookDefinition]) -> None:
+        """Take `keep` back: the daemon refused them."""
+        self._known = [one for one in self._known if all(one is not other for other in definitions)]
+        self.keep(replaced)
+
+    def forget(self, hook_id: str) -> None:
+        """Forget the hook of that id, if there is one."""
+        self._known = [definition for definition in self._known if definition.id != hook_id]
+
+    def switch(self, hook_id: str, *, is_enabled: bool) -> None:
+        """Remember that a hook of this session was enabled or disabled."""
+        for definition in self._known:
+            if definition.id == hook_id:
+                definition.wire["enabled"] = is_enabled
+
+    def served(self, hook_id: str) -> HookDefinition | None:
+        """Return the hook of that id if this client serves it."""
+        return next((one for one in self._known if one.id == hook_id and one.function is not None), None)
+
+
+def target_of(event: str, function: ServedFunction | None, run: str | None, options: HookOptions) -> HookItem:
+    """Return one hook as `register` is told it.
+
+    Raises:
+        TypeError: it has no target, or two.
+    """
+    if (function is None) == (run is None):
+        raise TypeError("register takes a function that this process serves, or run='file.py:name', and not both")
+    if function is not None:
+        return (event, function, options)
+    return {"event": event, "run": run, **options}
+
+
+def checked_scope(scope: Scope, definitions: Sequence[HookDefinition]) -> Sequence[HookDefinition]:
+    """Return the hooks that go with the session: global ones stay with the daemon.
+
+    Raises:
+        ValueError: a global hook has its function here, and would be gone with this process.
+    """
+    if scope == "session":
+        return definitions
+    if any(definition.function is not None for definition in definitions):
+        raise ValueError('a served hook goes with its session; write run="file.py:name" for a global one')
+    return ()
+
+
+def refuse_async(definitions: Iterable[HookDefinition]) -> None:
+    """Refuse hooks that threads cannot run.
+
+    Raises:
+        TypeError: one is an async function.
+    """
+    for definition in definitions:
+        if definition.function is not None and is_async(definition.function):
+            raise TypeError(f"{definition.id} is async, and nothing here runs it; serve it under hooklatch.connect()")
+
+
+def read_item(item: HookItem, taken: set[str | None]) -> HookDefinition:
+    if isinstance(item, Mapping):
+        wire, function = dict(item), None
+        run = wire.get("run")
+        name = name_of_target(run) if isinstance(run, str) else None
+    elif isinstance(item, tuple) and 2 <= len(item) <= 3 and callable(item[1]):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not type-check
+        function = item[1]
+        wire = {"event": item[0], "served": True, **(item[2] if len(item) == 3 else {})}
+        name = name_of_function(function)
+    else:
+        raise TypeError(f"a hook is a definition or (event, function, options), not {item!r}")
+    if "id" not in wire and name is not None:
+        wire["id"] = unique(name, str(wire.get("event")), taken)
+    return HookDefinition(cast("dict[str, object]", wire), function)
+
+
+def name_of_target(run: str) -> str:
+    place, _, function = run.rpartition(":")
+    return f"{os.path.splitext(os.path.basename(place))[0]}:{function}"
+
+
+def name_of_function(function: ServedFunction) -> str:
+    module = str(getattr(function, "__module__", None) or "client").rpartition(".")[2]
+    return f"{module}:{getattr(function, '__name__', type(function).__name__)}"
+
+
+def unique(name: str, event: str, taken: set[str | None]) -> str:
+    # A name that two hooks share would make the second replace the first: a guard would vanish in silence.
+    candidates = [name, f"{name}@{event}"]
+    while candidates[-1] in taken:
+        candidates.append(f"{name}@{event}-{len(candidates)}")
+    return candidates[0] if name not in taken else candidates[-1]

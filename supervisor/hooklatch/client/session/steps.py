@@ -1,0 +1,57 @@
+"""What a session does, as steps that wait for nothing: both clients run the same ones, each in its own way of waiting.
+
+A step is yielded; its answer is sent back, and whatever made it fail is raised where it was yielded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeAlias, TypeVar
+
+import msgspec
+
+__all__ = ["Ask", "CallFunction", "Returned", "RunApart", "Step", "Steps", "fail"]
+
+T = TypeVar("T")
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Make this request of the daemon; the answer is its raw result."""
+
+    method: str
+    params: Mapping[str, object]
+
+
+class CallFunction(msgspec.Struct, frozen=True):
+    """Call this function of the host; the answer is `Returned`."""
+
+    function: Callable[[Any], object]
+    argument: object
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """A function of the host is done. `duration_ms` is in milliseconds."""
+
+    result: Any
+    duration_ms: float
+
+
+class RunApart(msgspec.Struct, frozen=True):
+    """Run these steps although the caller may wait for nothing any more; the answer is None."""
+
+    steps: Generator[Any, Any, object]
+
+
+Step: TypeAlias = Ask | CallFunction | RunApart
+Steps: TypeAlias = Generator[Step, Any, T]
+
+
+def fail(steps: Steps[T], error: Exception) -> T:
+    """Run steps of which each fails with `error`; return what they make of that."""
+    try:
+        next(steps)
+        while True:
+            steps.throw(error)
+    except StopIteration as end:
+        result: T = end.value
+        return result

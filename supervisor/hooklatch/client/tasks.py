@@ -1,0 +1,150 @@
+"""The tasks of one asynchronous session, under trio or asyncio.  Knows anyio; knows nothing of what the tasks do."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import sys
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import anyio.to_thread
+
+from hooklatch.client.session.served import is_async
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["SessionTasks", "call", "open_tasks"]
+
+log = logging.getLogger("hooklatch.client")
+
+
+class SessionTasks:
+    """A group of tasks in a task of its own, out of reach of whatever cancels the session's block."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._loop = loop  # of asyncio
+        self._starting: object = None
+        self._group = anyio.create_task_group()
+        self._begun = anyio.Event()
+        self._ended = anyio.Event()
+        self._is_ending = False
+
+    def start_soon(self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object) -> None:
+        """Run an async function as a task; if it raises, that is logged and harms no other task."""
+        self._group.start_soon(self._contained, function, *arguments)
+
+    def start_from_anywhere(self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object) -> None:
+        """As `start_soon`, also where asyncio runs no task: in a callback of its loop, or between two runs of it."""
+        if self._loop is None:
+            self.start_soon(function, *arguments)
+        else:
+            self._starting = self._loop.create_task(self._start(function, *arguments))  # the loop holds no task
+
+    @staticmethod
+    def event() -> anyio.Event:
+        """Return something that happens once, and that others wait for."""
+        return anyio.Event()
+
+    async def run(self) -> None:
+        """Hold the group open until `aclose`."""
+        try:
+            async with self._group:
+                # The session's end has to be told to the daemon also where the block was cancelled, so its tasks go on.
+                self._group.cancel_scope.shield = True
+                self._begun.set()
+                await anyio.sleep_forever()
+        finally:
+            self._ended.set()
+
+    async def wait_begun(self) -> None:
+        """Return once tasks can be started."""
+        await self._begun.wait()
+
+    async def aclose(self) -> None:
+        """Cancel every task, and wait until all have ended."""
+        self._is_ending = True
+        self._group.cancel_scope.cancel()
+        with anyio.CancelScope(shield=True):
+            await self._ended.wait()
+
+    async def _start(self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object) -> None:
+        self.start_soon(function, *arguments)
+
+    async def _contained(self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object) -> None:
+        try:
+            await function(*arguments)
+        except Exception:
+            log.exception("a task of the session failed")
+        except anyio.get_cancelled_exc_class():
+            # Under asyncio a hook may cancel the task that it runs in, which would end the whole group with it.
+            if self._is_ending:
+                raise
+
+
+@asynccontextmanager
+async def open_tasks() -> AsyncGenerator[SessionTasks]:
+    """Run a session's tasks under the library that runs the calling task.
+
+    Raises:
+        RuntimeError: neither trio nor asyncio runs it.
+    """
+    async with AsyncExitStack() as stack:
+        if is_under_trio():
+            host = await stack.enter_async_context(anyio.create_task_group())
+            tasks = SessionTasks(None)
+            host.start_soon(tasks.run)
+        else:
+            loop = running_loop()
+            tasks = SessionTasks(loop)
+            # No group of the calling task: under asyncio a session may be opened in one task, or one
+            # `run_until_complete`, and closed in another, and any number of sessions in any order.
+            _root = loop.create_task(tasks.run())  # kept, since the loop itself holds no task
+        stack.push_async_callback(tasks.aclose)
+        await tasks.wait_begun()
+        yield tasks
+
+
+def is_under_trio() -> bool:
+    # Asked first: in guest mode an asyncio loop runs beneath trio's tasks.
+    trio = sys.modules.get("trio")
+    return trio is not None and bool(trio.lowlevel.in_trio_task())
+
+
+def running_loop() -> asyncio.AbstractEventLoop:
+    import asyncio  # not loaded under trio
+
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "a session is opened under trio or asyncio; for threads there is hooklatch.connect_sync()"
+        ) from None
+
+
+async def call(function: Callable[..., object], argument: object) -> object:
+    """Call a function of the user: an async one as it is, another one in a thread; await what either returns."""
+    try:
+        result = function(argument) if is_async(function) else await in_thread(function, argument)
+        return await result if inspect.isawaitable(result) else result
+    except anyio.get_cancelled_exc_class():
+        if is_cancelled():
+            raise
+        raise RuntimeError("it waited for a task that was cancelled") from None
+
+
+async def in_thread(function: Callable[..., object], argument: object) -> object:
+    return await anyio.to_thread.run_sync(function, argument, abandon_on_cancel=True)
+
+
+def is_cancelled() -> bool:
+    """Whether the calling task is cancelled, and not just something that it waited for."""
+    if is_under_trio():
+        return True
+    import asyncio
+
+    task = asyncio.current_task()
+    return task is None or bool(task.cancelling())
