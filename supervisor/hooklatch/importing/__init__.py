@@ -12,6 +12,5 @@ cannot be kept is said, a line for each; nothing is dropped in silence, and no g
 
 from hooklatch.importing.collecting import Imported, ImportedHook, Note
 from hooklatch.importing.documents import UnreadableFileError, read_hooks
-from hooklatch.importing.writing import write_toml
 
-__all__ = ["Imported", "ImportedHook", "Note", "UnreadableFileError", "read_hooks", "write_toml"]
+__all__ = ["Imported", "ImportedHook", "Note", "UnreadableFileError", "read_hooks"]
