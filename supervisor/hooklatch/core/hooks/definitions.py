@@ -71,29 +71,24 @@ Timeout: TypeAlias = Annotated[
         description="Seconds that a call may take; the event has a default.",
     ),
 ]
+TEXT = {"type": "string", "minLength": 1}
+MATCHERS = [
+    TEXT,
+    {"type": "array", "items": TEXT, "minItems": 1},
+    {"type": "object", "properties": {"glob": TEXT}, "required": ["glob"], "additionalProperties": False},
+    {
+        "type": "object",
+        "properties": {"regex": TEXT, "search": {"type": "boolean"}},
+        "required": ["regex"],
+        "additionalProperties": False,
+    },
+]
 # Compiled apart: a hook whose matcher alone is wrong can still stand where it would have stood.
 Match: TypeAlias = Annotated[
     Any,
     Meta(
         description="Which values of the event's match field the hook is for; all where there is none.",
-        extra_json_schema={
-            "anyOf": [
-                {"type": "string", "minLength": 1},
-                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
-                {
-                    "type": "object",
-                    "properties": {"glob": {"type": "string"}},
-                    "required": ["glob"],
-                    "additionalProperties": False,
-                },
-                {
-                    "type": "object",
-                    "properties": {"regex": {"type": "string"}, "search": {"type": "boolean"}},
-                    "required": ["regex"],
-                    "additionalProperties": False,
-                },
-            ]
-        },
+        extra_json_schema={"anyOf": MATCHERS},
     ),
 ]
 
@@ -202,17 +197,11 @@ def define(table: HookTable, written: Collection[str], *, is_lenient: bool, line
             run=table.run,
             shell=msgspec.convert(table, ShellCommand, from_attributes=True) if table.is_shell else None,
             served=table.served,
-            priority=table.priority,
-            timeout=table.timeout,
-            description=table.description,
-            enabled=table.enabled,
-            observe=table.observe,
-            optional=table.optional,
-            amends=table.amends,
             config=config_of(table.config, hook_id),
             line=line,
             problem=problem,
             plugin=table.plugin,
+            **settings_of(table),
         )
         for event in events
     ]
@@ -234,18 +223,17 @@ def from_marker(marker: Marker, *, stem: str, function: str, line: int, has_sibl
         id=hook_id,
         event=marker.event,
         matcher=matcher,
-        priority=marker.priority,
-        timeout=marker.timeout,
-        description=marker.description,
-        enabled=marker.enabled,
-        observe=marker.observe,
-        optional=marker.optional,
-        amends=marker.amends,
         config=config_of(marker.config, hook_id),
         runtime=marker.runtime,
         line=line,
         problem=problem,
+        **settings_of(marker),
     )
+
+
+def settings_of(declared: HookTable | Marker) -> dict[str, Any]:
+    keys = ("priority", "timeout", "description", "enabled", "observe", "optional", "amends")
+    return {key: getattr(declared, key) for key in keys}
 
 
 def matcher_of(source: object, name: str, *, is_lenient: bool) -> tuple[Matcher, str | None]:
