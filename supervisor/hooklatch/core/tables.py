@@ -100,7 +100,7 @@ class Place:
             self._go(key, cast("Mapping[str, Any]", self.value)[key], hints_of(struct_in(self.hint))[key])
             self._keys.append(key)
             return True
-        items = items_in(self.hint, dict if index == "..." else list)
+        items = items_in(self.hint, *([dict] if index == "..." else [list, tuple]))
         if items is None:
             return False
         if index == "...":
@@ -170,9 +170,13 @@ def struct_in(hint: Any) -> Any:
     return next(structs, None)
 
 
-def items_in(hint: Any, container: type) -> Any:
+def items_in(hint: Any, *containers: type) -> Any:
     """Return the type of the tables in a list or a table, None where it does not hold tables."""
-    held = (get_args(one)[-1] for one in alternatives(hint) if get_origin(one) is container)
+    held = (
+        get_args(one)[1 if get_origin(one) is dict else 0]
+        for one in alternatives(hint)
+        if get_origin(one) in containers
+    )
     return next((items for items in held if struct_in(items) is not None), None)
 
 
@@ -212,7 +216,7 @@ def phrase(hint: Any) -> str:
         return " or ".join(phrase(one) for one in arguments if one not in (NoneType, msgspec.UnsetType))
     if origin is Literal:
         return f"one of {', '.join(map(repr, arguments))}" if len(arguments) > 1 else repr(arguments[0])
-    if origin in (list, tuple):
+    if origin in (list, tuple, frozenset):
         said = phrase(arguments[0])
         return f"a list of {said.removeprefix('a ')}s" if said.startswith("a ") else f"a list, each {said}"
     if origin is dict and arguments[1] is str:

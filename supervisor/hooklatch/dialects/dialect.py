@@ -89,7 +89,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
         return "deny" in self.verdicts
 
 
-class Answers(msgspec.Struct, frozen=True, kw_only=True):
+class Answers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a native event's answer can say, and under which key."""
 
     words: dict[str, str] = {}  # verdict -> native word
@@ -101,7 +101,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.words or self.patch or self.outputs)
 
 
-class NativeEvent(msgspec.Struct, frozen=True, kw_only=True):
+class NativeEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One event of the other system.  The first feed's decision is the answer."""
 
     feeds: tuple[Feed, ...]
@@ -110,7 +110,7 @@ class NativeEvent(msgspec.Struct, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()  # other spellings of the name, as in its configuration files
 
 
-class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that is particular to one system."""
 
     name: str
