@@ -5,11 +5,11 @@ What needs a hand is written too, as comments: the table is there, and takes eff
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any, cast
 
 import tomlkit
-from tomlkit.items import InlineTable, Item
+from tomlkit.items import AoT, Item
 
 from hooklatch.importing.collecting import Imported, ImportedHook
 
@@ -47,18 +47,15 @@ def lines_of(hook: ImportedHook, stem: str) -> Iterator[str]:
 def table_lines(name: str, settings: Mapping[str, Any]) -> list[str]:
     """Return the lines of one [[name]] table; a table within it stands on one line."""
     table = tomlkit.table()
-    for key, value in settings.items():
-        table.append(key, item_of(value))
-    tables = tomlkit.aot()
-    tables.append(table)
-    return tomlkit.dumps({name: tables}).rstrip("\n").split("\n")
+    cast("MutableMapping[str, object]", table).update({key: item_of(value) for key, value in settings.items()})
+    return tomlkit.dumps({name: AoT([table])}).rstrip("\n").split("\n")
 
 
 def item_of(value: object) -> Item:
     if not isinstance(value, dict):
         return tomlkit.item(value)
-    table: InlineTable = tomlkit.inline_table()
-    table.update(cast("dict[str, Any]", value))
+    table = tomlkit.inline_table()
+    cast("MutableMapping[str, object]", table).update(cast("dict[str, Any]", value))
     return table
 
 
