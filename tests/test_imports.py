@@ -17,7 +17,7 @@ import hooklatch_worker
 SUPERVISOR = Path(hooklatch.__file__).parent
 WORKER = Path(hooklatch_worker.__file__).parent
 
-HEAVY = {"trio", "psutil", "re2", "anyio", "watchfiles"}
+HEAVY = {"trio", "psutil", "re2", "anyio", "watchfiles", "tomlkit"}
 # The floors, and the parts beside them, each with what it may import of the others.
 GROUND = {"errors", "paths", "version"}
 BELOW = {
@@ -114,6 +114,10 @@ def circles(edges: dict[str, set[str]]) -> list[str]:
 )
 def test_an_authors_file_loads_nothing_heavy(statement: str) -> None:
     assert not loaded_by(statement) & HEAVY
+
+
+def test_the_daemon_loads_nothing_that_writes_toml() -> None:
+    assert "tomlkit" not in loaded_by("import hooklatch.service.process.daemon")
 
 
 def test_the_package_itself_loads_nothing() -> None:

@@ -11,7 +11,8 @@ from conformance.native import Checks, Place, open_session
 from conformance.rows.radium import ROWS
 from conformance.runs.radium import KINDS, MODEL, good, hook, results, run, stopped
 from hooklatch.dialects.systems.radium import RADIUM
-from hooklatch.importing import UnreadableFileError, read_hooks, write_toml
+from hooklatch.importing import UnreadableFileError, read_hooks
+from hooklatch.importing.writing import write_toml
 from support.daemons import RpcFailure
 
 check = Checks(ROWS)

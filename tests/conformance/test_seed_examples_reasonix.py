@@ -15,7 +15,8 @@ import pytest
 
 from conformance.native import Place
 from conformance.runs.reasonix import run
-from hooklatch.importing import read_hooks, write_toml
+from hooklatch.importing import read_hooks
+from hooklatch.importing.writing import write_toml
 from support.commands import new_place, serving
 from support.repository import ROOT
 

@@ -11,7 +11,8 @@ from hooklatch.core.hooks.catalogue import Catalogue, InvalidEventError
 from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
 from hooklatch.dialects.dialect import UnknownNativeEventError
-from hooklatch.importing import UnreadableFileError, read_hooks, write_toml
+from hooklatch.importing import UnreadableFileError, read_hooks
+from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config
 from hooklatch.service.config.settings_files import read_settings
 from hooklatch_worker import wire

@@ -13,7 +13,8 @@ from hooklatch.core.hooks.definitions import HookDefinition
 from hooklatch.core.hooks.shell_definitions import ShellCommand
 from hooklatch.dialects.systems.reasonix import REASONIX
 from hooklatch.hosts import claude_code
-from hooklatch.importing import Imported, UnreadableFileError, claude, read_hooks, reasonix, write_toml
+from hooklatch.importing import Imported, UnreadableFileError, claude, read_hooks, reasonix
+from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.configuration import read_config
 
 RADIUM = """

@@ -89,7 +89,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
         return "deny" in self.verdicts
 
 
-class Answers(msgspec.Struct, frozen=True, kw_only=True):
+class Answers(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the answer to a native event can express, and under which key."""
 
     words: dict[str, str] = {}  # verdict -> native word
@@ -101,7 +101,7 @@ class Answers(msgspec.Struct, frozen=True, kw_only=True):
         return not (self.words or self.patch or self.outputs)
 
 
-class NativeEvent(msgspec.Struct, frozen=True, kw_only=True):
+class NativeEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One event of the other system.  It is answered with the decision on its first feed."""
 
     feeds: tuple[Feed, ...]
@@ -110,7 +110,7 @@ class NativeEvent(msgspec.Struct, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()  # other spellings of the name, for example in its configuration files
 
 
-class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything specific to one system."""
 
     name: str

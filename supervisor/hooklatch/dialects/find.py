@@ -10,19 +10,15 @@ from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-import msgspec
-
 from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.tables import InvalidTableError, read_table, unknown_key
 from hooklatch.core.text import did_you_mean
 from hooklatch.dialects.dialect import (
-    Answers,
     Dialect,
     Feed,
     InvalidDialectError,
-    NativeEvent,
     UnknownNativeEventError,
     checked,
-    nearest,
 )
 from hooklatch.dialects.systems.beam import BEAM
 from hooklatch.dialects.systems.ethos import ETHOS
@@ -73,13 +69,12 @@ def from_table(table: Mapping[str, Any], catalogue: Catalogue | None = None) -> 
         raise InvalidDialectError("", 'it has no name; write name = "mine"')
     if name in BUILT_IN:
         raise InvalidDialectError(name, "there is a dialect of that name; choose another")
-    refuse_unknown(name, table, Dialect.__struct_fields__, "a dialect")
     events = table_at(name, table.get("events", {}), "events")
     written = {**table, "events": {key: event_of(name, key, value, catalogue) for key, value in events.items()}}
     try:
-        return checked(msgspec.convert(written, Dialect), catalogue)
-    except msgspec.ValidationError as error:
-        raise InvalidDialectError(name, str(error)[:1].lower() + str(error)[1:]) from None
+        return checked(read_table(written, Dialect, "dialect"), catalogue)
+    except InvalidTableError as error:
+        raise InvalidDialectError(name, error.reason) from None
 
 
 def load_entry_points() -> tuple[dict[str, Dialect], list[str]]:
@@ -113,36 +108,23 @@ def dialect_of(value: object) -> Dialect:
 def event_of(dialect: str, name: str, value: object, catalogue: Catalogue) -> dict[str, Any]:
     what = f"event {name!r}"
     table: Mapping[str, Any] = {"feeds": [value]} if isinstance(value, str) else table_at(dialect, value, what)
-    event = dict(table)
-    refuse_unknown(dialect, event, NativeEvent.__struct_fields__, what)
-    answers = table_at(dialect, event.get("answers", {}), f"the answers of {what}")
-    refuse_unknown(dialect, answers, Answers.__struct_fields__, f"the answers of {what}")
-    feeds = event.get("feeds", [])
-    if not isinstance(feeds, list | tuple):
-        raise InvalidDialectError(dialect, f"the feeds of {what} are a list, not {feeds!r}")
-    event["feeds"] = [feed_of(dialect, what, feed, catalogue) for feed in cast("Iterable[object]", feeds)]
-    return event
+    feeds = table.get("feeds")
+    if not isinstance(feeds, list | tuple):  # which reading the table says better
+        return dict(table)
+    return {**table, "feeds": [feed_of(dialect, what, feed, catalogue) for feed in cast("Iterable[object]", feeds)]}
 
 
 def feed_of(dialect: str, what: str, value: object, catalogue: Catalogue) -> dict[str, Any]:
     table: Mapping[str, Any] = {"event": value} if isinstance(value, str) else table_at(dialect, value, "a feed")
-    feed = dict(table)
     known = [field for field in Feed.__struct_fields__ if field not in DERIVED]
-    refuse_unknown(dialect, feed, known, f"a feed of {what}")
-    spec = catalogue.get(str(feed.get("event")))
-    if spec is None:
-        hint = did_you_mean(str(feed.get("event")), catalogue)
-        raise InvalidDialectError(dialect, f"{what} feeds {feed.get('event')!r}, which is not an event{hint}")
-    return {**feed, "verdicts": list(spec.verdicts), "match": spec.match}
-
-
-def refuse_unknown(dialect: str, table: Mapping[str, Any], known: Iterable[str], what: str) -> None:
-    known = list(known)
     for key in table:
         if key not in known:
-            near = nearest(key, known)
-            hint = f"did you mean {near!r}?" if near else f"it takes {', '.join(known)}"
-            raise InvalidDialectError(dialect, f"{what} has no key {key!r}; {hint}")
+            raise InvalidDialectError(dialect, unknown_key(f"a feed of {what}", key, known))
+    spec = catalogue.get(str(table.get("event")))
+    if spec is None:
+        hint = did_you_mean(str(table.get("event")), catalogue)
+        raise InvalidDialectError(dialect, f"{what} feeds {table.get('event')!r}, which is not an event{hint}")
+    return {**table, "verdicts": list(spec.verdicts), "match": spec.match}
 
 
 def table_at(dialect: str, value: object, what: str) -> Mapping[str, Any]:

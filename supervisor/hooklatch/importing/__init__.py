@@ -12,6 +12,5 @@ note; nothing is dropped silently, and no guard becomes weaker without a note.
 
 from hooklatch.importing.collecting import Imported, ImportedHook, Note
 from hooklatch.importing.documents import UnreadableFileError, read_hooks
-from hooklatch.importing.writing import write_toml
 
-__all__ = ["Imported", "ImportedHook", "Note", "UnreadableFileError", "read_hooks", "write_toml"]
+__all__ = ["Imported", "ImportedHook", "Note", "UnreadableFileError", "read_hooks"]

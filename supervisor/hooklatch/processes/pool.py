@@ -28,11 +28,12 @@ from hooklatch.processes.worker import FireContext, LoadError, Worker
 from hooklatch.processes.zygote import ForkError, Zygote, ZygoteLostError
 from hooklatch_worker import wire
 
-__all__ = ["IsolationStatus", "Pool", "PoolLimits", "PoolStatus"]
+__all__ = ["IsolationStatus", "Pool", "PoolLimits", "PoolStatus", "TOTAL_BYTES"]
 
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
 RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # of workers that could not be started, or died before any call
+TOTAL_BYTES = 2 * 2**30  # of a worker and all that it started, unless a source says otherwise
 ZYGOTES = 3  # that may die over one start before it counts as failed
 RECYCLED, CLOSES = "recycled", "the pool closes"
 
@@ -52,7 +53,7 @@ class PoolLimits(msgspec.Struct, frozen=True):
     calls: int = 10_000
     age: float = 3600.0
     resident_bytes: int = 512 * 2**20
-    total_bytes: int | None = 2 * 2**30
+    total_bytes: int | None = TOTAL_BYTES
     processes: int = 128
     worker: wire.WorkerLimits = wire.WorkerLimits()
     queue: int = 1024

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from hooklatch.importing import UnreadableFileError, read_hooks, write_toml
+from hooklatch.importing import UnreadableFileError, read_hooks
+from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.configuration import read_config
 from support.commands import Place, payload, serving
 from support.daemons import Daemon, running_daemon

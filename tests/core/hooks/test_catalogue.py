@@ -188,16 +188,16 @@ def test_a_custom_event_leaves_the_standard_catalogue_as_it_was() -> None:
         ({"name": "Deploy"}, "lower-case words joined by underscores"),
         ({"name": "deploy-it"}, "lower-case words joined by underscores"),
         ({"name": ""}, "lower-case words joined by underscores"),
-        ({"name": 7}, "it has no name"),
+        ({"name": 7}, "name is a string, not 7"),
         ({"model": "gates"}, "did you mean 'gate'?"),
-        ({"model": "vote"}, "write one of gate, notify, amend, claim"),
-        ({"model": 7}, "at `$.model`"),
+        ({"model": "vote"}, "model is one of 'gate', 'notify', 'amend', 'claim', not 'vote'"),
+        ({"model": 7}, "model is one of 'gate', 'notify', 'amend', 'claim', not 7"),
         ({"verdict": ["deny"]}, "did you mean 'verdicts'?"),
-        ({"flow": "concurrent"}, "unknown key 'flow'"),
-        ({"on_crash": "allow"}, "unknown key 'on_crash'"),
+        ({"flow": "concurrent"}, "has no key 'flow'; it takes name, model"),
+        ({"on_crash": "allow"}, "has no key 'on_crash'; it takes name, model"),
         ({"verdicts": []}, "put 'deny' into verdicts"),
         ({"verdicts": ["ask"]}, "put 'deny' into verdicts"),
-        ({"verdicts": "deny"}, "at `$.verdicts`"),
+        ({"verdicts": "deny"}, "verdicts is a list of strings, not 'deny'"),
         ({"verdicts": ["denies"]}, "did you mean 'deny'?"),
         ({"verdicts": ["deny", "inject"]}, 'write outputs = ["inject"]'),
         ({"verdicts": ["deny", "amend"]}, "in patch"),
@@ -209,13 +209,13 @@ def test_a_custom_event_leaves_the_standard_catalogue_as_it_was() -> None:
         ({"model": "claim", "verdicts": []}, 'write verdicts = ["claim"]'),
         ({"model": "notify", "verdicts": [], "patch": ["note"]}, 'write model = "amend"'),
         ({"combine": "last_wins"}, "combine says how an amend event merges"),
-        ({"combine": "all_win"}, "unknown combine 'all_win'"),
+        ({"combine": "all_win"}, "combine is one of 'first_wins', 'last_wins', not 'all_win'"),
         ({"view": "original"}, "view is for amend events"),
         ({"match": "target", "fields": ["targets"]}, "did you mean 'targets'?"),
         ({"match": ""}, "empty name"),
-        ({"timeout": 0}, "more than 0"),
+        ({"timeout": 0}, "a number over 0 and at most 600"),
         ({"timeout": 5000}, "seconds, not milliseconds"),
-        ({"timeout": True}, "at `$.timeout`"),
+        ({"timeout": True}, "timeout is a number over 0"),
     ],
 )
 def test_a_custom_event_that_cannot_stand_is_refused_with_what_to_write(axes: dict[str, Any], reason: str) -> None:
@@ -227,7 +227,7 @@ def test_a_custom_event_that_cannot_stand_is_refused_with_what_to_write(axes: di
 
 
 def test_a_custom_event_without_a_model_is_refused() -> None:
-    with pytest.raises(InvalidEventError, match="write one of gate, notify, amend, claim"):
+    with pytest.raises(InvalidEventError, match="it has no model; write one of 'gate', 'notify', 'amend', 'claim'"):
         STANDARD.with_custom([{"name": "deploy_requested"}])
 
 

@@ -160,7 +160,7 @@ async def test_a_personality_that_is_gone_stays_with_those_who_have_it(daemon: D
     [
         ('[personality.a]\nplugin = ["x"]\n', 2, "did you mean 'plugins'?"),
         ('\n[personality.a]\nplugins = "x"\n', 3, "plugins is a list of names"),
-        ("personality = 1\n", 0, "write [personality.NAME]"),
+        ("personality = 1\n", 1, "write [personality.NAME]"),
     ],
 )
 async def test_a_bad_personality_is_a_diagnostic(daemon: Daemon, text: str, line: int, message: str) -> None:

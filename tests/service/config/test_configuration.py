@@ -42,7 +42,7 @@ def test_a_file_gives_its_sources_hooks_events_and_limits_with_their_lines() -> 
     assert [(hook.id, hook.line) for hook in config.hooks] == [("x", 8)]
     assert config.limits is not None
     assert (config.limits.workers, config.limits.resident_bytes) == (8, 64 * 2**20)
-    assert [event["name"] for event in config.events] == ["deployed"]
+    assert [event.name for event in config.events] == ["deployed"]
 
 
 def test_a_byte_order_mark_is_passed_over() -> None:
@@ -67,28 +67,40 @@ def test_windows_line_ends_are_read() -> None:
         ('\n[hook]\nid = "x"\n', ":2: write [[hook]], with two brackets, for each hook"),
         ('[source]\npath = "x.py"\n', ":1: write [[source]], with two brackets"),
         ("[[workers]]\nworkers = 2\n", ":1: write [workers], with one bracket"),
-        ("hook = [1]\n", ": a hook is a table, not int"),
-        ("source = [1]\n", ": a source is a table"),
+        ("hook = [1]\n", ":1: a hook is a table, not 1"),
+        ("source = [1]\n", ":1: a source is a table, not 1"),
         (HOOK + "mtach = 'Bash'\n", ":5: hook 'x': a hook has no key 'mtach'; did you mean 'match'?"),
         (HOOK + HOOK + "timeuot = 1\n", ":9: hook 'x': a hook has no key 'timeuot'; did you mean 'timeout'?"),
-        (HOOK + "timeout = 5000\n", ":5: hook 'x': timeout is over 0 and at most 600 (seconds, not milliseconds)"),
+        (
+            HOOK + "timeout = 5000\n",
+            ":5: hook 'x': timeout is a number over 0 and at most 600 (seconds, not milliseconds)",
+        ),
         (HOOK + "priority = '1'\n", ":5: hook 'x': priority is a whole number"),
         (HOOK + "enabled = 1\n", ":5: hook 'x': enabled is true or false"),
         (HOOK + "config = 1\n", ":5: hook 'x': config is a table"),
         (HOOK.replace("run", "rum"), ":4: hook 'x': a hook has no key 'rum'; did you mean 'run'?"),
         (HOOK.replace('"pre_tool_use"', "7"), ":3: hook 'x': event is a name"),
-        (HOOK.replace('run = "guards.py:no"', "served = true"), ":1: served hooks are registered by a client"),
+        (
+            HOOK.replace('run = "guards.py:no"', "served = true"),
+            ":4: hook 'x': served hooks are registered by a client",
+        ),
         ('[[source]]\npth = "x.py"\n', ":2: a source has no key 'pth'; did you mean 'path'?"),
         ("[[source]]\n", ':1: a source needs path = "guards.py" or module'),
-        ("[[source]]\npath = 7\n", ":1: a source needs path"),
+        ("[[source]]\npath = 7\n", ":2: path is a string, not 7"),
         ('[[source]]\npath = "x.py"\nmodule = "x"\n', ":1: a source needs path"),
         ('[[source]]\npath = "x.py"\nworkers = 1\n', ":3: workers is a whole number from 2 to 64"),
         ('[[source]]\npath = "x.py"\nworkers = true\n', ":3: workers is a whole number from 2 to 64"),
-        ("[workers]\nworkers = 0\n", ":2: workers is a number over 0, not 0"),
+        (
+            "[workers]\nworkers = 0\n",
+            ":2: workers is a whole number from 2 to 64 (one is kept free of notifications), not 0",
+        ),
         ("[workers]\nmemory_mb = 1\n", ":2: [workers] has no key 'memory_mb'; did you mean 'memory_mib'?"),
-        ("[workers]\nage = 'x'\n", ":2: age is a number over 0, not 'x'"),
-        ("[[event]]\nmodel = 'gate'\n", ":1: an event needs name"),
-        ("[[event]]\nname = 'a'\nmodle = 'gate'\n", ":3: event 'a': unknown key 'modle'; did you mean 'model'?"),
+        ("[workers]\nage = 'x'\n", ":2: age is a number over 0 and at most 2147483648, not 'x'"),
+        ("[[event]]\nmodel = 'gate'\n", ':1: this event has no name; write name = "deploy_requested"'),
+        (
+            "[[event]]\nname = 'a'\nmodle = 'gate'\n",
+            ":3: event 'a': an event has no key 'modle'; did you mean 'model'?",
+        ),
         ("[[event]]\nname = 'a'\nmodel = 'gate'\n", ":1: event 'a': a gate that cannot deny cannot fail closed"),
         ("[[event]]\nname = 'stop'\nmodel = 'notify'\n", ":1: event 'stop': there is an event of that name"),
     ],

@@ -100,7 +100,7 @@ async def test_a_session_registers_a_command_over_the_socket(tmp_path: Path) -> 
         ({"command": "true", "argv": ["true"]}, "either command"),
         ({"command": " "}, "command is a shell line"),
         ({"argv": []}, "argv is a list"),
-        ({"command": "true", "payload": "xml"}, "payload is one of canonical, claude, reasonix"),
+        ({"command": "true", "payload": "xml"}, "payload is one of 'canonical', 'claude', 'reasonix'"),
         ({"command": "true", "run": "a.py:b"}, "one target"),
         ({"run": "a.py:b", "exit_codes": "strict"}, "belongs to a shell hook"),
         ({"command": "true", "env": {"A": 1}}, "env is a table of strings"),

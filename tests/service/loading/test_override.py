@@ -79,7 +79,7 @@ async def test_it_reaches_a_built_in_hook(daemon: Daemon) -> None:
         ('[[override]]\nid = "acme-plugin.audit"\ntimeout = 0\n', 3, "seconds, not milliseconds"),
         ('[[override]]\nid = "acme-plugin.audit"\npriority = "high"\n', 3, "priority is a whole number"),
         ('[lsp]\n[[override]]\nid = "lsp"\namends = true\n', 2, "nothing to amend"),
-        ("[[override]]\nenabled = false\n", 1, 'an override needs id = "acme-plugin.audit"'),
+        ("[[override]]\nenabled = false\n", 1, 'this override has no id; write id = "acme-plugin.audit"'),
         ("[override]\n", 1, "write [[override]], with two brackets"),
     ],
 )

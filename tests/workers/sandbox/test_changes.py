@@ -265,7 +265,7 @@ async def test_a_worker_that_says_less_than_is_required_does_not_start(tmp_path:
     [
         ('[isolation]\nlevel = "tight"\n', ":2: level is one of 'standard', 'restricted', 'strict', not 'tight'"),
         ('[isolation]\nif_unavailable = "ignore"\n', ":2: if_unavailable is one of 'refuse', 'report', not 'ignore'"),
-        ('[isolation]\nwrite = "/tmp"\n', ":2: write is a list of texts, not '/tmp'"),
+        ('[isolation]\nwrite = "/tmp"\n', ":2: write is a list of paths, not '/tmp'"),
         ('[isolation]\nnetwork = "no"\n', ":2: network is true or false, not 'no'"),
         ('[isolation]\nlevels = "strict"\n', ":2: [isolation] has no key 'levels'; did you mean 'level'?"),
         ('[[source]]\npath = "a.py"\nisolation = "tight"\n', ":3: isolation is one of 'standard'"),

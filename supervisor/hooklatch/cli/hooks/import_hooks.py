@@ -39,7 +39,8 @@ def add_commands(commands: Commands) -> None:
 
 def import_file(arguments: argparse.Namespace) -> int:
     """Convert a file and report what could not be kept; the exit code tells whether anything was lost."""
-    from hooklatch.importing import UnreadableFileError, read_hooks, write_toml
+    from hooklatch.importing import UnreadableFileError, read_hooks
+    from hooklatch.importing.writing import write_toml
 
     origin: str = arguments.file
     place: str | None = None if arguments.to == "-" else os.path.abspath(arguments.to)

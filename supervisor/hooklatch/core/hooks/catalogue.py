@@ -10,10 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
+from hooklatch.core.tables import InvalidTableError, Path, read_table
 from hooklatch_worker.author.events import EVENT_CLASSES
 from hooklatch_worker.author.failures import clipped
 
@@ -26,16 +28,15 @@ Combine: TypeAlias = Literal["first_wins", "last_wins"]
 
 WORDS: Final = {"A": "allow", "D": "deny", "K": "ask", "H": "halt", "C": "claim"}
 OUTPUTS: Final = {"i": "inject", "a": "append", "r": "resume", "v": "value"}
-MAX_TIMEOUT: Final = 600.0  # seconds; a larger number is most likely in milliseconds
+MAX_TIMEOUT: Final = 600  # seconds; a larger number is most likely in milliseconds
 
 
-class InvalidEventError(ValueError):
+class InvalidEventError(InvalidTableError):
     """An operator's definition of an event is invalid; the reason says what to write instead."""
 
-    def __init__(self, name: str, reason: str) -> None:
+    def __init__(self, name: str, reason: str, path: Path = ()) -> None:
         self.name = name
-        self.reason = clipped(reason)
-        super().__init__(f"event {clipped(name)!r}: {self.reason}")
+        super().__init__(reason, path, table=f"event {clipped(name)!r}")
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -82,7 +83,7 @@ class EventSpec(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 class EventDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An event as an operator writes it, limited to the properties that operators may choose."""
 
-    name: str
+    name: Annotated[str, Meta(examples=["deploy_requested"])]
     model: Model
     verdicts: list[str] = []
     outputs: list[str] = []
@@ -90,7 +91,7 @@ class EventDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     match: str | None = None
     combine: Combine | None = None
     view: View | None = None
-    timeout: float = 30.0
+    timeout: Annotated[float, Meta(gt=0, le=MAX_TIMEOUT, extra={"note": "seconds, not milliseconds"})] = 30.0
     fields: dict[str, str] | list[str] = []
     when: str = ""
 
@@ -150,22 +151,10 @@ def _choose(word: str, known: Iterable[str]) -> str:
 
 
 def _read(written: Mapping[str, object]) -> EventDefinition:
-    name = written.get("name")
-    if not isinstance(name, str):
-        raise InvalidEventError("", 'it has no name; write name = "deploy_requested"')
-    for key in written:
-        if key not in EventDefinition.__struct_fields__:
-            raise InvalidEventError(name, f"unknown key {key!r}; {_choose(key, EventDefinition.__struct_fields__)}")
-    if "model" not in written:
-        raise InvalidEventError(name, f"it has no model; write one of {', '.join(get_args(Model))}")
-    for key, known in (("model", Model), ("combine", Combine), ("view", View)):
-        value = written.get(key)
-        if isinstance(value, str) and value not in get_args(known):
-            raise InvalidEventError(name, f"unknown {key} {value!r}; {_choose(value, get_args(known))}")
     try:
-        return msgspec.convert(dict(written), EventDefinition)
-    except msgspec.ValidationError as error:
-        raise InvalidEventError(name, str(error)[:1].lower() + str(error)[1:]) from None
+        return read_table(written, EventDefinition, "event")
+    except InvalidTableError as error:
+        raise InvalidEventError(str(written.get("name", "")), error.reason, error.path) from None
 
 
 def _custom(definition: EventDefinition) -> EventSpec:
@@ -251,11 +240,6 @@ def _problem_of_fields(definition: EventDefinition, fields: tuple[Field, ...]) -
         return f"match does not name one of its fields: {definition.match!r}; {_choose(definition.match, names)}"
     if not all([*names, *definition.patch]):
         return "a field has an empty name; write the key that it has in the payload"
-    if not 0 < definition.timeout <= MAX_TIMEOUT:
-        return (
-            f"timeout is {definition.timeout:g}; it is in seconds, not milliseconds: "
-            f"more than 0, at most {MAX_TIMEOUT:g}"
-        )
     return None
 
 

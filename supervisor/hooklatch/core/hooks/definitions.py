@@ -5,46 +5,135 @@ The same definition comes from a TOML table, from `register`, and from a functio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Collection, Iterable, Mapping
 from math import isfinite
-from typing import Any, cast
+from typing import Annotated, Any, TypeAlias, cast
 
 import msgspec
+from msgspec import Meta
 
 from hooklatch.core.hooks.matchers import Matcher, MatcherError, compile_matcher
 from hooklatch.core.hooks.names import is_like_a_name
-from hooklatch.core.hooks.shell_definitions import SHELL_KEYS, ShellCommand, read_shell
-from hooklatch.core.text import did_you_mean
+from hooklatch.core.hooks.shell_definitions import ARGV, ShellCommand
+from hooklatch.core.tables import InvalidTableError, Path, read_table
 from hooklatch_worker.author.failures import clipped
-from hooklatch_worker.author.marker import Marker
+from hooklatch_worker.author.marker import MAX_TIMEOUT, Marker
 
 __all__ = [
     "HookDefinition",
+    "HookTable",
     "InvalidHookError",
+    "Priority",
+    "Timeout",
+    "default_id",
+    "define",
     "from_marker",
     "is_id",
-    "read_changes",
     "read_definition",
-    "refuse_unknown_keys",
 ]
 
-MAX_TIMEOUT = 600.0  # seconds
-MAX_PRIORITY = 1000
 MAX_ID = 200  # characters
-FORBIDDEN = frozenset("\n\r\0")  # in ids: they would break a line of the log or of a table
-KEYS = (
-    "id", "event", "match", "run", "served", "priority", "timeout", "description",
-    "enabled", "observe", "optional", "amends", "config", "plugin", *SHELL_KEYS,
-)  # fmt: skip
+ONE_LINE = r"^[^\n\r\x00]+$(?!\n)"  # another letter would break a line of the log or of a table
+LINE = re.compile(ONE_LINE)
+TARGETS = 'run = "file.py:function", a command or argv, or served = true over the API'
+
+Name: TypeAlias = Annotated[str, Meta(min_length=1)]
+Id: TypeAlias = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=MAX_ID,
+        pattern=ONE_LINE,
+        extra={"is": f"a line of text, at most {MAX_ID} characters"},
+        description="What the hook is called; several hooks of one layer cannot share it.",
+    ),
+]
+Event: TypeAlias = Annotated[
+    Name | Annotated[list[Name], Meta(min_length=1)],
+    Meta(examples=["pre_tool_use"], extra={"is": "a name or a list of names"}),
+]
+Run: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=r":[\s\S]",
+        extra={"is": '"file.py:function" or "module:function"'},
+        description="The function to call; a path is relative to the folder of the file.",
+    ),
+]
+Priority: TypeAlias = Annotated[int, Meta(ge=0, le=1000, description="Hooks with a higher one are asked first.")]
+Timeout: TypeAlias = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=int(MAX_TIMEOUT),
+        extra={"note": "seconds, not milliseconds"},
+        description="Seconds that a call may take; the event has a default.",
+    ),
+]
+TEXT = {"type": "string", "minLength": 1}
+MATCHERS = [
+    TEXT,
+    {"type": "array", "items": TEXT, "minItems": 1},
+    {"type": "object", "properties": {"glob": TEXT}, "required": ["glob"], "additionalProperties": False},
+    {
+        "type": "object",
+        "properties": {"regex": TEXT, "search": {"type": "boolean"}},
+        "required": ["regex"],
+        "additionalProperties": False,
+    },
+]
+# Compiled apart: a hook whose matcher alone is wrong can still stand where it would have stood.
+Match: TypeAlias = Annotated[
+    Any,
+    Meta(
+        description="Which values of the event's match field the hook is for; all where there is none.",
+        extra_json_schema={"anyOf": MATCHERS},
+    ),
+]
 
 
-class InvalidHookError(ValueError):
+class InvalidHookError(InvalidTableError):
     """A definition that cannot be accepted: which one, what is wrong, what to write."""
 
-    def __init__(self, hook_id: str, reason: str) -> None:
+    def __init__(self, hook_id: str, reason: str, path: Path = ()) -> None:
         self.hook_id = hook_id
-        self.reason = clipped(reason)
-        super().__init__(f"hook {clipped(hook_id)!r}: {self.reason}" if hook_id else self.reason)
+        super().__init__(reason, path, table=f"hook {clipped(hook_id)!r}" if hook_id else "")
+
+
+class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A hook as it is written; for a shell hook, the keys of its command stand beside the others."""
+
+    id: Id | None = None
+    event: Event
+    match: Match = None
+    run: Run | None = None
+    served: Annotated[bool, Meta(description="A client serves it: for `register`, not for a file.")] = False
+    priority: Priority = 100
+    timeout: Timeout | None = None
+    description: str = ""
+    enabled: bool = True
+    observe: Annotated[bool, Meta(description="Run it and record what it says; enforce nothing.")] = False
+    optional: Annotated[bool, Meta(description="Its failure lets the action pass, on a gate too.")] = False
+    amends: Annotated[bool, Meta(description="It changes the payload, so it runs before the guards.")] = False
+    config: dict[str, Any] | None = None
+    plugin: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.id is not None and (fault := fault_of_id(self.id)) is not None:
+            raise InvalidTableError(fault, ("id",))
+        if self.command is not None and self.argv is not None:
+            raise InvalidTableError("write either command (a shell line) or argv (a program and its arguments)")
+        if self.argv is not None and not self.argv[0]:
+            raise InvalidTableError(f"argv is {ARGV}, not {self.argv!r}", ("argv",))
+        if (self.run is not None) + self.is_shell + self.served != 1:
+            raise InvalidTableError(f"it needs one target: {TARGETS}")
+        if self.id is None and self.run is None:
+            raise InvalidTableError('it has no id; write id = "a-name"')
+
+    @property
+    def is_shell(self) -> bool:
+        return self.command is not None or self.argv is not None
 
 
 class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,19 +159,6 @@ class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
     plugin: str | None = None
 
 
-def refuse_unknown_keys(table: Iterable[str], known: Iterable[str], what: str) -> None:
-    """Refuse a key that nobody reads, naming the nearest one that somebody does.
-
-    Raises:
-        InvalidHookError: there is such a key.
-    """
-    known = list(known)
-    for key in table:
-        if key not in known:
-            hint = did_you_mean(key, known) or f"; it takes {', '.join(known)}"
-            raise InvalidHookError("", f"{what} has no key {key!r}{hint}")
-
-
 def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefinition]:
     """Read one definition; it gives a hook for each of its events.
 
@@ -92,50 +168,40 @@ def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefi
     Raises:
         InvalidHookError: it is no definition; the text says what to write instead.
     """
-    if not isinstance(table, Mapping):
-        raise InvalidHookError("", f"a hook is a table, not {type(table).__name__}")
-    raw = cast("Mapping[str, Any]", table)
-    hook_id = text_of(raw, "id", "", default=None)
-    name = hook_id or ""
     try:
-        refuse_unknown_keys(raw, KEYS, "a hook")
-    except InvalidHookError as error:
-        raise InvalidHookError(name, error.reason) from None
-    run, served = text_of(raw, "run", name, default=None), flag_of(raw, "served", name)
-    try:
-        shell = read_shell(raw)
-    except ValueError as error:
-        raise InvalidHookError(name, str(error)) from None
-    if (run is not None) + (shell is not None) + served != 1:
-        raise InvalidHookError(
-            name, 'it needs one target: run = "file.py:function", a command or argv, or served = true over the API'
-        )
-    if run is not None and not run.partition(":")[2]:
-        raise InvalidHookError(name, f'run is "file.py:function" or "module:function", not {run!r}')
-    events = events_of(raw, name)
-    if hook_id is None:
-        if run is None:
-            raise InvalidHookError("", 'it has no id; write id = "a-name"')
-        hook_id = default_id(run)
-    matcher, problem = matcher_of(raw.get("match"), hook_id, is_lenient=is_lenient)
+        read = read_table(table, HookTable, "hook")
+    except InvalidTableError as error:
+        hook_id = cast("Mapping[str, object]", table).get("id") if isinstance(table, Mapping) else None
+        raise InvalidHookError(hook_id if isinstance(hook_id, str) else "", error.reason, error.path) from None
+    return define(read, cast("Mapping[str, object]", table), is_lenient=is_lenient)
+
+
+def define(table: HookTable, written: Collection[str], *, is_lenient: bool, line: int = 0) -> list[HookDefinition]:
+    """Make the hooks that a table declares, one for each of its events; `written` are the keys that stand in it.
+
+    Raises:
+        InvalidHookError: a key of a shell hook stands in another, its config cannot travel, or its matcher is bad and
+            this is not `is_lenient`.
+    """
+    hook_id = table.id if table.id is not None else default_id(table.run or "")
+    for key in () if table.is_shell else ShellCommand.__struct_fields__:
+        if key in written:
+            raise InvalidHookError(hook_id, f"{key} belongs to a shell hook: one with command or argv", (key,))
+    matcher, problem = matcher_of(table.match, hook_id, is_lenient=is_lenient)
+    events = [table.event] if isinstance(table.event, str) else table.event
     return [
         HookDefinition(
             id=hook_id if len(events) == 1 else f"{hook_id}@{event}",
             event=event,
             matcher=matcher,
-            run=run,
-            shell=shell,
-            served=served,
-            priority=priority_of(raw, hook_id),
-            timeout=timeout_of(raw.get("timeout"), hook_id),
-            description=text_of(raw, "description", hook_id, default=""),
-            enabled=flag_of(raw, "enabled", hook_id, default=True),
-            observe=flag_of(raw, "observe", hook_id),
-            optional=flag_of(raw, "optional", hook_id),
-            amends=flag_of(raw, "amends", hook_id),
-            config=config_of(raw.get("config"), hook_id),
+            run=table.run,
+            shell=msgspec.convert(table, ShellCommand, from_attributes=True) if table.is_shell else None,
+            served=table.served,
+            config=config_of(table.config, hook_id),
+            line=line,
             problem=problem,
-            plugin=text_of(raw, "plugin", hook_id, default=None),
+            plugin=table.plugin,
+            **settings_of(table),
         )
         for event in events
     ]
@@ -147,7 +213,9 @@ def from_marker(marker: Marker, *, stem: str, function: str, line: int, has_sibl
     Raises:
         InvalidHookError: its id or its config cannot be used.
     """
-    hook_id = text_of({"id": marker.id}, "id", function, default=None) if marker.id else f"{stem}:{function}"
+    if marker.id and (fault := fault_of_id(marker.id)) is not None:
+        raise InvalidHookError(function, fault)
+    hook_id = marker.id or f"{stem}:{function}"
     if has_siblings:
         hook_id = f"{hook_id}@{marker.event}"
     matcher, problem = matcher_of(marker.match, hook_id, is_lenient=True)
@@ -155,31 +223,17 @@ def from_marker(marker: Marker, *, stem: str, function: str, line: int, has_sibl
         id=hook_id,
         event=marker.event,
         matcher=matcher,
-        priority=marker.priority,
-        timeout=marker.timeout,
-        description=marker.description,
-        enabled=marker.enabled,
-        observe=marker.observe,
-        optional=marker.optional,
-        amends=marker.amends,
         config=config_of(marker.config, hook_id),
         runtime=marker.runtime,
         line=line,
         problem=problem,
+        **settings_of(marker),
     )
 
 
-def read_changes(table: Mapping[str, Any], hook_id: str) -> dict[str, Any]:
-    """Check what an operator changes of a hook that somebody else declared.
-
-    Raises:
-        InvalidHookError: a value is one that the key cannot have.
-    """
-    readers: dict[str, Any] = {
-        "priority": lambda: priority_of(table, hook_id),
-        "timeout": lambda: timeout_of(table["timeout"], hook_id),
-    }
-    return {key: readers.get(key, lambda key=key: flag_of(table, key, hook_id))() for key in table}
+def settings_of(declared: HookTable | Marker) -> dict[str, Any]:
+    keys = ("priority", "timeout", "description", "enabled", "observe", "optional", "amends")
+    return {key: getattr(declared, key) for key in keys}
 
 
 def matcher_of(source: object, name: str, *, is_lenient: bool) -> tuple[Matcher, str | None]:
@@ -187,7 +241,7 @@ def matcher_of(source: object, name: str, *, is_lenient: bool) -> tuple[Matcher,
         return compile_matcher(source), None
     except MatcherError as error:
         if not is_lenient:
-            raise InvalidHookError(name, f"match: {error}") from None
+            raise InvalidHookError(name, f"match: {error}", ("match",)) from None
         return compile_matcher(None), f"match: {error}"
 
 
@@ -196,74 +250,29 @@ def default_id(run: str) -> str:
     return f"{place.rsplit('/', 1)[-1].removesuffix('.py')}:{function}"
 
 
-def events_of(raw: Mapping[str, Any], name: str) -> list[str]:
-    match raw.get("event"):
-        case str() as event if event:
-            return [event]
-        case [*events] if events and all(isinstance(event, str) and event for event in cast("list[object]", events)):
-            return cast("list[str]", events)
-        case None:
-            raise InvalidHookError(name, 'it has no event; write event = "pre_tool_use"')
-        case other:
-            raise InvalidHookError(name, f"event is a name or a list of names, not {other!r}")
-
-
-def text_of(raw: Mapping[str, Any], key: str, name: str, *, default: Any) -> Any:
-    value = raw.get(key, default)
-    if value is default:
-        return value
-    if not isinstance(value, str):
-        raise InvalidHookError(name, f"{key} is a string, not {value!r}")
-    if key == "id" and not is_id(value):
-        raise InvalidHookError(name, f"id is a line of text, at most {MAX_ID} characters, not {value[:80]!r}")
-    if key == "id" and is_like_a_name(value):
-        raise InvalidHookError(name, f"no id begins like {value[:80]!r}: that is how hooks are named in full")
-    return value
-
-
 def is_id(value: str) -> bool:
     """Return whether a text can name a hook or a session: one line, and not a long one."""
-    return 0 < len(value) <= MAX_ID and FORBIDDEN.isdisjoint(value)
+    return 0 < len(value) <= MAX_ID and LINE.match(value) is not None
 
 
-def flag_of(raw: Mapping[str, Any], key: str, name: str, *, default: bool = False) -> bool:
-    value = raw.get(key, default)
-    if not isinstance(value, bool):
-        raise InvalidHookError(name, f"{key} is true or false, not {value!r}")
-    return value
+def fault_of_id(value: str) -> str | None:
+    if not is_id(value):
+        return f"id is a line of text, at most {MAX_ID} characters, not {value[:80]!r}"
+    if is_like_a_name(value):
+        return f"no id begins like {value[:80]!r}: that is how hooks are named in full"
+    return None
 
 
-def priority_of(raw: Mapping[str, Any], name: str) -> int:
-    value = raw.get("priority", 100)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_PRIORITY:
-        raise InvalidHookError(name, f"priority is a whole number from 0 to {MAX_PRIORITY}, not {value!r}")
-    return value
-
-
-def timeout_of(value: object, name: str) -> float | None:
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidHookError(name, f"timeout is a number of seconds, not {value!r}")
-    if not 0 < value <= MAX_TIMEOUT:
-        raise InvalidHookError(
-            name, f"timeout is over 0 and at most {MAX_TIMEOUT:.0f} (seconds, not milliseconds), not {value!r}"
-        )
-    return float(value)
-
-
-def config_of(value: object, name: str) -> bytes:
+def config_of(value: Mapping[str, Any] | None, name: str) -> bytes:
     if value is None:
         return b""
-    if not isinstance(value, Mapping):
-        raise InvalidHookError(name, f"config is a table, not {value!r}")
     try:
-        is_sayable = is_finite(cast("object", value))
+        is_sayable = is_finite(value)
         encoded = msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidHookError(name, f"config holds what JSON cannot: {error}") from None
+        raise InvalidHookError(name, f"config holds what JSON cannot: {error}", ("config",)) from None
     if not is_sayable:
-        raise InvalidHookError(name, "config holds nan or inf, which JSON cannot say")
+        raise InvalidHookError(name, "config holds nan or inf, which JSON cannot say", ("config",))
     return encoded
 
 

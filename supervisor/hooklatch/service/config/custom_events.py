@@ -8,7 +8,7 @@ from hooklatch.core.hooks.catalogue import Catalogue, InvalidEventError
 from hooklatch.core.text import did_you_mean
 from hooklatch.dialects.dialect import Dialect, InvalidDialectError
 from hooklatch.dialects.find import canonical_of, from_table
-from hooklatch.service.config.configuration import LINE, Diagnostic, FileConfig
+from hooklatch.service.config.configuration import Diagnostic, FileConfig
 
 __all__ = ["catalogue_of", "dialects_of", "unknown_event"]
 
@@ -29,12 +29,12 @@ def dialects_of(
 ) -> dict[str, Dialect]:
     """Return the dialects of these files, by name."""
     found: dict[str, Dialect] = {}
-    for path, table in [(config.path, table) for config in configs for table in config.dialects]:
+    for path, custom in [(config.path, custom) for config in configs for custom in config.dialects]:
         try:
-            dialect = from_table({key: value for key, value in table.items() if key != LINE}, catalogue)
+            dialect = from_table(custom.table, catalogue)
             found[dialect.name] = dialect
         except InvalidDialectError as error:
-            diagnostics.append(Diagnostic(path, table[LINE], str(error)))
+            diagnostics.append(Diagnostic(path, custom.line, str(error)))
     return found
 
 

@@ -1,0 +1,239 @@
+"""Reads a table that a person wrote into a struct, and says what is wrong with it.  Knows types; knows no file.
+
+The struct is the whole description of the table: its types and their `Meta` say what is allowed.  Three things in a
+`Meta` are for the messages:
+
+    extra={"is": ...}     what a value is, where the type does not say it well: "a port", "a list of names"
+    extra={"note": ...}   what else to know of it, in brackets: "seconds, not milliseconds"
+    examples=[...]        what to write where the key is missing
+
+A check that is about several keys is the struct's `__post_init__`, which raises an `InvalidTableError`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from hooklatch.core.text import did_you_mean
+from hooklatch_worker.author.failures import clipped
+
+__all__ = ["InvalidTableError", "Path", "read_table", "unknown_key"]
+
+T = TypeVar("T")
+Path: TypeAlias = tuple[str | int, ...]
+AT = re.compile(r" - at (?:`key` in )?`\$([^`]*)`$")  # how msgspec ends a message that is not about the whole
+STEP = re.compile(r"\.(\w+)|\[(\d+|\.\.\.)\]")
+UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
+WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+MISSING = re.compile(r"Object missing required field `(.*)`")
+
+
+class InvalidTableError(ValueError):
+    """A table that is not accepted: which `table`, what is wrong with it, and the `path` to the key."""
+
+    def __init__(self, reason: str, path: Path = (), *, table: str = "") -> None:
+        self.reason = clipped(reason)
+        self.path = path
+        super().__init__(f"{table}: {self.reason}" if table else self.reason)
+
+
+def read_table(value: object, into: type[T], noun: str) -> T:
+    """Read a table; `noun` is what it is called: "hook", or "file" for a whole one.
+
+    Raises:
+        InvalidTableError: it is not such a table; the text says what to write instead.
+    """
+    try:
+        return msgspec.convert(value, into)
+    except msgspec.ValidationError as error:
+        raise explained(error, value, into, noun) from None
+
+
+def keys_of(struct: type[msgspec.Struct]) -> list[str]:
+    """Return the keys of a table, its own before those that it takes over from another."""
+    return sorted(struct.__struct_fields__, key=lambda key: key not in struct.__annotations__)
+
+
+def unknown_key(table: str, key: str, known: Collection[str]) -> str:
+    """Say that a table has no such key, and which one was probably meant."""
+    return f"{table} has no key {key!r}" + (did_you_mean(key, known) or f"; it takes {', '.join(known)}")
+
+
+class Place:
+    """A place in a table: what is there, what should be, and how a message calls it."""
+
+    def __init__(self, value: object, hint: object, noun: str) -> None:
+        self.value = value
+        self.hint: Any = hint
+        self.path: Path = ()
+        self._noun = noun
+        self.owner = named(value, noun)  # the entry that this is in, by its name; nothing where it has none
+        self._keys: list[str] = []  # since the last table that has a noun
+
+    @property
+    def key(self) -> str:
+        return self._keys[-1] if self._keys else ""
+
+    @property
+    def table(self) -> str:
+        """How a table at this place is called."""
+        if self._keys:
+            name = ".".join(self._keys)
+            return f"[{name}]" if self._noun == "file" else name
+        if self._noun == "file":
+            return "the file"
+        return f"{'an' if self._noun[0] in 'aeiou' else 'a'} {self._noun}"
+
+    @property
+    def this(self) -> str:
+        return "it" if self.owner else self.table if self._keys else f"this {self._noun}"
+
+    def enter(self, key: str, index: str) -> bool:
+        """Go one step down; a list or table of plain values is a value itself, and not entered."""
+        if key:
+            self._go(key, cast("Mapping[str, Any]", self.value)[key], hints_of(struct_in(self.hint))[key])
+            self._keys.append(key)
+            return True
+        items = items_in(self.hint, *([dict] if index == "..." else [list, tuple]))
+        if items is None:
+            return False
+        if index == "...":
+            tables = cast("Mapping[str, Any]", self.value)
+            name = next(name for name, value in tables.items() if not is_accepted(value, items))
+            self._go(name, tables[name], items)
+            self._keys.append(name)
+        else:
+            value = cast("list[Any]", self.value)[int(index)]
+            self._noun, self._keys = self._keys[-1], []
+            self._go(int(index), value, items)
+            self.owner = named(value, self._noun)
+        return True
+
+    def _go(self, step: str | int, value: object, hint: object) -> None:
+        self.path, self.value, self.hint = (*self.path, step), value, hint
+
+
+def explained(error: msgspec.ValidationError, value: object, into: type, noun: str) -> InvalidTableError:
+    """Turn an error and its path into our message; the only place that reads msgspec's."""
+    text, place = str(error), Place(value, into, noun)
+    if (at := AT.search(text)) is not None:
+        text = text[: at.start()]
+        for key, index in STEP.findall(at[1]):
+            if not place.enter(key, index):
+                break
+    cause = error.__cause__
+    if isinstance(cause, InvalidTableError):
+        return InvalidTableError(cause.reason, (*place.path, *cause.path), table=place.owner)
+    if cause is not None:
+        return InvalidTableError(str(cause), place.path, table=place.owner)
+    if (found := UNKNOWN.fullmatch(text)) is not None:
+        reason = unknown_key(place.table, found[1], keys_of(struct_in(place.hint)))
+        return InvalidTableError(reason, (*place.path, found[1]), table=place.owner)
+    if (found := MISSING.fullmatch(text)) is not None:
+        reason = (
+            f"{place.this} has no {found[1]}; write {example_of(found[1], hints_of(struct_in(place.hint))[found[1]])}"
+        )
+        return InvalidTableError(reason, place.path, table=place.owner)
+    is_what = phrase(place.hint) if place.key else "a table"
+    reason = f"{place.key or place.table} is {is_what}, not {shown(place.value)}{meant(place.value, place.hint)}"
+    return InvalidTableError(reason, place.path, table=place.owner)
+
+
+def named(value: object, noun: str) -> str:
+    """Name an entry by its id or its name; nothing where it has none."""
+    if not isinstance(value, Mapping):
+        return ""
+    table = cast("Mapping[str, object]", value)
+    name = table.get("id") or table.get("name")
+    return f"{noun} {clipped(name)!r}" if isinstance(name, str) else ""
+
+
+def alternatives(hint: Any) -> Iterator[Any]:
+    """Yield the types that a hint allows, its unions and annotations taken apart."""
+    if get_origin(hint) is Annotated:
+        yield from alternatives(get_args(hint)[0])
+    elif get_origin(hint) in (Union, UnionType):
+        for one in get_args(hint):
+            yield from alternatives(one)
+    else:
+        yield hint
+
+
+def struct_in(hint: Any) -> Any:
+    structs = (one for one in alternatives(hint) if isinstance(one, type) and issubclass(one, msgspec.Struct))
+    return next(structs, None)
+
+
+def items_in(hint: Any, *containers: type) -> Any:
+    """Return the type of the tables in a list or a table, None where it does not hold tables."""
+    held = (
+        get_args(one)[1 if get_origin(one) is dict else 0]
+        for one in alternatives(hint)
+        if get_origin(one) in containers
+    )
+    return next((items for items in held if struct_in(items) is not None), None)
+
+
+def hints_of(struct: Any) -> dict[str, Any]:
+    return get_type_hints(struct, include_extras=True)
+
+
+def is_accepted(value: object, hint: Any) -> bool:
+    try:
+        msgspec.convert(value, hint)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def example_of(key: str, hint: Any) -> str:
+    examples = next((one.examples for one in get_args(hint) if isinstance(one, msgspec.Meta) and one.examples), None)
+    return f"{key} = {json.dumps(examples[0])}" if examples else phrase(hint)
+
+
+def meant(value: object, hint: Any) -> str:
+    """Return the end of a message on a word that is none of those allowed."""
+    words = [word for one in alternatives(hint) if get_origin(one) is Literal for word in get_args(one)]
+    return did_you_mean(value, words) if isinstance(value, str) else ""
+
+
+def phrase(hint: Any) -> str:
+    """Say what a value of a type is."""
+    origin: Any = get_origin(hint)
+    arguments: list[Any] = [*get_args(hint)]
+    if origin is Annotated:
+        meta = next(one for one in arguments if isinstance(one, msgspec.Meta))
+        extra = meta.extra or {}
+        said: str = extra.get("is") or f"{phrase(arguments[0])}{bounds(meta)}"
+        return f"{said} ({extra['note']})" if "note" in extra else said
+    if origin in (Union, UnionType):
+        return " or ".join(phrase(one) for one in arguments if one not in (NoneType, msgspec.UnsetType))
+    if origin is Literal:
+        return f"one of {', '.join(map(repr, arguments))}" if len(arguments) > 1 else repr(arguments[0])
+    if origin in (list, tuple, frozenset):
+        said = phrase(arguments[0])
+        return f"a list of {said.removeprefix('a ')}s" if said.startswith("a ") else f"a list, each {said}"
+    if origin is dict and arguments[1] is str:
+        return "a table of strings"
+    return WORDS.get(hint, "a table")
+
+
+def bounds(meta: msgspec.Meta) -> str:
+    if meta.ge is not None and meta.le is not None:
+        return f" from {meta.ge} to {meta.le}"
+    limits = (("over", meta.gt), ("at least", meta.ge), ("under", meta.lt), ("at most", meta.le))
+    said = " and ".join(f"{word} {limit}" for word, limit in limits if limit is not None)
+    return f" {said}" if said else ""
+
+
+def shown(value: object) -> str:
+    try:
+        return clipped(repr(value))
+    except RecursionError:
+        return "something nested too deep"

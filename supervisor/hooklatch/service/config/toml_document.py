@@ -1,0 +1,143 @@
+"""A TOML file that knows where in its text a table or a key stands.  Knows TOML; knows no key of ours, opens no file.
+
+The parser keeps no positions, so headers and keys are looked for in the lines; a line is a help, and never decides.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any, TypeVar, get_origin, get_type_hints
+
+import msgspec
+
+from hooklatch.core.tables import InvalidTableError, Path, read_table
+from hooklatch_worker.author.failures import clipped
+
+__all__ = ["ConfigError", "Diagnostic", "TomlDocument", "decoded"]
+
+T = TypeVar("T")
+HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(#.*)?$")
+NAME = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
+
+
+class Diagnostic(msgspec.Struct, frozen=True):
+    """Something wrong in a file: where, what, and what to do.  `is_red` when it makes gates deny."""
+
+    file: str
+    line: int
+    message: str
+    is_red: bool = True
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        return self.message if self.message.startswith(place) else f"{place}: {self.message}"
+
+
+class ConfigError(Exception):
+    """A file that is not accepted."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(str(diagnostic))
+        self.diagnostic = diagnostic
+
+
+class TomlDocument:
+    """One parsed file.
+
+    Raises:
+        ConfigError: it is not TOML.
+    """
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        text = decoded(path, data)
+        try:
+            self.content: dict[str, Any] = tomllib.loads(text)
+        except RecursionError:
+            raise ConfigError(Diagnostic(path, 0, "not TOML: it is nested too deep")) from None
+        except tomllib.TOMLDecodeError as error:
+            found = re.search(r"line (\d+)", str(error))
+            line = int(found[1]) if found else text.count("\n") + 1
+            raise ConfigError(Diagnostic(path, line, f"not TOML: {clipped(str(error))}")) from None
+        except ValueError:  # what int() says of a number of more digits than it takes
+            raise ConfigError(Diagnostic(path, 0, "not TOML: a number has thousands of digits")) from None
+        self._lines = text.splitlines()
+        self._headers = headers_in(self._lines)
+
+    def read(self, into: type[T]) -> T:
+        """Read the whole file.
+
+        Raises:
+            ConfigError: what is wrong, with its line.
+        """
+        with self.at():
+            for name, hint in get_type_hints(into).items():
+                check_brackets(name, self.content.get(name), hint)
+            return read_table(self.content, into, "file")
+
+    @contextmanager
+    def at(self, *path: str | int) -> Generator[None]:
+        """Give what is wrong with the table at a path its place in the file."""
+        try:
+            yield
+        except InvalidTableError as error:
+            line = self.line_of((*path, *error.path))
+            raise ConfigError(Diagnostic(self.path, line, str(error))) from None
+
+    def line_of(self, path: Path) -> int:
+        """Return the line at which a table or a key stands, or else the table around it; 0 for the file."""
+        end = len(path)
+        while path[:end] not in self._headers and end:
+            end -= 1
+        first = self._headers.get(path[:end], 0)
+        keys = [part for part in path[end:] if isinstance(part, str)]
+        if not keys:
+            return first
+        inside = next((line for line in self._headers.values() if line > first), len(self._lines) + 1)
+        for key in reversed(keys):
+            pattern = re.compile(rf"""(?!\s*#)(.*[\s{{,.\[])?["']?{re.escape(key)}["']?\s*[=.\]]""")
+            for number in range(first + 1, inside):
+                if pattern.match(self._lines[number - 1]):
+                    return number
+        below = (line for header, line in self._headers.items() if header[: len(path)] == path)
+        return next(below, first)
+
+
+def check_brackets(name: str, table: object, hint: Any) -> None:
+    if table is None or isinstance(table, list if get_origin(hint) is list else dict):
+        return
+    if get_origin(hint) is list:
+        raise InvalidTableError(f"write [[{name}]], with two brackets, for each {name}", (name,))
+    raise InvalidTableError(f"write [{name}{'.NAME' if get_origin(hint) is dict else ''}], with one bracket", (name,))
+
+
+def headers_in(lines: list[str]) -> dict[Path, int]:
+    """Return the line of each table's header, by its path; of [[hook]], each has its number."""
+    found: dict[Path, int] = {}
+    counts = Counter[str]()
+    for number, line in enumerate(lines, 1):
+        if (header := HEADER.match(line)) is None:
+            continue
+        root, *rest = [name.strip("\"'") for name in NAME.findall(header[2])] or [""]
+        if header[1] == "[[" and not rest:
+            counts[root] += 1
+        entry = (root, counts[root] - 1) if counts[root] else (root,)
+        found.setdefault((*entry, *rest), number)
+    return found
+
+
+def decoded(path: str, data: bytes) -> str:
+    """Return a file's text.
+
+    Raises:
+        ConfigError: it is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ConfigError(Diagnostic(path, line, f"not UTF-8 ({error.reason}); save the file as UTF-8")) from None
