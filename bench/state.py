@@ -108,8 +108,10 @@ class Bench:
 async def measure(rounds: int, steps: int, folder: Path) -> tuple[Series, Bench]:
     series: Series = defaultdict(list)
     (folder / "kept").mkdir()
-    states = {name: SharedState(str(folder), Sessions()) for name in ("served", "served, endless")}
-    states["served, kept"] = SharedState(f"{folder}/kept", Sessions())
+    states = {
+        name: SharedState(str(folder), Sessions(on_end=lambda session: None)) for name in ("served", "served, endless")
+    }
+    states["served, kept"] = SharedState(f"{folder}/kept", Sessions(on_end=lambda session: None))
     states["served, kept"].open()
     limits = PoolLimits(workers=WORKERS)
     async with open_zygote() as zygote, trio.open_nursery() as nursery:

@@ -168,8 +168,8 @@ class FakeConnection:
         self._methods = methods
         hub.bus.connections[self.number] = self  # type: ignore[assignment]
 
-    def announce(self, params: object, *, is_registry: bool) -> bool:
-        self.announcements.append(msgspec.to_builtins(params))
+    def announce(self, line: bytes, *, is_registry: bool) -> bool:
+        self.announcements.append(msgspec.json.decode(line)["params"])
         return True
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
@@ -241,8 +241,9 @@ class FakePlace:
 async def running_fakes() -> AsyncGenerator[FakePlace]:
     """Put the daemon's parts together as `service.daemon.serve` does, but for its processes and sockets."""
     place = FakePlace()
-    bus, sessions, statistics, state = Bus(), Sessions(), Statistics(), FakeState()
-    registries = Registries(Catalogue.standard(), sessions, bus.publish)
+    bus, statistics, state = Bus(), Statistics(), FakeState()
+    sessions = Sessions(on_end=lambda session: place.hub.end_session(session))
+    registries = Registries(Catalogue.standard(), sessions, bus.publish, switches={})
     pools: dict[Any, Any] = {}
     dispatcher = Dispatcher(registries, pools, statistics, bus.decided)
     sources = FakeSources(dispatcher.quiesced, pools, place)

@@ -21,7 +21,7 @@ EMPTY = Snapshot(1, ())
 
 @asynccontextmanager
 async def living() -> AsyncGenerator[Sessions]:
-    sessions = Sessions()
+    sessions = Sessions(on_end=lambda session: None)
     async with trio.open_nursery() as nursery:
         await nursery.start(sessions.run)
         yield sessions
@@ -84,7 +84,7 @@ async def test_a_connection_may_end_after_the_sessions_have() -> None:
 
 
 def test_a_session_without_an_id_gets_one_nobody_can_guess() -> None:
-    sessions = Sessions()
+    sessions = Sessions(on_end=lambda session: None)
 
     ids = {sessions.open(None, None, EMPTY)[0].id for _ in range(100)}
 
@@ -94,7 +94,7 @@ def test_a_session_without_an_id_gets_one_nobody_can_guess() -> None:
 
 def test_there_are_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hooklatch.service.registry.sessions.MAX_SESSIONS", 2)
-    sessions = Sessions()
+    sessions = Sessions(on_end=lambda session: None)
     for name in ("a", "b"):
         sessions.open(name, None, EMPTY)
 
@@ -109,14 +109,18 @@ class Office:
     """Registries with sessions, and what they publish."""
 
     def __init__(self) -> None:
-        self.sessions = Sessions()
+        self.sessions = Sessions(on_end=lambda session: None)
         self.published: list[tuple[Session | None, Announcement]] = []
-        self.registries = Registries(
-            Catalogue.standard(), self.sessions, lambda viewer, said: self.published.append((viewer, said))
-        )
+        self.registries = Registries(Catalogue.standard(), self.sessions, self.publish, switches={})
+
+    def publish(self, viewer: Session | None, said: Announcement) -> bool:
+        self.published.append((viewer, said))
+        return True
 
     def open(self, name: str) -> Session:
-        return self.sessions.open(name, None, self.registries.view)[0]
+        session = self.sessions.open(name, None, self.registries.view)[0]
+        self.registries.follow(session)
+        return session
 
     def heard_by(self, viewer: Session | None) -> list[Announcement]:
         return [said for one, said in self.published if one is viewer]
@@ -170,8 +174,12 @@ def test_a_new_build_reaches_all_layers_in_one_revision_of_each_view() -> None:
     office.registries.register_global([gate("api", Layer.GLOBAL)])
     said = len(office.heard_by(child))
 
-    office.registries.retarget("/h/guards.py", lambda hook: gate(hook.id, hook.layer, build=2))
+    office.registries.retarget({"/h/guards.py": lambda hook: gate(hook.id, hook.layer, build=2)})
     office.registries.set_global(files=[gate("file", Layer.GLOBAL, build=2)])
 
-    assert {hook.id: hook.target.build for hook in child.view.hooks} == {"api": 2, "own": 2, "file": 2}  # type: ignore[union-attr]
+    assert {hook.id: hook.target.build for hook in office.registries.view_of(child).hooks} == {
+        "api": 2,
+        "own": 2,
+        "file": 2,
+    }  # type: ignore[union-attr]
     assert [sorted(one.changed) for one in office.heard_by(child)[said:]] == [["api", "own"]]

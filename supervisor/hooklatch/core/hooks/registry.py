@@ -141,6 +141,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return its name where its layer and its id may be another hook's too; else nothing."""
         return self.name if self.project or self.owner else ""
 
+    @cached_property
     def fingerprint(self) -> bytes:
         """Return a digest of all that decides how this hook behaves."""
         target = self.target
@@ -187,25 +188,35 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Snapshot:
-    """All hooks that one viewer sees, in firing order."""
+    """All hooks that one viewer sees, in firing order.
 
-    __slots__ = ("_by_event", "_digest", "hooks", "revision")
+    `base` are the hooks that it shares with other viewers: what is computed of them is computed once.
+    """
 
-    def __init__(self, revision: int, hooks: Iterable[Hook]) -> None:
-        # Within a layer: priority, then the order of registration, which the sort keeps because it is stable.
-        self.hooks = tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
+    __slots__ = ("_base", "_by_event", "_hash", "_own", "hooks", "revision")
+
+    def __init__(self, revision: int, hooks: Iterable[Hook], base: Snapshot | None = None) -> None:
+        own = ordered(hooks)
+        if base is not None and own and base.hooks and own[0].layer <= base.hooks[-1].layer:
+            own, base = ordered((*base.hooks, *own)), None  # they fire among each other
+        self.hooks: tuple[Hook, ...] = own if base is None else (*base.hooks, *own)
         self.revision = revision
-        self._digest: str | None = None
+        self._base = base
+        self._own = own
+        self._hash: hashlib._Hash | None = None
         self._by_event: dict[tuple[str, bool], tuple[Hook, ...]] = {}
 
     @property
     def digest(self) -> str:
-        if self._digest is None:
-            whole = hashlib.sha256()
-            for hook in self.hooks:
-                whole.update(hook.fingerprint())
-            self._digest = whole.hexdigest()
-        return self._digest
+        return self._hashed().hexdigest()
+
+    def _hashed(self) -> hashlib._Hash:
+        if self._hash is None:
+            whole = self._base._hashed().copy() if self._base is not None else hashlib.sha256()
+            for hook in self._own:
+                whole.update(hook.fingerprint)
+            self._hash = whole
+        return self._hash
 
     def for_event(self, spec: EventSpec) -> tuple[Hook, ...]:
         """Return the enabled hooks of an event, in firing order; EVERY_GATE hooks stand at each that fails closed."""
@@ -213,9 +224,16 @@ class Snapshot:
         found = self._by_event.get(key)
         if found is None:
             names = (spec.name, EVERY_GATE) if spec.fails_closed else (spec.name,)
-            found = tuple(hook for hook in self.hooks if hook.event in names and hook.enabled)
+            found = tuple(hook for hook in self._own if hook.event in names and hook.enabled)
+            if self._base is not None:
+                found = (*self._base.for_event(spec), *found)
             self._by_event[key] = found
         return found
+
+
+def ordered(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
+    # Within a layer: priority, then the order of registration, which the sort keeps because it is stable.
+    return tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -257,7 +275,7 @@ def difference(old: Snapshot, new: Snapshot) -> Difference:
         changed=[
             hook.id
             for name, hook in after.items()
-            if name in before and before[name] is not hook and before[name].fingerprint() != hook.fingerprint()
+            if name in before and before[name] is not hook and before[name].fingerprint != hook.fingerprint
         ],
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -13,7 +13,7 @@ from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, r
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, PythonTarget
 from hooklatch.core.hooks.suspension import Suspension, SuspensionError
 from hooklatch.core.messages import Decision
-from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.core.protocol import ErrorCode, RpcError, encode_notification
 from hooklatch.processes.supervisor import Node, Supervisor
 from hooklatch.record.writer import Record, RecordError
 from hooklatch.service.config.configuration import place_of
@@ -51,32 +51,35 @@ class Bus:
         self._listening: dict[int, Connection] = {}  # those with a topic: each decision asks for them, of thousands
         self.on_change: Callable[[Announcement], None] = lambda announcement: None
 
-    def publish(self, viewer: Session | None, announcement: Announcement) -> None:
-        """Tell a viewer's subscribers of a change in its view."""
+    def publish(self, viewer: Session | None, announcement: Announcement) -> bool:
+        """Tell a viewer's subscribers of a change in its view; return whether there are any."""
         if viewer is None:
             self.on_change(announcement)
-        for connection in self._subscribed("registry"):
-            if connection.session is viewer:
-                connection.announce(announcement, is_registry=True)
+            told = [connection for connection in self._subscribed("registry") if connection.session is None]
+        else:
+            own = filter(None, map(self._listening.get, viewer.connections))
+            told = [connection for connection in own if "registry" in connection.topics]
+        for connection in told:
+            connection.announce(announcement.line, is_registry=True)
+        return bool(told)
 
     def decided(self, session: Session | None, decision: Decision) -> None:
         """Show a decision to the subscribers of its session and of those above it, and to every admin's."""
-        for connection in self._subscribed("decisions"):
-            if connection.is_admin or is_shown(session, connection):
-                params = {
-                    "topic": "decisions", "decision": decision, "session_id": session.id if session else None,
-                }  # fmt: skip
-                connection.announce(params, is_registry=False)
+        params = {"topic": "decisions", "decision": decision, "session_id": session.id if session else None}
+        self._show("decisions", session, params)
 
     def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None:
         """Show telemetry to the subscribers of its session and of those above it, and to every admin's."""
-        for connection in self._subscribed("telemetry"):
-            if connection.is_admin or is_shown(session, connection):
-                params = {
-                    "topic": "telemetry", "session_id": session.id if session else None, "event_type": event_type,
-                    "data": data,
-                }  # fmt: skip
-                connection.announce(params, is_registry=False)
+        params = {"topic": "telemetry", "session_id": session.id if session else None, "event_type": event_type,
+                  "data": data}  # fmt: skip
+        self._show("telemetry", session, params)
+
+    def _show(self, topic: str, session: Session | None, params: Mapping[str, object]) -> None:
+        connections = [one for one in self._subscribed(topic) if one.is_admin or is_shown(session, one)]
+        if connections:
+            line = encode_notification("announce", params)
+            for connection in connections:
+                connection.announce(line, is_registry=False)
 
     def _subscribed(self, topic: str) -> Iterable[Connection]:
         return [connection for connection in self._listening.values() if topic in connection.topics]
@@ -138,7 +141,6 @@ class Hub:
         dispatcher.suspensions = self.suspensions
         dispatcher.targets.on_quarantine = lambda hook, why: self.note("quarantined", {"hook": hook.name, "why": why})
         bus.on_change = self.note_change
-        sessions.on_end = self.end_session
         sources.on_adopted = self.note_source
         files.on_declared = self.note_file
         files.on_settings.append(lambda settings: record.apply(settings.record))

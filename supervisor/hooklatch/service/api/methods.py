@@ -177,7 +177,11 @@ class Methods:
     async def _update(self, connection: Connection, raw: msgspec.Raw) -> object:
         session = self._own_session(connection)
         await self._greeting.update(session, convert(raw, UpdateParams))
-        return {"revision": session.view.revision, "warnings": self._hub.projects.warnings(session.places)}
+        await self._hub.registries.announced()
+        return {
+            "revision": self._hub.registries.view_of(session).revision,
+            "warnings": self._hub.projects.warnings(session.places),
+        }
 
     async def _close(self, connection: Connection, raw: msgspec.Raw) -> object:
         return {"ended": self._hub.part(connection, self._own_session(connection))}
@@ -187,6 +191,7 @@ class Methods:
         if self._is_global(connection, params.scope):
             hooks = await self._make(params, connection, Registrant())
             self._hub.registries.register_global(hooks)
+            await self._hub.registries.announced()
             self._hub.store_definitions(single_tables(cast("list[dict[str, Any]]", params.hooks)))
             return stored(
                 self._hub, {"ids": [hook.id for hook in hooks], "revision": self._hub.registries.view.revision}
@@ -194,8 +199,10 @@ class Methods:
         session = self._own_session(connection)
         hooks = await self._make(params, connection, Registrant.of(session))
         check_live(session)
-        self._hub.registries.register_own(session, hooks)
-        return {"ids": [hook.id for hook in hooks], "revision": session.view.revision}
+        registries = self._hub.registries
+        registries.register_own(session, hooks)
+        await registries.announced()
+        return {"ids": [hook.id for hook in hooks], "revision": registries.view_of(session).revision}
 
     async def _make(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> list[Hook]:
         return await self._registrar.hooks_of(self._registrar.read(params.hooks, registrant), connection, registrant)
@@ -206,28 +213,32 @@ class Methods:
         if self._is_global(connection, params.scope):
             removed = registries.unregister_global(params.id)
             if removed is not None:
+                await registries.announced()
                 self._hub.drop_definition(removed.id)
             return stored(self._hub, {"revision": registries.view.revision})
         session = self._own_session(connection)
         registries.unregister_own(session, params.id)
-        return {"revision": session.view.revision}
+        await registries.announced()
+        return {"revision": registries.view_of(session).revision}
 
     async def _enable(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return self._switch(connection, convert(raw, IdParams), enabled=True)
+        return await self._switch(connection, convert(raw, IdParams), enabled=True)
 
     async def _disable(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return self._switch(connection, convert(raw, IdParams), enabled=False)
+        return await self._switch(connection, convert(raw, IdParams), enabled=False)
 
-    def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
+    async def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
         registries = self._hub.registries
         if self._is_global(connection, params.scope):
             self._hub.switch(params.id, enabled=enabled)
+            await registries.announced()
             return stored(self._hub, {"revision": registries.view.revision})
         session = self._own_session(connection)
         hook = registries.switch_own(session, params.id, enabled=enabled)
         if enabled:
             self._hub.dispatcher.targets.breakers.lift(hook.name)
-        return {"revision": session.view.revision}
+        await registries.announced()
+        return {"revision": registries.view_of(session).revision}
 
     async def _hooks(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FilterParams)
@@ -255,9 +266,11 @@ class Methods:
         return self._reports.explain(self._viewed(connection, params.session), spec, Payload(bytes(params.payload)))
 
     async def _subscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
-        connection.topics |= self._known_topics(raw)
+        topics = self._known_topics(raw)
+        view = self._hub.registries.follow(connection.session)  # before it listens: what others are due is not for it
+        connection.topics |= topics
         self._hub.bus.take_topics(connection)
-        return {"revision": self._hub.registries.view_of(connection.session).revision}
+        return {"revision": view.revision}
 
     async def _unsubscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
         connection.topics -= self._known_topics(raw)

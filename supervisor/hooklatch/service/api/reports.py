@@ -177,6 +177,7 @@ class Reports:
         return {"sessions": [self._session(session) for session in shown]}
 
     def _session(self, session: Session) -> dict[str, Any]:
+        view = self._hub.registries.view_of(session)
         return {
             "id": session.id,
             "parent": session.parent.id if session.parent else None,
@@ -189,8 +190,8 @@ class Reports:
             "created_at": session.created_at,
             "fires": session.fires,
             "hooks": len(session.own),
-            "revision": session.view.revision,
-            "digest": session.view.digest,
+            "revision": view.revision,
+            "digest": view.digest,
         }
 
     def status(self, session: Session | None, *, is_admin: bool) -> dict[str, Any]:

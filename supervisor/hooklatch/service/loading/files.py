@@ -146,6 +146,7 @@ class Files:
         async with self._lock:
             previous, before = self._registries.view.revision, self.diagnostics
             change = await self._reload(is_explicit=is_explicit)
+            await self._registries.announced()
             for diagnostic in self.diagnostics if is_explicit else set(self.diagnostics) - set(before):
                 place = {"file": diagnostic.file, "line": diagnostic.line or None}
                 logger.warning("%s", diagnostic.message, extra=place)
@@ -196,12 +197,15 @@ class Files:
             catalogue=catalogue, units=units, faults=self._building.faults,
             manifests=self._state.state.manifests, taken=taken,
         )  # fmt: skip
-        for location, unit in fresh.items():
+        for unit in fresh.values():
             self._sources.adopt(unit)
-            self._registries.retarget(location, partial(aimed_at, unit))
         for location in self._building.too_weak:
             self._sources.drop(location)
-            self._registries.retarget(location, partial(aimed_at_nothing, str(self._building.faults[location])))
+        gone = {location: str(self._building.faults[location]) for location in self._building.too_weak}
+        self._registries.retarget(
+            {location: partial(aimed_at, unit) for location, unit in fresh.items()}
+            | {location: partial(aimed_at_nothing, problem) for location, problem in gone.items()}
+        )
         change = self._registries.set_global(
             files=layers.shared, catalogue=catalogue, projects=layers.projects, personalities=main.personalities
         )

@@ -198,7 +198,7 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
         record = open_record(options, state)
         async with Supervisor("daemon").open() as daemon:
             zygote = Zygote(owns_process=options.owns_process)
-            sessions = Sessions()
+            sessions = Sessions(on_end=lambda session: hub.end_session(session))
             shared_state = SharedState(options.state_dir, sessions)
             hub = assemble(options, zygote, state, record, sessions, shared_state, {"agent": agent, "admin": admin})
             hub.supervisors.append(daemon)
@@ -251,7 +251,7 @@ def assemble(
 ) -> Hub:
     """Make the parts, and let them know each other."""
     bus, statistics = Bus(), Statistics()
-    registries = Registries(Catalogue.standard(), sessions, bus.publish)
+    registries = Registries(Catalogue.standard(), sessions, bus.publish, switches=state.state.switches)
     pools: dict[tuple[str, int], Pool] = {}
     dispatcher = Dispatcher(registries, pools, statistics, bus.decided)
     sources = Sources(zygote, PoolLimits(), dispatcher.quiesced, pools)
@@ -381,7 +381,6 @@ async def load_everything(hub: Hub, fault: str | None) -> None:
     for text in hub.state.dropped:
         logger.warning("%s", text, extra={"path": hub.state.path})
     scratch.clear(os.path.dirname(hub.state.path))
-    hub.registries.switches = dict(hub.state.state.switches)
     hub.files.settings = hub.state.state.settings
     hub.suspensions.restore()
     hub.files.prepare()

@@ -36,7 +36,8 @@ class Session:
         self.id = session_id
         self.run = secrets.token_hex(8)  # in the record: ids come again, and a one-shot may name any
         self.resume_token = resume_token or secrets.token_urlsafe(TOKEN_BYTES)
-        self.view = view
+        self.view = view  # as it was last looked at: `Registries.view_of` says what it is now
+        self.epoch = 0  # of the registries when the view was made
         self.unlisted: Snapshot | None = None  # the view of a fire whose list stands in for the session's own
         self.own: dict[str, Hook] = {}
         self.inherited: tuple[Hook, ...] = ()
@@ -116,9 +117,9 @@ def again(place: Place | None) -> Place | None:
 class Sessions:
     """Opens, resumes and ends sessions."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, on_end: Callable[[Session], None]) -> None:
         self._by_id: dict[str, Session] = {}
-        self.on_end: Callable[[Session], None] = lambda session: None
+        self._on_end = on_end
         self.timers = Supervisor("session timers")
 
     def __iter__(self) -> Iterator[Session]:
@@ -203,7 +204,7 @@ class Sessions:
         for child in session.children:
             child.parent = None  # it keeps the gates it has inherited: never fewer
         session.children.clear()
-        self.on_end(session)
+        self._on_end(session)
 
     def closed(self, session: Session, connection: int) -> bool:
         """Take note that a connection is done with its session; the last one ends it now.  Say whether it has ended."""
