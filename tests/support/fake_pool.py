@@ -98,7 +98,7 @@ class FakeSources(Sources):
     """Builds fake pools."""
 
     def __init__(self, quiesced: Callable[[], Awaitable[None]], pools: dict[Any, Any], place: FakePlace) -> None:
-        super().__init__(None, PoolLimits(), quiesced, pools)  # type: ignore[arg-type]  # nothing is forked
+        super().__init__(None, PoolLimits(), quiesced, pools, on_adopted=lambda unit: None)  # type: ignore[arg-type]  # nothing is forked
         self.place = place
 
     async def build(self, source: wire.Source, *, workers: int | None = None) -> Unit:
@@ -121,7 +121,7 @@ class FakeState(StateFile):
     def __init__(self) -> None:
         super().__init__("/nowhere")
 
-    def write(self) -> None:
+    async def store(self) -> None:
         return
 
 
@@ -248,7 +248,10 @@ async def running_fakes() -> AsyncGenerator[FakePlace]:
     dispatcher = Dispatcher(registries, pools, statistics, bus.decided)
     sources = FakeSources(dispatcher.quiesced, pools, place)
     projects = Projects(state, sessions)
-    files = Files("/nowhere/hooks.toml", sources, registries, state, projects)
+    files = Files(
+        "/nowhere/hooks.toml", sources, registries, state, projects,
+        on_declared=lambda path, digest: None, on_settings=lambda settings: None,
+    )  # fmt: skip
     place.hub = Hub(
         bus=bus, sessions=sessions, registries=registries, sources=sources, files=files, projects=projects,
         dispatcher=dispatcher, statistics=statistics, state=state, shared_state=SharedState("/nowhere", sessions),

@@ -74,12 +74,12 @@ class Administration:
 
     async def _suspend(self, raw: msgspec.Raw) -> object:
         params = convert(raw, SuspendParams)
-        made = self._hub.suspend(params.hook, params.seconds, params.reason)
+        made = await self._hub.suspend(params.hook, params.seconds, params.reason)
         return stored(self._hub, {"suspended": made})
 
     async def _resume(self, raw: msgspec.Raw) -> object:
         try:
-            was_suspended = self._hub.suspensions.resume(convert(raw, ResumeParams).hook)
+            was_suspended = await self._hub.suspensions.resume(convert(raw, ResumeParams).hook)
         except AmbiguousNameError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         return stored(self._hub, {"was_suspended": was_suspended, "suspended": list(self._hub.suspensions)})

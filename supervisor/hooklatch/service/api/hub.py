@@ -137,13 +137,10 @@ class Hub:
         self.faults: list[str] = []
         self.end: Callable[[], None] | None = None  # where this process is the daemon's own
         self.stop_accepting: Callable[[], object] = lambda: None  # where the sockets outlive this daemon
-        self.suspensions = Suspensions(state, files.store, self.note)
+        self.suspensions = Suspensions(state, self.note)
         dispatcher.suspensions = self.suspensions
         dispatcher.targets.on_quarantine = lambda hook, why: self.note("quarantined", {"hook": hook.name, "why": why})
         bus.on_change = self.note_change
-        sources.on_adopted = self.note_source
-        files.on_declared = self.note_file
-        files.on_settings.append(lambda settings: record.apply(settings.record))
         self.native = Native(dispatcher, lambda: files.dialects)
         dispatcher.targets.call_native = self.native.call
         dispatcher.targets.read_native = self.native.read
@@ -264,7 +261,7 @@ class Hub:
             raise RpcError(ErrorCode.NOT_FOUND, f"{folder_of(project)} holds no file; there is nothing to trust")
         self.projects.trust(project, pins)
         self.files.drop_below(folder_of(project))
-        self.files.store()
+        await self.state.store()
         reloaded = await self.files.reload()
         below = [one for one in reloaded.diagnostics if one.file == project or one.file.startswith(f"{project}/")]
         hooks = self.registries.project_hooks(project)
@@ -281,11 +278,11 @@ class Hub:
         project = without_links(folder)
         was_trusted = self.projects.untrust(project)
         if was_trusted:
-            self.files.store()
+            await self.state.store()
             await self.files.reload()
         return {"folder": project, "was_trusted": was_trusted, "revision": self.registries.view.revision}
 
-    def suspend(self, hook: str | None, seconds: float, reason: str) -> Suspension:
+    async def suspend(self, hook: str | None, seconds: float, reason: str) -> Suspension:
         """Leave a hook, a plugin or all hooks out of every fire for a limited time.
 
         Raises:
@@ -293,7 +290,7 @@ class Hub:
         """
         name = found(hook, self.registries.every_hook()).name if hook is not None else None
         try:
-            return self.suspensions.suspend(name, seconds, reason)
+            return await self.suspensions.suspend(name, seconds, reason)
         except SuspensionError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
 
@@ -302,7 +299,7 @@ class Hub:
         self.dispatcher.targets.breakers.clear()
         return await self.files.reload(is_explicit=True)
 
-    def switch(self, name: str, *, enabled: bool) -> None:
+    async def switch(self, name: str, *, enabled: bool) -> None:
         """Enable or disable a hook of the layers that sessions share, and keep that; enabling lifts its quarantine.
 
         Raises:
@@ -311,23 +308,28 @@ class Hub:
         target = self.registries.switch_global(name, enabled=enabled)
         for hook in target.hooks if enabled else ():
             self.dispatcher.targets.breakers.lift(hook.name)
-        self.store_switches()
+        await self.store_switches()
 
-    def store_definitions(self, tables: Iterable[dict[str, Any]]) -> None:
+    async def store_definitions(self, tables: Iterable[dict[str, Any]]) -> None:
         """Keep what was registered globally, for the next start: a table for each hook, in the order of firing."""
         kept = {table.get("id"): table for table in self.state.state.hooks}
         kept.update({table["id"]: table for table in tables})
         self.state.state.hooks = list(kept.values())
-        self.files.store()
+        await self._told_and_stored()
 
-    def drop_definition(self, hook_id: str) -> None:
+    async def drop_definition(self, hook_id: str) -> None:
         state = self.state.state
         state.hooks = [table for table in state.hooks if table.get("id") != hook_id]
-        self.store_switches()
+        await self.store_switches()
 
-    def store_switches(self) -> None:
+    async def store_switches(self) -> None:
         self.state.state.switches = dict(self.registries.switches)
-        self.files.store()
+        await self._told_and_stored()
+
+    async def _told_and_stored(self) -> None:
+        """Wait for what a global change needs before it is acknowledged."""
+        await self.registries.announced()
+        await self.state.store()
 
 
 def real_folder(folder: str) -> str:

@@ -191,8 +191,7 @@ class Methods:
         if self._is_global(connection, params.scope):
             hooks = await self._make(params, connection, Registrant())
             self._hub.registries.register_global(hooks)
-            await self._hub.registries.announced()
-            self._hub.store_definitions(single_tables(cast("list[dict[str, Any]]", params.hooks)))
+            await self._hub.store_definitions(single_tables(cast("list[dict[str, Any]]", params.hooks)))
             return stored(
                 self._hub, {"ids": [hook.id for hook in hooks], "revision": self._hub.registries.view.revision}
             )
@@ -213,8 +212,7 @@ class Methods:
         if self._is_global(connection, params.scope):
             removed = registries.unregister_global(params.id)
             if removed is not None:
-                await registries.announced()
-                self._hub.drop_definition(removed.id)
+                await self._hub.drop_definition(removed.id)
             return stored(self._hub, {"revision": registries.view.revision})
         session = self._own_session(connection)
         registries.unregister_own(session, params.id)
@@ -230,8 +228,7 @@ class Methods:
     async def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
         registries = self._hub.registries
         if self._is_global(connection, params.scope):
-            self._hub.switch(params.id, enabled=enabled)
-            await registries.announced()
+            await self._hub.switch(params.id, enabled=enabled)
             return stored(self._hub, {"revision": registries.view.revision})
         session = self._own_session(connection)
         hook = registries.switch_own(session, params.id, enabled=enabled)

@@ -73,7 +73,15 @@ class Files:
     """Keeps the global layer in step with the configuration file and the hooks.d folder beside it."""
 
     def __init__(
-        self, config_path: str, sources: Sources, registries: Registries, state: StateFile, projects: Projects
+        self,
+        config_path: str,
+        sources: Sources,
+        registries: Registries,
+        state: StateFile,
+        projects: Projects,
+        *,
+        on_declared: Callable[[str, str], None],
+        on_settings: Callable[[Settings], None],
     ) -> None:
         self.config_path = os.path.abspath(config_path)
         self.folder = os.path.join(os.path.dirname(self.config_path), "hooks.d")
@@ -85,13 +93,14 @@ class Files:
         self._state = state
         self._projects = projects
         self.plugins: dict[str, Plugin] = {}
-        self.settings = Settings()
-        self.on_settings: list[Callable[[Settings], None]] = []
-        self.on_declared: Callable[[str, str], None] = lambda path, digest: None
+        self.settings = state.state.settings
+        self._on_declared = on_declared
+        self._on_settings = on_settings
         self.reloads: Counter[str] = Counter()  # by what came of them
         self._lock = trio.Lock()
         self._good: dict[str, FileConfig] = {}  # what is in force; the listing of hooks.d is one of these
         self._packages: set[str] = set()  # the folders whose plugins were known at the last reload
+        self._is_to_store = False
         self._is_to_retry = False  # what is wrong may go by itself, without a change of any file
         self.declared_digests: dict[str, str] = {}  # of every file that is in force
         self._building = Building(sources, registries, state)
@@ -146,7 +155,6 @@ class Files:
         async with self._lock:
             previous, before = self._registries.view.revision, self.diagnostics
             change = await self._reload(is_explicit=is_explicit)
-            await self._registries.announced()
             for diagnostic in self.diagnostics if is_explicit else set(self.diagnostics) - set(before):
                 place = {"file": diagnostic.file, "line": diagnostic.line or None}
                 logger.warning("%s", diagnostic.message, extra=place)
@@ -217,12 +225,16 @@ class Files:
         self.declared_digests = {config.path: config.digest for config in configs if config.digest}
         for path, digest in self.declared_digests.items():
             if before.get(path) != digest:
-                self.on_declared(path, digest)
+                self._on_declared(path, digest)
         self.plugins = {plugin.name: plugin for plugin in plugins}
         self._sources.forget(self._building.wanted | self._building.used())
         self.diagnostics = [*diagnostics, *layers.diagnostics]
         absent = {file.path for file in declared if file.is_accepted_absence}
         self._remember(layers, absent, forgets_plugins=is_explicit and not packages.faults)
+        if self._is_to_store:
+            self._is_to_store = False
+            await self._state.store()
+        await self._registries.announced()
         return change
 
     def _remembered_plugins(self) -> set[str]:
@@ -314,12 +326,11 @@ class Files:
     def _take_settings(self, config: FileConfig | None) -> None:
         """Put in force how the daemon runs; without a sound main file, that stays as it last was."""
         self._limit(config)
-        for take in self.on_settings:
-            take(self.settings)
+        self._on_settings(self.settings)
         state = self._state.state
         if config is not None and (state.settings, state.overrides) != (self.settings, config.main.overrides):
             state.settings, state.overrides = self.settings, config.main.overrides
-            self.store()
+            self._is_to_store = True
 
     def _limit(self, config: FileConfig | None) -> None:
         if config is not None:
@@ -365,20 +376,11 @@ class Files:
             manifests.pop(PLUGIN + name, None)
         if manifests != state.manifests:
             state.manifests = manifests
-            self.store()
+            self._is_to_store = True
 
     def _belongs_elsewhere(self, path: str) -> bool:
         # Another configuration of the same user may share this state.
         return not self._is_ours(path) and path not in self._building.wanted
-
-    def store(self) -> None:
-        """Write the state; a failure makes the status red and no more: what is in force does not depend on it."""
-        try:
-            self._state.write()
-        except OSError as error:
-            why = error.strerror or str(error)
-            self._state.unwritten = f"{self._state.path}: {why}; what was changed holds only until the daemon ends"
-            logger.error("state not stored: %s", why, extra={"path": self._state.path})
 
     async def ensure(self, source: Source) -> Unit:
         """Return the unit of a source that a client names, building it if nobody has.

@@ -93,6 +93,8 @@ class Sources:
         limits: PoolLimits,
         quiesced: Callable[[], Awaitable[None]],
         pools: dict[tuple[str, int], Pool],
+        *,
+        on_adopted: Callable[[Unit], None],
     ) -> None:
         self.limits = limits
         self.levels: dict[str, str] = {}  # the isolation of sources that have one of their own
@@ -101,7 +103,7 @@ class Sources:
         self.zygote = zygote
         self.ended: Counter[str] = Counter()  # what became of the workers of pools that are gone
         self._quiesced = quiesced
-        self.on_adopted: Callable[[Unit], None] = lambda unit: None
+        self._on_adopted = on_adopted
         self._builds = 0
         self.supervisor = Supervisor("pools")
 
@@ -164,7 +166,7 @@ class Sources:
         """Put a unit in force; the one before it retires once no fire can need it."""
         old = self.units.get(unit.source.location)
         self.units[unit.source.location] = unit
-        self.on_adopted(unit)
+        self._on_adopted(unit)
         if old is not None and old is not unit:
             self._retire(old)
 

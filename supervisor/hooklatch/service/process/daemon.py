@@ -51,6 +51,7 @@ from hooklatch.service.api.hub import Bus, Hub
 from hooklatch.service.api.methods import Methods
 from hooklatch.service.config.file_safety import UnsafeFileError, make_private
 from hooklatch.service.config.path_lookup import Absent, Fault, look
+from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import LockedError, StateFile, lock
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.shared_state import SharedState
@@ -200,9 +201,11 @@ async def serve(options: Options, inherited: Inherited | None = None) -> AsyncGe
             zygote = Zygote(owns_process=options.owns_process)
             sessions = Sessions(on_end=lambda session: hub.end_session(session))
             shared_state = SharedState(options.state_dir, sessions)
-            hub = assemble(options, zygote, state, record, sessions, shared_state, {"agent": agent, "admin": admin})
+            hub, metrics = assemble(
+                options, zygote, state, record, sessions, shared_state, {"agent": agent, "admin": admin}
+            )
             hub.supervisors.append(daemon)
-            await start_all(daemon, foundations(hub, zygote))
+            await start_all(daemon, foundations(hub, zygote, metrics))
             await load_everything(hub, fault)
             hub.native.installed, unusable = load_entry_points()
             hub.faults += unusable
@@ -248,27 +251,35 @@ def assemble(
     sessions: Sessions,
     shared_state: SharedState,
     places: dict[str, str],
-) -> Hub:
+) -> tuple[Hub, Metrics]:
     """Make the parts, and let them know each other."""
+
+    def take(settings: Settings) -> None:
+        record.apply(settings.record)
+        metrics.take(settings)
+
     bus, statistics = Bus(), Statistics()
     registries = Registries(Catalogue.standard(), sessions, bus.publish, switches=state.state.switches)
     pools: dict[tuple[str, int], Pool] = {}
     dispatcher = Dispatcher(registries, pools, statistics, bus.decided)
-    sources = Sources(zygote, PoolLimits(), dispatcher.quiesced, pools)
+    sources = Sources(zygote, PoolLimits(), dispatcher.quiesced, pools, on_adopted=lambda unit: hub.note_source(unit))
     projects = Projects(state, sessions)
-    files = Files(options.config, sources, registries, state, projects)
-    return Hub(
+    files = Files(
+        options.config, sources, registries, state, projects,
+        on_declared=lambda path, digest: hub.note_file(path, digest), on_settings=take,
+    )  # fmt: skip
+    hub = Hub(
         bus=bus, sessions=sessions, registries=registries, sources=sources, files=files, projects=projects,
         dispatcher=dispatcher, statistics=statistics, state=state, shared_state=shared_state, record=record,
         places={**places, "config": files.config_path, "state": state.path},
     )  # fmt: skip
+    metrics = Metrics(hub)
+    return hub, metrics
 
 
-def foundations(hub: Hub, zygote: Zygote) -> list[ChildSpec]:
+def foundations(hub: Hub, zygote: Zygote, metrics: Metrics) -> list[ChildSpec]:
     """List what hooks are loaded with, and fires run on."""
     pools, fires, timers = hub.sources.supervisor, hub.dispatcher.background, hub.sessions.timers
-    metrics = Metrics(hub)
-    hub.files.on_settings.append(metrics.take)
     return [
         ChildSpec("record", hub.record.run, is_significant=True, reports_start=True),
         zygote.spec,
@@ -381,7 +392,6 @@ async def load_everything(hub: Hub, fault: str | None) -> None:
     for text in hub.state.dropped:
         logger.warning("%s", text, extra={"path": hub.state.path})
     scratch.clear(os.path.dirname(hub.state.path))
-    hub.files.settings = hub.state.state.settings
     hub.suspensions.restore()
     hub.files.prepare()
     if hub.files.settings.keeps_state:
