@@ -254,7 +254,7 @@ async def test_a_slow_disk_holds_neither_the_loop_nor_the_order_of_changes(
             await trio.to_thread.run_sync(began.wait)  # the loop runs on
             for number in (2, 3):
                 nursery.start_soon(change, number)
-            await trio.testing.wait_all_tasks_blocked()
+                await trio.testing.wait_all_tasks_blocked()
             assert not stored
             nursery.cancel_scope.cancel()  # who asked is gone: it is stored all the same
             disk.set()

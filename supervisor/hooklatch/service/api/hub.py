@@ -10,21 +10,20 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
-from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, PythonTarget
+from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
 from hooklatch.core.hooks.suspension import Suspension, SuspensionError
 from hooklatch.core.messages import Decision
 from hooklatch.core.protocol import ErrorCode, RpcError, encode_notification
 from hooklatch.processes.supervisor import Node, Supervisor
 from hooklatch.record.writer import Record, RecordError
-from hooklatch.service.config.configuration import place_of
-from hooklatch.service.config.custom_events import unknown_event
+from hooklatch.service.config.configuration import Diagnostic, place_of
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.dialect_fires import Native
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.loading.assembly import hook_of, stand_in, with_way_out
+from hooklatch.service.loading.binding import Binder, stand_in, with_way_out
 from hooklatch.service.loading.files import Files, Reloaded
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import Projects
@@ -228,23 +227,18 @@ class Hub:
         self.registries.set_global(api=hooks)
 
     async def _restored(self, definition: HookDefinition) -> Hook:
-        source, function = place_of(definition, "/")
-        target, problem = PythonTarget(source, 0, function), None
+        source, _ = place_of(definition, "/")
+        faults: dict[str, Diagnostic] = {}
         try:
-            unit = await self.files.ensure(source)
-            target = PythonTarget(unit.source, unit.build, function)
-            if function not in unit.loaded.functions:
-                problem = f"{source.location} has no function {function!r}"
-        except UnitError as error:
-            problem = str(error)  # a reload that finds it mended takes this away
-        catalogue = self.registries.catalogue
-        spec = catalogue.get(definition.event)
-        if spec is None:  # what a command is told of its event cannot be known
-            problem = problem or f"{unknown_event(catalogue, definition.event)}; define it, then restart the daemon"
-        hook = hook_of(definition, Layer.GLOBAL, target, problem=problem, spec=spec)
-        if hook.problem is not None:
-            hook = msgspec.structs.replace(hook, problem=with_way_out(hook.problem, hook.name))
-        return hook
+            await self.files.ensure(source)
+        except UnitError as error:  # a reload that finds it mended takes this away
+            faults[source.location] = Diagnostic(error.file, error.line, error.message)
+        hook = Binder(self.registries.catalogue, self.sources.units, faults).bind(definition, Layer.GLOBAL)
+        if hook.problem is None:
+            return hook
+        if hook.event not in self.registries.catalogue:
+            hook = msgspec.structs.replace(hook, problem=f"{hook.problem}; define it, then restart the daemon")
+        return msgspec.structs.replace(hook, problem=with_way_out(str(hook.problem), hook.name))
 
     async def trust(self, folder: str) -> dict[str, Any]:
         """Pin what a project's folder holds now, and have its hooks fire in the sessions that work there.

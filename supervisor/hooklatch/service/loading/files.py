@@ -41,10 +41,9 @@ from hooklatch.service.config.path_lookup import Absent, Fault, Names, Stamp, is
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settings_files import ENDING, read_settings
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.loading.assembly import DeclaredFile, manifest_of
-from hooklatch.service.loading.layers import Layers, assemble
+from hooklatch.service.loading.layer_builder import DeclaredFile, Layers, ProjectFiles, assemble, manifest_of
 from hooklatch.service.loading.plugins import PLUGIN, Plugin, discover, in_force
-from hooklatch.service.loading.projects import ProjectFiles, Projects
+from hooklatch.service.loading.projects import Projects
 from hooklatch.service.loading.source_builder import Building, aimed_at, aimed_at_nothing
 from hooklatch.service.loading.sources import Sources, Unit, UnitError
 from hooklatch.service.registry.registries import Registries

@@ -16,7 +16,7 @@ from hooklatch.service.config.configuration import Diagnostic, FileConfig, place
 from hooklatch.service.config.custom_events import unknown_event
 from hooklatch.service.config.isolation_levels import as_strong_as
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.loading.assembly import with_way_out
+from hooklatch.service.loading.binding import with_way_out
 from hooklatch.service.loading.sources import Sources, Unit, UnitError
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Elsewhere, Source
