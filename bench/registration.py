@@ -42,6 +42,7 @@ from machine import Summary, describe, save, summary
 GUARD = "def allow(event):\n    return None\n"
 SESSIONS, HOOKS = (200, 2000), (1, 100)
 MOST_HELD = 10.0  # milliseconds
+QUIET = 0.6  # seconds after which the watch has taken the last edit too, and a registration is alone
 Rows = dict[str, dict[str, Summary]]
 
 
@@ -201,6 +202,7 @@ async def measure(administrator: Administrator, config: Path, hooks: int, rounds
 
     one = {"id": "one-more", "event": "pre_tool_use", "run": f"{config.parent}/guards.py:allow"}
     for number in range(rounds):
+        await trio.sleep(QUIET)
         await timed("register", "register", scope="global", hooks=[one])
         await administrator.call("unregister", scope="global", id="one-more")
         await trio.Path(config).write_text(hooks_file(config, hooks, number + 1))

@@ -193,7 +193,7 @@ class Snapshot:
     `base` are the hooks that it shares with other viewers: what is computed of them is computed once.
     """
 
-    __slots__ = ("_base", "_by_event", "_hash", "_own", "hooks", "revision")
+    __slots__ = ("_base", "_by_event", "_digest", "_fingerprints", "_own", "hooks", "revision")
 
     def __init__(self, revision: int, hooks: Iterable[Hook], base: Snapshot | None = None) -> None:
         own = ordered(hooks)
@@ -203,20 +203,23 @@ class Snapshot:
         self.revision = revision
         self._base = base
         self._own = own
-        self._hash: hashlib._Hash | None = None
+        self._digest: str | None = None
+        self._fingerprints: bytes | None = None
         self._by_event: dict[tuple[str, bool], tuple[Hook, ...]] = {}
 
     @property
     def digest(self) -> str:
-        return self._hashed().hexdigest()
+        if self._digest is None:
+            before = self._base.fingerprints if self._base is not None else b""
+            self._digest = hashlib.sha256(before + fingerprints_of(self._own)).hexdigest()
+        return self._digest
 
-    def _hashed(self) -> hashlib._Hash:
-        if self._hash is None:
-            whole = self._base._hashed().copy() if self._base is not None else hashlib.sha256()
-            for hook in self._own:
-                whole.update(hook.fingerprint)
-            self._hash = whole
-        return self._hash
+    @property
+    def fingerprints(self) -> bytes:
+        """Return those of all its hooks, in firing order; kept, for they begin what the digests on this base are of."""
+        if self._fingerprints is None:
+            self._fingerprints = fingerprints_of(self.hooks)
+        return self._fingerprints
 
     def for_event(self, spec: EventSpec) -> tuple[Hook, ...]:
         """Return the enabled hooks of an event, in firing order; EVERY_GATE hooks stand at each that fails closed."""
@@ -229,6 +232,10 @@ class Snapshot:
                 found = (*self._base.for_event(spec), *found)
             self._by_event[key] = found
         return found
+
+
+def fingerprints_of(hooks: Iterable[Hook]) -> bytes:
+    return b"".join(hook.fingerprint for hook in hooks)
 
 
 def ordered(hooks: Iterable[Hook]) -> tuple[Hook, ...]:

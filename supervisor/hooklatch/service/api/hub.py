@@ -47,6 +47,7 @@ class Bus:
 
     def __init__(self) -> None:
         self.connections: dict[int, Connection] = {}
+        self._without_session: set[int] = set()  # of those with a topic
         self._listening: dict[int, Connection] = {}  # those with a topic: each decision asks for them, of thousands
         self.on_change: Callable[[Announcement], None] = lambda announcement: None
 
@@ -54,10 +55,9 @@ class Bus:
         """Tell a viewer's subscribers of a change in its view; return whether there are any."""
         if viewer is None:
             self.on_change(announcement)
-            told = [connection for connection in self._subscribed("registry") if connection.session is None]
-        else:
-            own = filter(None, map(self._listening.get, viewer.connections))
-            told = [connection for connection in own if "registry" in connection.topics]
+        numbers = self._without_session if viewer is None else viewer.connections
+        listening = filter(None, map(self._listening.get, numbers))
+        told = [connection for connection in listening if "registry" in connection.topics]
         for connection in told:
             connection.announce(announcement.line, is_registry=True)
         return bool(told)
@@ -87,12 +87,18 @@ class Bus:
         """Take note that a connection's topics have changed."""
         if connection.topics and connection.number in self.connections:
             self._listening[connection.number] = connection
+            if connection.session is None:
+                self._without_session.add(connection.number)
         else:
-            self._listening.pop(connection.number, None)
+            self._stop_listening(connection)
 
     def drop(self, connection: Connection) -> None:
         self.connections.pop(connection.number, None)
+        self._stop_listening(connection)
+
+    def _stop_listening(self, connection: Connection) -> None:
         self._listening.pop(connection.number, None)
+        self._without_session.discard(connection.number)
 
 
 def is_shown(session: Session | None, connection: Connection) -> bool:

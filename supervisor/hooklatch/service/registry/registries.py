@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
 
 import msgspec
@@ -77,7 +77,8 @@ class Registries:
         self._projects: dict[str, list[Hook]] = {}
         self._sessions = sessions
         self._publish = publish
-        self._revision = self._epoch = self.view.revision  # of the last commit; of the last one for all sessions
+        self._revision = self.view.revision  # the highest one of any view
+        self._epoch = 1  # how often something has changed that sessions share
         self._shared: dict[Scope, Snapshot] = {}  # of this epoch
         self._told: dict[Session, Snapshot] = {}  # of each with a subscriber: what it has been told of
         self._untold: OrderedDict[Session, None] = OrderedDict()  # those of them whose view may be another by now
@@ -86,7 +87,7 @@ class Registries:
 
     @property
     def revision(self) -> int:
-        """Return the revision of the last commit, in whatever view."""
+        """Return the highest revision that any view has."""
         return self._revision
 
     @property
@@ -95,8 +96,7 @@ class Registries:
 
     def api_and_own_hooks(self) -> list[Hook]:
         """Return what clients registered, over the admin socket and in their sessions, also in parents now ended."""
-        own = (hook for session in self._sessions for hook in (*session.own.values(), *session.inherited))
-        return [*self._api.values(), *own]
+        return [*self._api.values(), *self._own_hooks()]
 
     def view_of(self, session: Session | None, plugins: Collection[str] | None = None) -> Snapshot:
         """Return what a viewer sees; a fire's list of `plugins` stands in for the one that its session lacks."""
@@ -161,8 +161,13 @@ class Registries:
 
     def every_hook(self) -> list[Hook]:
         """Return the hooks of all layers, sessions' own too."""
-        own = (hook for session in self._sessions for hook in (*session.own.values(), *session.inherited))
-        return [*self.all_hooks(), *own]
+        return [*self.all_hooks(), *self._own_hooks()]
+
+    def _own_hooks(self) -> Iterator[Hook]:
+        for session in self._sessions:
+            if session.own or session.inherited:
+                yield from session.own.values()
+                yield from session.inherited
 
     def project_hooks(self, folder: str) -> list[Hook]:
         """Return the hooks of a project that is in use."""
@@ -253,7 +258,6 @@ class Registries:
 
     def take_settings(self, session: Session) -> None:
         """Put in force what a session's host said of its plugins, its personality and its working directory."""
-        self._revision += 1
         self._outdate(session)
         self._hand_down(session)
         self._tell_some()
@@ -294,14 +298,14 @@ class Registries:
         self.register_own(session, hooks)
 
     def _commit_global(self, *, hands_down: bool = False) -> Difference:
-        self._revision += 1
-        self._epoch = self._revision
+        self._epoch += 1
         self._shared.clear()
         self._announcements.clear()
         old = self.view
-        new = Snapshot(self._revision, switched([*self._files, *self._api.values()], self.switches))
+        new = Snapshot(self._revision + 1, switched([*self._files, *self._api.values()], self.switches))
         change = difference(old, new)
         if not (change.is_empty and old.digest == new.digest):
+            self._revision += 1
             self.view = new
             self._publish(None, announcement(old, new, change))
         if hands_down:
@@ -340,7 +344,7 @@ class Registries:
         if new.digest == old.digest:
             return
         if new.revision <= old.revision:
-            # Back to what others see, which is older than what this session has seen: revisions never go back.
+            # Only this session has changed, or it is back at what others see: revisions never go back.
             self._revision += 1
             new = Snapshot(self._revision, own, shared)
         session.view = new
