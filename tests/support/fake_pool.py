@@ -28,6 +28,8 @@ from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.plan import Active, Seen
+from hooklatch.service.loading.plugins import Discovery
 from hooklatch.service.loading.projects import Projects
 from hooklatch.service.loading.sources import Sources, Unit
 from hooklatch.service.registry.registries import Registries
@@ -113,6 +115,13 @@ class FakeSources(Sources):
         unit.version, unit.now = version, lambda: self.place.version
         self.pools[source.location, unit.build] = pool
         return unit
+
+
+class FakeFiles(Files):
+    """Looks without a thread: a clock that jumps does not wait for one."""
+
+    async def see(self, active: Active) -> Seen:
+        return self._look(active, Discovery({}, {}, set()))
 
 
 class FakeState(StateFile):
@@ -248,7 +257,7 @@ async def running_fakes() -> AsyncGenerator[FakePlace]:
     dispatcher = Dispatcher(registries, pools, statistics, bus.decided)
     sources = FakeSources(dispatcher.quiesced, pools, place)
     projects = Projects(state, sessions)
-    files = Files(
+    files = FakeFiles(
         "/nowhere/hooks.toml", sources, registries, state, projects,
         on_declared=lambda path, digest: None, on_settings=lambda settings: None,
     )  # fmt: skip

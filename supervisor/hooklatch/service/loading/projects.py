@@ -59,6 +59,8 @@ class Projects:
 
     def used(self) -> list[str]:
         """Return the trusted projects of sessions, and those that a one-shot has lately asked for."""
+        if not self.trusted:
+            return []
         now = trio.current_time()
         self._asked = {folder: at for folder, at in self._asked.items() if now - at < LINGER}
         return sorted((self.nearest(self._places()) | self._asked.keys() | self._held.keys()) & self.trusted.keys())
