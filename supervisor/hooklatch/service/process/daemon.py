@@ -415,7 +415,7 @@ def connections_of(
         connection = Connection(
             next(NUMBERS), stream, methods, handoff, admission, hangups, line_timeouts, is_admin=is_admin
         )
-        connection.resync = lambda: hub.registries.view_of(connection.session).revision
+        connection.resync = lambda: hub.registries.follow(connection.session).revision
         hub.dispatcher.targets.servers[connection.number] = connection
         return connection
 
