@@ -76,3 +76,25 @@ def test_the_state_benchmark_counts_exactly_both_ways() -> None:
     found = json.loads(results.read_bytes())
     assert {"machine", "rows", "ratios", "quiet", "step"} <= set(found), done.stderr
     assert found["exact"] == {"served": True, "served, kept": True, "sqlite": True}
+
+
+@pytest.mark.slow
+def test_the_registration_benchmark_measures_idle_and_subscribed_sessions() -> None:
+    """Slow: it starts a daemon for each number of sessions and hooks."""
+    command = [sys.executable, str(BENCH / "registration.py"), "--quick"]
+    results = BENCH / "results" / "registration_quick.json"
+    results.unlink(missing_ok=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert results.exists(), done.stderr
+    found = json.loads(results.read_bytes())
+    assert set(found["rows"]) == {
+        f"{sessions} sessions, {hooks} hooks, {kind}"
+        for sessions in (2, 20)
+        for hooks in (1, 100)
+        for kind in ("idle", "subscribed")
+    }
+    for rows in found["rows"].values():
+        assert set(rows) == {"register", "reload"}
+        assert rows["register"]["held"]["worst_ms"] > 0
+    assert {"machine", "ratios", "most_held_ms"} <= set(found)

@@ -26,6 +26,9 @@ from hooklatch.processes.zygote import Zygote
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Fact, Record
 from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.plan import Active, Seen
+from hooklatch.service.loading.plugins import Discovery
 from hooklatch.service.loading.sources import Sources, Unit
 from hooklatch.service.process.parts import Ground, Parts, assemble
 from hooklatch_worker import wire
@@ -112,13 +115,20 @@ class FakeSources(Sources):
         return unit
 
 
+class FakeFiles(Files):
+    """Looks without a thread: a clock that jumps does not wait for one."""
+
+    async def see(self, active: Active) -> Seen:
+        return self._look(active, Discovery({}, {}, set()))
+
+
 class FakeState(StateFile):
     """Kept nowhere."""
 
     def __init__(self) -> None:
         super().__init__("/nowhere")
 
-    def write(self) -> None:
+    async def store(self) -> None:
         return
 
 
@@ -166,8 +176,8 @@ class FakeConnection:
         self._methods = parts.methods
         parts.bus.connections[self.number] = self  # type: ignore[assignment]
 
-    def announce(self, params: object, *, is_registry: bool) -> bool:
-        self.announcements.append(msgspec.to_builtins(params))
+    def announce(self, line: bytes, *, is_registry: bool) -> bool:
+        self.announcements.append(msgspec.json.decode(line)["params"])
         return True
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
@@ -242,7 +252,7 @@ async def running_fakes() -> AsyncGenerator[FakePlace]:
         config="/nowhere/hooks.toml", state=FakeState(), record=FakeRecord(), zygote=Zygote(owns_process=False),
         supervisors=(), end=None, places={},
     )  # fmt: skip
-    parts = place.parts = assemble(ground, partial(FakeSources, place))
+    parts = place.parts = assemble(ground, partial(FakeSources, place), FakeFiles)
     async with trio.open_nursery() as nursery:
         for part in (parts.sources, parts.dispatcher, parts.sessions):
             await nursery.start(part.run)

@@ -211,3 +211,16 @@ def test_a_hook_says_where_it_comes_from() -> None:
     assert hook("a", layer=Layer.BUILTIN).name == "builtin/a"
     assert GUARDS.describe() == "/h/guards.py:guard"
     assert [str(Origin("/h/x.toml", 3)), str(Origin("/h/x.toml"))] == ["/h/x.toml:3", "/h/x.toml"]
+
+
+@pytest.mark.parametrize("shared", [["global", "plugin"], ["global", "parent"], []])
+@pytest.mark.parametrize("own", [["session", "parent"], ["session"], []])
+def test_a_snapshot_on_a_base_is_the_same_as_one_of_all_its_hooks(shared: list[str], own: list[str]) -> None:
+    base = [hook(f"base-{name}", layer=Layer[name.upper()], priority=len(name)) for name in shared]
+    more = [hook(f"own-{name}", layer=Layer[name.upper()]) for name in own]
+
+    flat, stacked = Snapshot(1, [*base, *more]), Snapshot(1, more, Snapshot(1, base))
+
+    assert stacked.hooks == flat.hooks
+    assert stacked.digest == flat.digest
+    assert stacked.for_event(TOOL) == flat.for_event(TOOL)

@@ -48,11 +48,13 @@ def guard(daemon: Daemon, hook_id: str = "no", function: str = "no", **more: Any
 def observed(daemon: Daemon) -> str:
     """Return all that anybody could see of sessions and hooks, whatever it is that they see it by."""
     parts = daemon.parts
+    others = ("flow", "parent", "children", "view", "epoch", "unlisted")  # the last three: what was last looked at
     sessions = [
-        {key: str(value) for key, value in vars(one).items() if key not in ("flow", "parent", "children", "view")}
+        {key: str(value) for key, value in vars(one).items() if key not in others}
         | {"parent": one.parent and one.parent.id, "children": [child.id for child in one.children]}
-        | {"view": [one.view.revision, one.view.digest, [hook.name for hook in one.view.hooks]]}
+        | {"views": [[view.revision, view.digest, [hook.name for hook in view.hooks]] for view in views]}
         for one in parts.sessions
+        for views in [[parts.registries.view_of(one), parts.registries.view_of(one, [])]]
     ]
     projects = {
         folder: [hook.id for hook in parts.registries.project_hooks(folder)] for folder in parts.projects.used()

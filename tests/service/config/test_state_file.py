@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+import trio.testing
 
 from hooklatch.service.config.state_file import LockedError, ManifestHook, State, StateFile, lock
 from support.daemons import Client, Daemon, running_daemon
@@ -211,20 +214,59 @@ async def test_a_file_cannot_take_the_id_of_a_hook_of_the_admin_socket(tmp_path:
 # -- the file itself ---------------------------------------------------------------------------------------------
 
 
-def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
+async def test_a_state_is_read_as_it_was_written(tmp_path: Path) -> None:
     written = StateFile(str(tmp_path))
     written.state = State(
         hooks=[{"id": "x", "n": 2**70}],
         switches={"global/x": False},
         manifests={"/f": [ManifestHook("y", "stop", "a")]},
     )
-    written.write()
+    await written.store()
 
     read = StateFile(str(tmp_path))
 
     assert read.read() is None
     assert read.state == written.state
     assert (tmp_path / "state.json").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_slow_disk_holds_neither_the_loop_nor_the_order_of_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, began, fsync = threading.Event(), threading.Event(), os.fsync
+
+    def slow(fd: int) -> None:
+        began.set()
+        disk.wait(10)
+        fsync(fd)
+
+    state, stored = StateFile(str(tmp_path)), list[int]()
+
+    async def change(number: int) -> None:
+        state.state.hooks = [*state.state.hooks, {"id": str(number)}]
+        await state.store()
+        stored.append(len(on_disk(tmp_path)))
+
+    monkeypatch.setattr(os, "fsync", slow)
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(change, 1)
+            await trio.to_thread.run_sync(began.wait)  # the loop runs on
+            for number in (2, 3):
+                nursery.start_soon(change, number)
+                await trio.testing.wait_all_tasks_blocked()
+            assert not stored
+            nursery.cancel_scope.cancel()  # who asked is gone: it is stored all the same
+            disk.set()
+
+    assert stored == [1, 3, 3]
+    assert [table["id"] for table in on_disk(tmp_path)] == ["1", "2", "3"]
+
+
+def on_disk(folder: Path) -> list[dict[str, Any]]:
+    read = StateFile(str(folder))
+    assert read.read() is None
+    return read.state.hooks
 
 
 async def test_a_change_that_cannot_be_stored_is_in_force_and_says_so(tmp_path: Path) -> None:
@@ -248,10 +290,10 @@ async def test_a_change_that_cannot_be_stored_is_in_force_and_says_so(tmp_path: 
     assert green["health"] == "green"
 
 
-def test_a_torn_write_leaves_the_last_state(tmp_path: Path) -> None:
+async def test_a_torn_write_leaves_the_last_state(tmp_path: Path) -> None:
     state = StateFile(str(tmp_path))
     state.state.switches["global/x"] = False
-    state.write()
+    await state.store()
     (tmp_path / "state.json.new").write_text("{")  # as a daemon killed in mid-write leaves it
 
     again = StateFile(str(tmp_path))

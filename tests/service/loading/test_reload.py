@@ -374,3 +374,32 @@ async def test_a_file_with_a_bad_event_changes_nothing_in_force(daemon: Daemon) 
         assert (problem["file"], problem["line"]) == (str(daemon.folder / "hooks.toml"), 3)
         assert problem["message"].endswith("not 'gaet'; did you mean 'gate'?")
         assert await bash(client) == ("deny", "policy", "one")
+
+
+MEETING = """
+import os
+import time
+from hooklatch_worker import hook
+
+open({mine!r}, "w").close()
+while not os.path.exists({other!r}):
+    time.sleep(0.01)
+
+@hook("pre_tool_use")
+def no(event):
+    return None
+"""
+
+
+async def test_sources_that_have_changed_are_built_at_once(daemon: Daemon) -> None:
+    started = {name: f"{daemon.folder}/{name}.started" for name in ("one", "two")}
+    for mine, other in (("one", "two"), ("two", "one")):  # neither is imported before the other one is
+        daemon.write(f"hooks.d/{mine}.py", MEETING.format(mine=started[mine], other=started[other]))
+
+    async with daemon.administrator() as admin:
+        with trio.fail_after(30):
+            found = await admin.call("reload")
+        hooks = await admin.call("hooks")
+
+    assert {"one:no", "two:no"} <= {one["id"] for one in hooks["hooks"]}
+    assert found["diagnostics"] == []

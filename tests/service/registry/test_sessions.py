@@ -111,12 +111,17 @@ class Office:
     def __init__(self) -> None:
         self.sessions = Sessions(on_end=lambda session, live: None)
         self.published: list[tuple[Session | None, Announcement]] = []
-        self.registries = Registries(
-            Catalogue.standard(), self.sessions, lambda viewer, said: self.published.append((viewer, said)), switches={}
-        )
+        self.is_heard = True
+        self.registries = Registries(Catalogue.standard(), self.sessions, self.publish, switches={})
+
+    def publish(self, viewer: Session | None, said: Announcement) -> bool:
+        self.published.append((viewer, said))
+        return self.is_heard
 
     def open(self, name: str) -> Session:
-        return self.sessions.open(name, None, self.registries.view)[0]
+        session = self.sessions.open(name, None, self.registries.view)[0]
+        self.registries.follow(session)
+        return session
 
     def heard_by(self, viewer: Session | None) -> list[Announcement]:
         return [said for one, said in self.published if one is viewer]
@@ -170,8 +175,71 @@ def test_a_new_build_reaches_all_layers_in_one_revision_of_each_view() -> None:
     office.registries.register_global([gate("api", Layer.GLOBAL)])
     said = len(office.heard_by(child))
 
-    office.registries.retarget("/h/guards.py", lambda hook: gate(hook.id, hook.layer, build=2))
+    office.registries.retarget({"/h/guards.py": lambda hook: gate(hook.id, hook.layer, build=2)})
     office.registries.set_global(files=[gate("file", Layer.GLOBAL, build=2)])
 
-    assert {hook.id: hook.target.build for hook in child.view.hooks} == {"api": 2, "own": 2, "file": 2}  # type: ignore[union-attr]
+    assert {hook.id: hook.target.build for hook in office.registries.view_of(child).hooks} == {
+        "api": 2,
+        "own": 2,
+        "file": 2,
+    }  # type: ignore[union-attr]
     assert [sorted(one.changed) for one in office.heard_by(child)[said:]] == [["api", "own"]]
+
+
+async def test_a_change_holds_at_once_for_all_and_is_told_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hooklatch.service.registry.registries.SLICE", 0)
+    office = Office()
+    viewers = [office.open(f"s{number}") for number in range(5)]
+
+    office.registries.register_global([gate("g", Layer.GLOBAL)])
+    views = {office.registries.view_of(viewer) for viewer in viewers}
+    told_at_once = len(office.published)
+    monkeypatch.setattr("hooklatch.service.registry.registries.SLICE", 1)
+    await office.registries.announced()
+
+    assert views == {office.registries.view}
+    assert told_at_once == 1  # who looks at the global layers alone
+    assert [len(office.heard_by(viewer)) for viewer in viewers] == [1] * 5
+    assert len({id(said) for _, said in office.published[1:]}) == 1  # so it is encoded once
+
+
+async def test_who_joins_while_others_are_told_hears_only_what_comes_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hooklatch.service.registry.registries.SLICE", 0)
+    office = Office()
+    session = office.open("s")
+    office.registries.register_global([gate("g", Layer.GLOBAL)])
+
+    began = office.registries.follow(session)
+
+    (said,) = office.heard_by(session)
+    assert said.revision == began.revision
+    await office.registries.announced()
+    assert len(office.heard_by(session)) == 1
+
+
+async def test_what_is_told_late_is_one_announcement_of_all_that_has_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    office = Office()
+    session = office.open("s")
+    began = office.registries.view_of(session).revision
+    monkeypatch.setattr("hooklatch.service.registry.registries.SLICE", 0)
+    for name in ("g", "h"):
+        office.registries.register_global([gate(name, Layer.GLOBAL)])
+    monkeypatch.setattr("hooklatch.service.registry.registries.SLICE", 1)
+
+    await office.registries.announced()
+
+    (said,) = office.heard_by(session)
+    assert (said.previous, said.added, said.digest) == (began, ["g", "h"], office.registries.view.digest)
+
+
+def test_who_unsubscribed_costs_nothing_any_more() -> None:
+    office = Office()
+    session = office.open("s")
+    office.registries.register_global([gate("g", Layer.GLOBAL)])
+    office.is_heard = False
+    office.registries.register_global([gate("h", Layer.GLOBAL)])
+    said = len(office.heard_by(session))
+
+    office.registries.register_global([gate("i", Layer.GLOBAL)])
+
+    assert len(office.heard_by(session)) == said

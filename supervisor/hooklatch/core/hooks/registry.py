@@ -147,6 +147,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         """Return its full name if other hooks may have the same layer and id; otherwise an empty string."""
         return self.name if self.project or self.owner else ""
 
+    @cached_property
     def fingerprint(self) -> bytes:
         """Return a digest of everything that determines the hook's behaviour."""
         target = self.target
@@ -193,35 +194,59 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class Snapshot:
-    """All hooks that one viewer sees, in firing order."""
+    """All hooks that one viewer sees, in firing order.
 
-    __slots__ = ("_by_event", "_digest", "hooks", "revision")
+    `base` are the hooks that it shares with other viewers: what is computed of them is computed once.
+    """
 
-    def __init__(self, revision: int, hooks: Iterable[Hook]) -> None:
-        # Within a layer: by priority, then in the order of registration, which the stable sort keeps.
-        self.hooks = tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
+    __slots__ = ("_base", "_by_event", "_digest", "_fingerprints", "_own", "hooks", "revision")
+
+    def __init__(self, revision: int, hooks: Iterable[Hook], base: Snapshot | None = None) -> None:
+        own = ordered(hooks)
+        if base is not None and own and base.hooks and own[0].layer <= base.hooks[-1].layer:
+            own, base = ordered((*base.hooks, *own)), None  # they fire among each other
+        self.hooks: tuple[Hook, ...] = own if base is None else (*base.hooks, *own)
         self.revision = revision
+        self._base = base
+        self._own = own
         self._digest: str | None = None
+        self._fingerprints: bytes | None = None
         self._by_event: dict[tuple[str, bool], tuple[Hook, ...]] = {}
 
     @property
     def digest(self) -> str:
         if self._digest is None:
-            whole = hashlib.sha256()
-            for hook in self.hooks:
-                whole.update(hook.fingerprint())
-            self._digest = whole.hexdigest()
+            before = self._base.fingerprints if self._base is not None else b""
+            self._digest = hashlib.sha256(before + fingerprints_of(self._own)).hexdigest()
         return self._digest
+
+    @property
+    def fingerprints(self) -> bytes:
+        """Return those of all its hooks, in firing order; kept, for they begin what the digests on this base are of."""
+        if self._fingerprints is None:
+            self._fingerprints = fingerprints_of(self.hooks)
+        return self._fingerprints
 
     def for_event(self, spec: EventSpec) -> tuple[Hook, ...]:
         """Return the enabled hooks of an event in firing order, with EVERY_GATE hooks if the event fails closed."""
         key = spec.name, spec.fails_closed  # a custom event's definition may change while its hooks stay
-        hooks = self._by_event.get(key)
-        if hooks is None:
+        found = self._by_event.get(key)
+        if found is None:
             names = (spec.name, EVERY_GATE) if spec.fails_closed else (spec.name,)
-            hooks = tuple(hook for hook in self.hooks if hook.event in names and hook.enabled)
-            self._by_event[key] = hooks
-        return hooks
+            found = tuple(hook for hook in self._own if hook.event in names and hook.enabled)
+            if self._base is not None:
+                found = (*self._base.for_event(spec), *found)
+            self._by_event[key] = found
+        return found
+
+
+def fingerprints_of(hooks: Iterable[Hook]) -> bytes:
+    return b"".join(hook.fingerprint for hook in hooks)
+
+
+def ordered(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
+    # Within a layer: priority, then the order of registration, which the sort keeps because it is stable.
+    return tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
 
 
 class Selection(msgspec.Struct, frozen=True):
@@ -263,7 +288,7 @@ def difference(old: Snapshot, new: Snapshot) -> Difference:
         changed=[
             hook.id
             for name, hook in after.items()
-            if name in before and before[name] is not hook and before[name].fingerprint() != hook.fingerprint()
+            if name in before and before[name] is not hook and before[name].fingerprint != hook.fingerprint
         ],
     )
 

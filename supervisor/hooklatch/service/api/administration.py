@@ -100,10 +100,11 @@ class Administration:
 class Trusting:
     """Projects' own hooks: trust, untrust."""
 
-    def __init__(self, projects: Projects, files: Files, registries: Registries) -> None:
+    def __init__(self, projects: Projects, files: Files, registries: Registries, state: StateFile) -> None:
         self._projects = projects
         self._files = files
         self._registries = registries
+        self._state = state
         self.methods: AdminMethods = {"trust": self._trust, "untrust": self._untrust}
 
     async def _trust(self, raw: msgspec.Raw) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class Trusting:
             raise RpcError(ErrorCode.NOT_FOUND, f"{folder_of(project)} holds no file; there is nothing to trust")
         self._projects.trust(project, pins)
         self._files.drop_below(folder_of(project))
-        self._files.store()
+        await self._state.store()
         reloaded = await self._files.reload()
         below = [one for one in reloaded.diagnostics if one.file == project or one.file.startswith(f"{project}/")]
         hooks = self._registries.project_hooks(project)
@@ -138,7 +139,7 @@ class Trusting:
         project = without_links(convert(raw, FolderParams).folder)
         was_trusted = self._projects.untrust(project)
         if was_trusted:
-            self._files.store()
+            await self._state.store()
             await self._files.reload()
         return {"folder": project, "was_trusted": was_trusted, "revision": self._registries.view.revision}
 
@@ -157,14 +158,14 @@ class BreakGlass:
         hook = params.hook
         name = found(hook, self._registries.every_hook()).name if hook is not None else None
         try:
-            made = self._suspensions.suspend(name, params.seconds, params.reason)
+            made = await self._suspensions.suspend(name, params.seconds, params.reason)
         except SuspensionError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         return stored(self._state, {"suspended": made})
 
     async def _resume(self, raw: msgspec.Raw) -> object:
         try:
-            was_suspended = self._suspensions.resume(convert(raw, ResumeParams).hook)
+            was_suspended = await self._suspensions.resume(convert(raw, ResumeParams).hook)
         except AmbiguousNameError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         return stored(self._state, {"was_suspended": was_suspended, "suspended": list(self._suspensions)})

@@ -1,4 +1,4 @@
-"""The hooks that administrators registered and the switches that they set: in force now, and again after a restart."""
+"""The hooks that administrators registered and the switches that they set: active now, and again after a restart."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ import msgspec
 
 from hooklatch.core.health import Faults
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
-from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, PythonTarget
-from hooklatch.service.config.configuration import place_of
-from hooklatch.service.config.custom_events import unknown_event
+from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
+from hooklatch.service.config.configuration import Diagnostic, place_of
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
-from hooklatch.service.loading.assembly import hook_of, stand_in, with_way_out
+from hooklatch.service.loading.binding import Binder, stand_in, with_way_out
 from hooklatch.service.loading.files import Files
-from hooklatch.service.loading.sources import UnitError
+from hooklatch.service.loading.sources import Sources, UnitError
 from hooklatch.service.registry.registries import Registries
 
 __all__ = ["GlobalHooks", "stored"]
@@ -27,10 +26,17 @@ class GlobalHooks:
     """Changes the hooks that all sessions share, and stores each change."""
 
     def __init__(
-        self, registries: Registries, files: Files, state: StateFile, breakers: Breakers, faults: Faults
+        self,
+        registries: Registries,
+        files: Files,
+        sources: Sources,
+        state: StateFile,
+        breakers: Breakers,
+        faults: Faults,
     ) -> None:
         self._registries = registries
         self._files = files
+        self._sources = sources
         self._state = state
         self._breakers = breakers
         self._faults = faults
@@ -58,25 +64,21 @@ class GlobalHooks:
         self._registries.set_global(api=hooks)
 
     async def _restored(self, definition: HookDefinition) -> Hook:
-        source, function = place_of(definition, "/")
-        target, problem = PythonTarget(source, 0, function), None
+        source, _ = place_of(definition, "/")
+        faults: dict[str, Diagnostic] = {}
         try:
-            unit = await self._files.ensure(source)
-            target = PythonTarget(unit.source, unit.build, function)
-            if function not in unit.loaded.functions:
-                problem = f"{source.location} has no function {function!r}"
-        except UnitError as error:
-            problem = str(error)  # a reload that finds it mended takes this away
+            await self._files.ensure(source)
+        except UnitError as error:  # a reload that finds it fixed takes this away
+            faults[source.location] = Diagnostic(error.file, error.line, error.message)
         catalogue = self._registries.catalogue
-        spec = catalogue.get(definition.event)
-        if spec is None:  # what a command is told of its event cannot be known
-            problem = problem or f"{unknown_event(catalogue, definition.event)}; define it, then restart the daemon"
-        hook = hook_of(definition, Layer.GLOBAL, target, problem=problem, spec=spec)
-        if hook.problem is not None:
-            hook = msgspec.structs.replace(hook, problem=with_way_out(hook.problem, hook.name))
-        return hook
+        hook = Binder(catalogue, self._sources.units, faults).bind(definition, Layer.GLOBAL)
+        if hook.problem is None:
+            return hook
+        if hook.event not in catalogue:
+            hook = msgspec.structs.replace(hook, problem=f"{hook.problem}; define it, then restart the daemon")
+        return msgspec.structs.replace(hook, problem=with_way_out(str(hook.problem), hook.name))
 
-    def register(self, hooks: Iterable[Hook], tables: Iterable[dict[str, Any]]) -> None:
+    async def register(self, hooks: Iterable[Hook], tables: Iterable[dict[str, Any]]) -> None:
         """Add or replace hooks, and store their definitions: a table for each, in the order of firing.
 
         Raises:
@@ -86,9 +88,9 @@ class GlobalHooks:
         kept = {table.get("id"): table for table in self._state.state.hooks}
         kept.update({table["id"]: table for table in tables})
         self._state.state.hooks = list(kept.values())
-        self._files.store()
+        await self._store()
 
-    def unregister(self, name: str) -> None:
+    async def unregister(self, name: str) -> None:
         """Remove a hook by its id or its name; a missing one is no error.
 
         Raises:
@@ -98,9 +100,9 @@ class GlobalHooks:
         if removed is not None:
             state = self._state.state
             state.hooks = [table for table in state.hooks if table.get("id") != removed.id]
-            self._store_switches()
+            await self._store_switches()
 
-    def switch(self, name: str, *, enabled: bool) -> None:
+    async def switch(self, name: str, *, enabled: bool) -> None:
         """Enable or disable a hook of the layers that sessions share; enabling lifts its quarantine.
 
         Raises:
@@ -109,11 +111,16 @@ class GlobalHooks:
         target = self._registries.switch_global(name, enabled=enabled)
         for hook in target.hooks if enabled else ():
             self._breakers.lift(hook.name)
-        self._store_switches()
+        await self._store_switches()
 
-    def _store_switches(self) -> None:
+    async def _store_switches(self) -> None:
         self._state.state.switches = dict(self._registries.switches)
-        self._files.store()
+        await self._store()
+
+    async def _store(self) -> None:
+        """Wait until subscribers have been told and the state is on the disk: then a change is acknowledged."""
+        await self._registries.announced()
+        await self._state.store()
 
 
 def stored(state: StateFile, result: dict[str, Any]) -> dict[str, Any]:

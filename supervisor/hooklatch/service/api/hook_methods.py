@@ -16,6 +16,7 @@ from hooklatch.service.api.session_opening import check_live
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.registry.registries import Registries
+from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.connection import Connection
 
 __all__ = ["HookMethods", "RegisterParams"]
@@ -58,13 +59,13 @@ class HookMethods:
         params = convert(raw, RegisterParams)
         if is_global(connection, params.scope):
             hooks = await self._make(params, connection, Registrant())
-            self._global_hooks.register(hooks, single_tables(cast("list[dict[str, Any]]", params.hooks)))
+            await self._global_hooks.register(hooks, single_tables(cast("list[dict[str, Any]]", params.hooks)))
             return self._stored({"ids": [hook.id for hook in hooks], "revision": self._registries.view.revision})
         session = own_session(connection)
         hooks = await self._make(params, connection, Registrant.of(session))
         check_live(session)
         self._registries.register_own(session, hooks)
-        return {"ids": [hook.id for hook in hooks], "revision": session.view.revision}
+        return {"ids": [hook.id for hook in hooks], **await self._announced(session)}
 
     async def _make(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> list[Hook]:
         return await self._registrar.hooks_of(self._registrar.read(params.hooks, registrant), connection, registrant)
@@ -72,27 +73,32 @@ class HookMethods:
     async def _unregister(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, IdParams)
         if is_global(connection, params.scope):
-            self._global_hooks.unregister(params.id)
+            await self._global_hooks.unregister(params.id)
             return self._stored({"revision": self._registries.view.revision})
         session = own_session(connection)
         self._registries.unregister_own(session, params.id)
-        return {"revision": session.view.revision}
+        return await self._announced(session)
 
     async def _enable(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return self._switch(connection, convert(raw, IdParams), enabled=True)
+        return await self._switch(connection, convert(raw, IdParams), enabled=True)
 
     async def _disable(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return self._switch(connection, convert(raw, IdParams), enabled=False)
+        return await self._switch(connection, convert(raw, IdParams), enabled=False)
 
-    def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
+    async def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
         if is_global(connection, params.scope):
-            self._global_hooks.switch(params.id, enabled=enabled)
+            await self._global_hooks.switch(params.id, enabled=enabled)
             return self._stored({"revision": self._registries.view.revision})
         session = own_session(connection)
         hook = self._registries.switch_own(session, params.id, enabled=enabled)
         if enabled:
             self._breakers.lift(hook.name)
-        return {"revision": session.view.revision}
+        return await self._announced(session)
+
+    async def _announced(self, session: Session) -> dict[str, Any]:
+        """Wait until subscribers have been told of a session's change, and return the revision that it made."""
+        await self._registries.announced()
+        return {"revision": self._registries.view_of(session).revision}
 
     def _stored(self, result: dict[str, Any]) -> dict[str, Any]:
         return stored(self._state, result)

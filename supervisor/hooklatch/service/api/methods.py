@@ -92,8 +92,8 @@ class Methods:
         return lambda _, raw: administer(raw)
 
     def revision_for(self, connection: Connection) -> int:
-        """Return the revision of what a connection sees."""
-        return self._registries.view_of(connection.session).revision
+        """Return the revision of what a connection sees; from now on it is told of every change of that."""
+        return self._registries.follow(connection.session).revision
 
     def closed(self, connection: Connection) -> None:
         """Note that a connection has ended."""

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import trio
 
+from hooklatch.core.hooks.registry import Snapshot
 from hooklatch.core.payload import Payload
 from hooklatch.core.protocol import ErrorCode, RpcError, convert
 from hooklatch.core.text import did_you_mean
@@ -17,6 +18,7 @@ from hooklatch.service.api.session_methods import ClientMethods, own_session
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
 from hooklatch.service.dispatch.dispatcher import Dispatcher
+from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.registry.visibility import allowed_plugins
 from hooklatch.service.transport.connection import Connection
@@ -49,6 +51,7 @@ class Queries(msgspec.Struct, frozen=True, kw_only=True):
     status_report: StatusReport
     health: Health
     sessions: Sessions
+    registries: Registries
     dialects: Dialects
     native: Native
     dispatcher: Dispatcher
@@ -95,7 +98,7 @@ class Queries(msgspec.Struct, frozen=True, kw_only=True):
         """List live sessions; on the agent socket the asking one and those below it."""
         only = None if connection.is_admin else own_session(connection)
         shown = [session for session in self.sessions if only is None or only.has_below(session)]
-        return {"sessions": [described(session) for session in shown]}
+        return {"sessions": [described(session, self.registries.view_of(session)) for session in shown]}
 
     async def _log(self, connection: Connection, raw: msgspec.Raw) -> object:
         filters = convert(raw, Filters)
@@ -134,7 +137,7 @@ class Queries(msgspec.Struct, frozen=True, kw_only=True):
         return session
 
 
-def described(session: Session) -> dict[str, Any]:
+def described(session: Session, view: Snapshot) -> dict[str, Any]:
     return {
         "id": session.id,
         "parent": session.parent.id if session.parent else None,
@@ -147,6 +150,6 @@ def described(session: Session) -> dict[str, Any]:
         "created_at": session.created_at,
         "fires": session.fires,
         "hooks": len(session.own),
-        "revision": session.view.revision,
-        "digest": session.view.digest,
+        "revision": view.revision,
+        "digest": view.digest,
     }

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, TypeAlias
 import msgspec
 
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
-from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, ServedTarget, misfit
+from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget, misfit
 from hooklatch.core.limits import MAX_HOOK_BYTES, MAX_HOOKS, MAX_SESSION_HOOK_BYTES, Tables
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.service.config.configuration import place_of
 from hooklatch.service.dispatch.dialect_fires import Dialects, NativeHook, read_native_hooks
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.loading.assembly import hook_of
+from hooklatch.service.loading.binding import Binder
 from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.sources import Sources, UnitError
 from hooklatch.service.registry.registries import Registries
@@ -135,14 +135,15 @@ class Registrar:
 
     def _hook_of(self, definition: HookDefinition, native: str, connection: Connection, registrant: Registrant) -> Hook:
         layer = Layer.SESSION if registrant.id else Layer.GLOBAL
-        spec = self._dispatcher.spec(definition.event)
-        dialect = (registrant.dialect or "") if native else ""
-        target: ServedTarget | PythonTarget = ServedTarget(connection.number, dialect, native)
-        if not definition.served:
-            target = self._target_of(definition, registrant)
-            if definition.shell is None:  # a command says by its `payload` how it is spoken to
-                target = msgspec.structs.replace(target, dialect=dialect, native=native)
-        return hook_of(definition, layer, target, spec=spec)
+        binder = Binder(self._registries.catalogue, self._sources.units)
+        served = ServedTarget(connection.number) if definition.served else None
+        hook = binder.bind(definition, layer, folder=registrant.cwd or "", target=served)
+        if hook.problem is not None:
+            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {hook.problem}")
+        if not native or definition.shell is not None:  # a command says by its `payload` how it is spoken to
+            return hook
+        target = msgspec.structs.replace(hook.target, dialect=registrant.dialect or "", native=native)
+        return msgspec.structs.replace(hook, target=target)
 
     async def _load(self, definition: HookDefinition, registrant: Registrant) -> None:
         if definition.served:
@@ -152,15 +153,6 @@ class Registrar:
             await self._files.ensure(source)
         except UnitError as error:
             raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {error}") from None
-
-    def _target_of(self, definition: HookDefinition, registrant: Registrant) -> PythonTarget:
-        source, function = place_of(definition, registrant.cwd or "")
-        unit = self._sources.units.get(source.location)
-        if unit is None or function not in unit.loaded.functions:
-            raise RpcError(
-                ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {source.location} has no function {function!r}"
-            )
-        return PythonTarget(unit.source, unit.build, function)
 
 
 def listed(tables: HookTables, registrant: Registrant) -> list[dict[str, Any]]:

@@ -89,19 +89,22 @@ class SessionMethods:
     async def _update(self, connection: Connection, raw: msgspec.Raw) -> object:
         session = own_session(connection)
         await self._opening.update(session, convert(raw, UpdateParams))
-        return {"revision": session.view.revision, "warnings": self._projects.warnings(session.places)}
+        await self._registries.announced()
+        view = self._registries.view_of(session)
+        return {"revision": view.revision, "warnings": self._projects.warnings(session.places)}
 
     async def _close(self, connection: Connection, raw: msgspec.Raw) -> object:
         return {"ended": self._bus.part(connection, own_session(connection))}
 
     async def _subscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return self._take_topics(connection, connection.topics | known_topics(raw))
+        topics = known_topics(raw)
+        view = self._registries.follow(connection.session)  # before it listens: what others are due is not for it
+        connection.topics |= topics
+        self._bus.take_topics(connection)
+        return {"revision": view.revision}
 
     async def _unsubscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return self._take_topics(connection, connection.topics - known_topics(raw))
-
-    def _take_topics(self, connection: Connection, topics: set[str]) -> object:
-        connection.topics = topics
+        connection.topics -= known_topics(raw)
         self._bus.take_topics(connection)
         return {"revision": self._registries.view_of(connection.session).revision}
 

@@ -7,10 +7,12 @@ that after a restart a broken file still denies where its gates stood.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from typing import Any
 
 import msgspec
+import trio
 
 from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.suspension import Suspension
@@ -21,6 +23,7 @@ from hooklatch.service.config.settings import Settings
 
 __all__ = ["LockedError", "ManifestHook", "State", "StateFile", "lock"]
 
+logger = logging.getLogger("hooklatch.state")
 VERSION = 1
 MAX_STATE = 64 * 2**20  # bytes of it
 
@@ -61,7 +64,11 @@ class State(msgspec.Struct):
 
 
 class StateFile:
-    """Reads and writes the state, atomically."""
+    """Reads and writes the state, atomically; the disk is waited for in a thread.
+
+    A change is made in `state` and then stored, without a checkpoint in between.  Changes that are made while an
+    earlier one is written are written together, so the file never goes back.
+    """
 
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, "state.json")
@@ -69,6 +76,8 @@ class StateFile:
         self.is_readable = True
         self.dropped: list[str] = []  # what of it was not taken, since nobody can tell what it is about
         self.unwritten: str | None = None  # why what is in force is not on the disk, if it is not
+        self._wanted = self._taken = 0  # how often storing was asked for, and how many of these a write has had
+        self._writing = trio.Lock()
 
     def read(self) -> str | None:
         """Read it; give what is wrong with it, if anything is (then it stays empty, and the file as it is)."""
@@ -102,18 +111,36 @@ class StateFile:
             state.suspensions.remove(one)
             self.dropped.append(f"{one.hook!r} was suspended, which may mean several hooks; it holds no more")
 
-    def write(self) -> None:
-        """Store it, so that it is on the disk when this returns.
+    async def store(self) -> None:
+        """Have the state on the disk as it is now; if that fails, `unwritten` says so when this returns.
 
-        Raises:
-            OSError: it could not be written, or what is there could not be read and must not be lost.
+        Whoever asked may be gone meanwhile, and the daemon may be ending: it is written all the same.
         """
+        self._wanted += 1
+        number = self._wanted
+        with trio.CancelScope(shield=True):
+            async with self._writing:
+                if self._taken < number:
+                    self._taken = self._wanted
+                    await self._store(msgspec.json.encode(self.state))
+
+    async def _store(self, data: bytes) -> None:
+        try:
+            await trio.to_thread.run_sync(self._write, data)
+        except OSError as error:
+            why = error.strerror or str(error)
+            self.unwritten = f"{self.path}: {why}; what was changed holds only until the daemon ends"
+            logger.error("state not stored: %s", why, extra={"path": self.path})
+        else:
+            self.unwritten = None
+
+    def _write(self, data: bytes) -> None:
         if not self.is_readable:
             raise OSError("what is there could not be read and is not written over")
         temporary = f"{self.path}.new"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(self.state), indent=1))
+            file.write(msgspec.json.format(data, indent=1))
             file.flush()
             os.fsync(fd)
         os.replace(temporary, self.path)
@@ -122,7 +149,6 @@ class StateFile:
             os.fsync(folder)
         finally:
             os.close(folder)
-        self.unwritten = None
 
 
 def lock(folder: str, name: str) -> int:

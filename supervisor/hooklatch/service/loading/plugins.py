@@ -145,20 +145,21 @@ def in_force(
     known: Mapping[str, Plugin],
     had_hooks: set[str],
     discovery: Discovery,
-    diagnostics: list[Diagnostic],
     *,
     is_explicit: bool,
-) -> list[Plugin]:
-    """Return the plugins to load; one that had hooks and is gone stays, with a complaint, until an explicit reload.
+) -> tuple[list[Plugin], list[Diagnostic]]:
+    """Return the plugins to load, and what is wrong with them.
+
+    One that had hooks and is gone stays until an explicit reload.
 
     Where something cannot be looked at nobody can tell which are gone: then all that are known stay.
     """
     found = dict(discovery.plugins)
-    diagnostics.extend(
+    diagnostics = [
         Diagnostic(plugin.key, 0, f"plugin {plugin.name!r}: {plugin.fault}")
         for plugin in found.values()
         if plugin.fault
-    )
+    ]
     missing: set[str] = had_hooks | known.keys() if discovery.faults else set[str]() if is_explicit else had_hooks
     for name in missing - found.keys():
         text = "it had hooks and is not installed any more; to accept that: hooklatch reload"
@@ -166,4 +167,4 @@ def in_force(
             text = f"it is not found, and {next(iter(discovery.faults.values())).reason}"
         diagnostics.append(Diagnostic(PLUGIN + name, 0, text))
         found[name] = known.get(name) or Plugin(name, "", fault=text)
-    return [found[name] for name in sorted(found)]
+    return [found[name] for name in sorted(found)], diagnostics

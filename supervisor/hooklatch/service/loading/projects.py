@@ -32,25 +32,13 @@ from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.settings_files import ENDING, read_settings
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading import trust
-from hooklatch.service.loading.assembly import DeclaredFile
+from hooklatch.service.loading.layer_builder import DeclaredFile, ProjectFiles
 from hooklatch.service.registry.places import Place, alike, nearest
 from hooklatch.service.registry.sessions import Sessions
 
-__all__ = ["ProjectFiles", "Projects"]
+__all__ = ["Projects"]
 
 LINGER = 600.0  # seconds that a project stays loaded after a one-shot asked for it
-
-
-class ProjectFiles(msgspec.Struct, frozen=True):
-    """What a trusted project's files declare; a `fault` where they are not those that were trusted."""
-
-    folder: str
-    files: list[DeclaredFile] = []
-    fault: str | None = None
-
-    @property
-    def configs(self) -> list[FileConfig]:
-        return [file.config for file in self.files if file.config is not None]
 
 
 class Projects:
@@ -71,6 +59,8 @@ class Projects:
 
     def used(self) -> list[str]:
         """Return the trusted projects of sessions, and those that a one-shot has lately asked for."""
+        if not self.trusted:
+            return []
         now = trio.current_time()
         self._asked = {folder: at for folder, at in self._asked.items() if now - at < LINGER}
         return sorted((self.nearest(self._places()) | self._asked.keys() | self._held.keys()) & self.trusted.keys())

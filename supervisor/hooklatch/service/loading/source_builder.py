@@ -7,106 +7,136 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from typing import TypeAlias
 
 import msgspec
+import trio
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, place_of
 from hooklatch.service.config.custom_events import unknown_event
-from hooklatch.service.config.isolation_levels import as_strong_as
 from hooklatch.service.config.state_file import StateFile
-from hooklatch.service.loading.assembly import with_way_out
+from hooklatch.service.loading.binding import with_way_out
+from hooklatch.service.loading.plan import Plan, Wanted, too_weak
 from hooklatch.service.loading.sources import Sources, Unit, UnitError
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Elsewhere, Source
 
-__all__ = ["Building", "aimed_at", "aimed_at_nothing"]
+__all__ = ["Built", "SourceBuilder", "aimed_at", "aimed_at_nothing"]
+
+Functions: TypeAlias = set[tuple[str, str]]  # that hooks name, each with the location of its source
+AT_ONCE = 4  # builds; each imports in a worker of its own
 
 
-class Building:
-    """What is wanted of sources, and what became of each."""
+class Built(msgspec.Struct, frozen=True):
+    """What became of the sources of one reload."""
+
+    fresh: dict[str, Unit] = {}
+    faults: dict[str, Diagnostic] = {}
+    too_weak: set[str] = set()  # what is in force of them must go, though there is nothing else
+    diagnostics: list[Diagnostic] = []
+    is_to_retry: bool = False  # a fault may go by itself, without a change of any file
+
+
+class SourceBuilder:
+    """Builds what is wanted of sources and has changed."""
 
     def __init__(self, sources: Sources, registries: Registries, state: StateFile) -> None:
         self._sources = sources
         self._registries = registries
         self._state = state
-        self.faults: dict[str, Diagnostic] = {}
-        self.wanted: set[str] = set()
-        self.is_to_retry = False  # a fault may go by itself, without a change of any file
-        self.too_weak: set[str] = set()  # what is in force of them must go, though there is nothing else
 
-    async def build(
-        self,
-        configs: Iterable[FileConfig],
-        extra: Iterable[Source],
-        catalogue: Catalogue,
-        diagnostics: list[Diagnostic],
-        *,
-        is_explicit: bool,
-    ) -> dict[str, Unit]:
-        """Build every source whose files have changed; a failure leaves the last good unit in force."""
-        wanted: dict[str, tuple[Source, int | None]] = {source.location: (source, None) for source in extra}
-        for config in configs:
-            for source, workers in sources_in(config):
-                if source.location not in wanted or workers is not None:
-                    wanted[source.location] = source, workers
-        self.wanted = set(wanted)
-        asked = Asked(configs, extra)
-        for target in self.targets():
+    async def build(self, taken: Plan, *, is_explicit: bool) -> Built:
+        """Build every source whose files have changed, some at once; a failure leaves the last good unit in force."""
+        asked, targets = Asked(taken.configs, taken.extra), self.targets()
+        wanted = dict(taken.wanted)
+        for target in targets:
             wanted.setdefault(target.source.location, (target.source, None))
-        faults: dict[str, Diagnostic] = {}
-        fresh: dict[str, Unit] = {}
-        self.too_weak = set()
-        self.is_to_retry = False
-        for location, (source, workers) in wanted.items():
-            unit = self._sources.units.get(location)
-            limits = self._sources.limits_of(source, workers)
-            held = unit.pool.limits.worker.isolation if unit is not None else None
-            isolation = limits.worker.isolation
-            if unit is not None and unit.is_current and held == isolation:
-                unit.pool.limits = limits
-                diagnostics += [*asked.strays(unit), *asked.unused(unit)]
-                continue
-            try:
-                unit_of_now = await self._prove(source, workers, unit, configs, is_explicit=is_explicit)
-                fresh[location] = self._without_strays(self._known_events_only(unit_of_now, catalogue), asked)
-                diagnostics += asked.unused(unit_of_now)
-            except UnitError as error:
-                if held is not None and isolation.is_required and not as_strong_as(held, isolation):
-                    self.too_weak.add(location)
-                is_kept = unit is not None and location not in self.too_weak
-                kept = "; the last good version stays in force" if is_kept else ""
-                faults[location] = Diagnostic(error.file, error.line, error.message + kept)
+        stale = {location: one for location, one in wanted.items() if not self._is_current(*one)}
+        named = asked.functions | {(target.source.location, target.function) for target in targets}
+        results = await self._build_all(stale, asked, named, taken.catalogue, is_explicit=is_explicit)
+        fresh = {location: unit for location, unit in results.items() if isinstance(unit, Unit)}
+        errors = {location: error for location, error in results.items() if isinstance(error, UnitError)}
+        weak = {location for location in errors if self._is_too_weak(*wanted[location])}
+        faults = {location: self._fault(location, errors[location], weak) for location in stale if location in errors}
+        diagnostics: list[Diagnostic] = []
+        for location in wanted:
+            if location in faults:
                 diagnostics.append(faults[location])
-                self.is_to_retry |= error.is_passing
-            except BaseException:  # whoever asked for this is gone, and nobody will ever adopt them
-                for built in fresh.values():
-                    self._sources.discard(built)
-                raise
-        self.faults = faults
-        return fresh
+            elif location in fresh:
+                diagnostics += asked.unused(fresh[location])
+            else:
+                unit = self._sources.units[location]
+                diagnostics += [*asked.strays(unit), *asked.unused(unit)]
+        return Built(fresh, faults, weak, diagnostics, any(error.is_passing for error in errors.values()))
 
-    def _known_events_only(self, unit: Unit, catalogue: Catalogue) -> Unit:
+    def _is_current(self, source: Source, workers: int | None) -> bool:
+        """Return whether the unit in force is what a build would be; its pool takes the limits of now."""
+        unit = self._sources.units.get(source.location)
+        limits = self._sources.limits_of(source, workers)
+        if unit is None or not unit.is_current or unit.pool.limits.worker.isolation != limits.worker.isolation:
+            return False
+        unit.pool.limits = limits
+        return True
+
+    def _is_too_weak(self, source: Source, workers: int | None) -> bool:
+        unit = self._sources.units.get(source.location)
+        held = unit.pool.limits.worker.isolation if unit is not None else None
+        return too_weak(held, self._sources.limits_of(source, workers).worker.isolation)
+
+    def _fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
+        is_kept = location in self._sources.units and location not in weak
+        kept = "; the last good version stays in force" if is_kept else ""
+        return Diagnostic(error.file, error.line, error.message + kept)
+
+    async def _build_all(
+        self, stale: Wanted, asked: Asked, named: Functions, catalogue: Catalogue, *, is_explicit: bool
+    ) -> dict[str, Unit | UnitError]:
+        results: dict[str, Unit | UnitError] = {}
+        room = trio.CapacityLimiter(AT_ONCE)
+
+        async def build(source: Source, workers: int | None) -> None:
+            async with room:
+                try:
+                    unit = await self._prove(source, workers, named, is_explicit=is_explicit)
+                    results[source.location] = unit
+                    self._check(unit, catalogue, asked)
+                except UnitError as error:
+                    results[source.location] = error
+
+        try:
+            async with trio.open_nursery() as nursery:
+                for one in stale.values():
+                    nursery.start_soon(build, *one)
+        except BaseException:  # whoever asked for this is gone, and nobody will ever adopt them
+            for unit in results.values():
+                if isinstance(unit, Unit):
+                    self._sources.discard(unit)
+            raise
+        return results
+
+    def _check(self, unit: Unit, catalogue: Catalogue, asked: Asked) -> None:
+        """Refuse a build with a function that would never be asked.
+
+        Raises:
+            UnitError: which one, and why.
+        """
         for declared in unit.loaded.hooks:
             event = declared.marker.event
             if event not in catalogue:
                 self._sources.discard(unit)
                 text = f"{declared.function}: {unknown_event(catalogue, event)}"
                 raise UnitError(text, unit.source.location, declared.line)
-        return unit
-
-    def _without_strays(self, unit: Unit, asked: Asked) -> Unit:
         for stray in asked.strays(unit):
             self._sources.discard(unit)
             raise UnitError(stray.message, stray.file, stray.line)
-        return unit
 
-    async def _prove(
-        self, source: Source, workers: int | None, old: Unit | None, configs: Iterable[FileConfig], *, is_explicit: bool
-    ) -> Unit:
+    async def _prove(self, source: Source, workers: int | None, named: Functions, *, is_explicit: bool) -> Unit:
+        old = self._sources.units.get(source.location)
         unit = await self._sources.build(source, workers=workers)
-        missing = self._named_functions(source.location, configs) - set(unit.loaded.functions)
+        asked_for = {function for location, function in named if location == source.location}
+        missing = asked_for - set(unit.loaded.functions)
         lost_all = self._held_hooks(source.location, old) and not unit.loaded.hooks
         fault = None
         if missing and old is not None:
@@ -121,16 +151,6 @@ class Building:
     def _held_hooks(self, location: str, old: Unit | None) -> bool:
         """Return whether a source declared hooks when it was last good, be it before the last start."""
         return bool(old.loaded.hooks if old is not None else self._state.state.manifests.get(location))
-
-    def _named_functions(self, location: str, configs: Iterable[FileConfig]) -> set[str]:
-        names = {
-            function
-            for config in configs
-            for hook in config.hooks
-            for source, function in [place_of(hook, os.path.dirname(config.path))]
-            if source.location == location
-        }
-        return names | {target.function for target in self.targets() if target.source.location == location}
 
     def targets(self) -> list[PythonTarget]:
         """The Python targets that come from the API: admin clients' and sessions'."""
@@ -147,14 +167,14 @@ class Asked:
 
     def __init__(self, configs: Iterable[FileConfig], extra: Iterable[Source]) -> None:
         self._sources = {source.location for source in extra}
-        self._functions: set[tuple[str, str]] = set()
+        self.functions: set[tuple[str, str]] = set()
         for config in configs:
             self._sources.update(entry.location for entry in config.sources)
             for hook in config.hooks:
                 source, function = place_of(hook, os.path.dirname(config.path))
-                self._functions.add((source.location, function))
+                self.functions.add((source.location, function))
         self._files = {real_path(location) for location in self._sources if os.path.isabs(location)}
-        self._named = {location for location, _ in self._functions}
+        self._named = {location for location, _ in self.functions}
 
     def strays(self, unit: Unit) -> list[Diagnostic]:
         """Find marks that a source met in other files, and that nobody asks there."""
@@ -180,12 +200,12 @@ class Asked:
                 " add it as a [[source]], or take the mark away",
             )
             for declared in unit.loaded.hooks
-            if (location, declared.function) not in self._functions
+            if (location, declared.function) not in self.functions
         ]  # fmt: skip
 
     def _is_asked(self, mark: Elsewhere) -> bool:
         is_source = mark.module in self._sources or real_path(mark.file) in self._files
-        return is_source or any((place, mark.function) in self._functions for place in (mark.file, mark.module))
+        return is_source or any((place, mark.function) in self.functions for place in (mark.file, mark.module))
 
 
 def real_path(path: str) -> str:
@@ -193,12 +213,6 @@ def real_path(path: str) -> str:
         return os.path.realpath(path)
     except ValueError:  # a name with a null byte
         return path
-
-
-def sources_in(config: FileConfig) -> list[tuple[Source, int | None]]:
-    folder = os.path.dirname(config.path)
-    declared = [(Source(entry.kind, entry.location), entry.workers) for entry in config.sources]
-    return declared + [(place_of(hook, folder)[0], None) for hook in config.hooks]
 
 
 def aimed_at_nothing(problem: str, hook: Hook) -> Hook:

@@ -54,9 +54,10 @@ class Unit:
         self.loaded = loaded
         self.stamps = stamps
         # What was loaded, not what is there by now: a file that changed meanwhile must count as changed.
-        self.digests = {path: self._digest(path) if seen[0] <= began_ns else None for path, seen in stamps.items()}
-        if source.digest:
-            self.digests[source.location] = source.digest
+        self.digests: dict[str, str | None] = {source.location: source.digest} if source.digest else {}
+        for path, seen in stamps.items():
+            if path not in self.digests:
+                self.digests[path] = self._digest(path) if seen[0] <= began_ns else None
         self.asked_for = -math.inf  # when a client last named it
 
     @property

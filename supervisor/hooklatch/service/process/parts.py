@@ -107,7 +107,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     places: Mapping[str, str]
 
 
-def assemble(ground: Ground, make_sources: Callable[..., Sources] = Sources) -> Parts:
+def assemble(
+    ground: Ground, make_sources: Callable[..., Sources] = Sources, make_files: Callable[..., Files] = Files
+) -> Parts:
     """Make the parts."""
     state, record, zygote = ground.state, ground.record, ground.zygote
     notes, statistics, breakers = RecordNotes(record), Statistics(), Breakers()
@@ -129,10 +131,10 @@ def assemble(ground: Ground, make_sources: Callable[..., Sources] = Sources) -> 
         record.apply(settings.record)
         metrics_places.take(settings)
 
-    files = Files(
+    files = make_files(
         ground.config, sources, registries, state, projects, on_declared=notes.declared, on_settings=take_settings
     )
-    suspensions = Suspensions(state, files.store, notes.note)
+    suspensions = Suspensions(state, notes.note)
 
     # Fires.
     dialects = Dialects(installed, files)
@@ -154,7 +156,7 @@ def assemble(ground: Ground, make_sources: Callable[..., Sources] = Sources) -> 
         sources=sources, files=files, registries=registries, state=state, shared_state=shared_state,
         suspensions=suspensions, hook_states=hook_states, dispatcher=dispatcher,
     )  # fmt: skip
-    global_hooks = GlobalHooks(registries, files, state, breakers, faults)
+    global_hooks = GlobalHooks(registries, files, sources, state, breakers, faults)
     registrar = Registrar(registries, files, sources, dispatcher, dialects)
     opening = SessionOpening(
         registrar=registrar, registries=registries, sessions=sessions, projects=projects, files=files, native=native,
@@ -171,7 +173,8 @@ def assemble(ground: Ground, make_sources: Callable[..., Sources] = Sources) -> 
         supervisors=ground.supervisors, places=places, started=time.time(),
     )  # fmt: skip
     queries = Queries(
-        hook_reports=hook_reports, status_report=status_report, health=health, sessions=sessions, dialects=dialects,
+        hook_reports=hook_reports, status_report=status_report, health=health, sessions=sessions, registries=registries,
+        dialects=dialects,
         native=native, dispatcher=dispatcher, record_folder=record.folder,
     )  # fmt: skip
     administration = Administration(files, breakers, dispatcher, record, ground.end)
@@ -184,7 +187,7 @@ def assemble(ground: Ground, make_sources: Callable[..., Sources] = Sources) -> 
         ],
         [
             administration.methods,
-            Trusting(projects, files, registries).methods,
+            Trusting(projects, files, registries, state).methods,
             BreakGlass(suspensions, registries, state).methods,
         ],
         registries,

@@ -1,29 +1,48 @@
 """The registries: global layers, sessions' layers, and the announcement of every change.
 
-Knows snapshots and who looks at them; knows no file and no process.  Every method is one step without a checkpoint, so
-a change is atomic: when it returns, each fire that starts later uses the new snapshot, and the announcement is queued
-with every subscriber before the change can be acknowledged.
+Knows snapshots and who looks at them; knows no file and no process.  Every change is one step without a checkpoint:
+when its method returns, each fire that starts later uses what it made.
+
+What a change costs does not grow with the number of sessions.  A commit counts the epoch on, and a session's view is
+made anew when somebody looks at it: a fire, a report, an announcement.  Sessions of one scope share one snapshot.
+
+    commit  ─▶  a new epoch  ─▶  a view is looked at: of an older epoch, so it is made anew
+       └─▶  subscribers are told: as many as a slice has time for at once, the rest by `announced`
+
+`announced` is what a change waits for before it is acknowledged.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import cached_property
 
 import msgspec
+import trio
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.names import AmbiguousNameError, Target, UnknownNameError, quoted, resolve
 from hooklatch.core.hooks.registry import Difference, Hook, Layer, PythonTarget, Snapshot, difference, switched
-from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.service.registry.places import nearest
+from hooklatch.core.protocol import ErrorCode, RpcError, encode_notification
 from hooklatch.service.registry.sessions import Session, Sessions
-from hooklatch.service.registry.visibility import inherit, unlisted_hooks, view_hooks
+from hooklatch.service.registry.visibility import (
+    EVERYTHING,
+    Scope,
+    has_list,
+    inherit,
+    own_layer,
+    scope_of,
+    shared_hooks,
+)
 
 __all__ = ["Announcement", "Registries", "found"]
 
+SLICE = 0.002  # seconds of a turn of the loop in which subscribers are told
 
-class Announcement(msgspec.Struct, frozen=True, kw_only=True):
+
+class Announcement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What a viewer is told: its view went from `previous` to `revision`."""
 
     previous: int
@@ -34,8 +53,13 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     changed: list[str]
     topic: str = "registry"
 
+    @cached_property
+    def line(self) -> bytes:
+        """Return it as it is sent, encoded once for all who are told the same."""
+        return encode_notification("announce", self)
 
-Publish = Callable[[Session | None, Announcement], None]
+
+Publish = Callable[[Session | None, Announcement], bool]  # false where nobody listens any more
 
 
 class Registries:
@@ -46,17 +70,24 @@ class Registries:
     ) -> None:
         self.catalogue = catalogue
         self.switches = dict(switches)
+        self.personalities: dict[str, list[str]] = {}
+        self.view = Snapshot(time.time_ns() // 1_000_000, ())  # of those who look at the global layers alone
         self._files: list[Hook] = []
         self._api: dict[str, Hook] = {}
         self._projects: dict[str, list[Hook]] = {}
-        self.personalities: dict[str, list[str]] = {}
         self._sessions = sessions
         self._publish = publish
-        self.view = Snapshot(time.time_ns() // 1_000_000, ())
-        self._revision = self.view.revision
+        self._revision = self.view.revision  # the highest one of any view
+        self._epoch = 1  # how often something has changed that sessions share
+        self._shared: dict[Scope, Snapshot] = {}  # of this epoch
+        self._told: dict[Session, Snapshot] = {}  # of each with a subscriber: what it has been told of
+        self._untold: OrderedDict[Session, None] = OrderedDict()  # those of them whose view may be another by now
+        self._announcements: dict[tuple[Snapshot, Snapshot], Announcement] = {}  # that several are told
+        self._telling = trio.Lock()
 
     @property
     def revision(self) -> int:
+        """Return the highest revision that any view has."""
         return self._revision
 
     @property
@@ -65,17 +96,42 @@ class Registries:
 
     def api_and_own_hooks(self) -> list[Hook]:
         """Return what clients registered, over the admin socket and in their sessions, also in parents now ended."""
-        own = (hook for session in self._sessions for hook in (*session.own.values(), *session.inherited))
-        return [*self._api.values(), *own]
+        return [*self._api.values(), *self._own_hooks()]
 
     def view_of(self, session: Session | None, plugins: Collection[str] | None = None) -> Snapshot:
         """Return what a viewer sees; a fire's list of `plugins` stands in for the one that its session lacks."""
         if session is None:
             return self.view
-        if session.has_ended:  # a fire of its that was accepted before; nobody renews its view any more
-            seen = self._hooks_of(session)
-            return Snapshot(self._revision, seen if seen is not None else self.view.hooks)
-        return session.view if plugins is None or session.unlisted is None else session.unlisted
+        if session.epoch < self._epoch:
+            self._renew(session)
+        if plugins is None or has_list(session) or session.plugins_without_list is None:
+            return session.view
+        if session.unlisted is None:
+            scope = scope_of(session, self._projects, is_unlisted=True)
+            own = own_layer(session, scope, self.catalogue)
+            session.unlisted = Snapshot(session.view.revision, own, self._shared_by(scope))
+        return session.unlisted
+
+    def follow(self, session: Session | None) -> Snapshot:
+        """Return what a viewer sees; from now on it is told of every change of that."""
+        view = self.view_of(session)
+        if session is not None:
+            if session in self._untold:
+                del self._untold[session]
+                self._tell(session)  # who listens already; the new one begins with what they know by then
+            self._told[session] = view
+        return view
+
+    async def announced(self) -> None:
+        """Wait until each subscriber has been told of all changes so far, some of them in each turn of the loop."""
+        if not self._untold:
+            return
+        # Whoever made the change may leave meanwhile: the others are told all the same.
+        with trio.CancelScope(shield=True):
+            async with self._telling:  # one slice a turn, however many wait
+                while self._untold:
+                    await trio.lowlevel.checkpoint()
+                    self._tell_some()
 
     def set_global(
         self,
@@ -97,7 +153,7 @@ class Registries:
             self._projects = dict(projects)
         if personalities is not None:
             self.personalities = dict(personalities)
-        return self._commit_global()
+        return self._commit_global(hands_down=True)
 
     def all_hooks(self) -> list[Hook]:
         """Return the hooks of all layers but sessions' own."""
@@ -105,8 +161,13 @@ class Registries:
 
     def every_hook(self) -> list[Hook]:
         """Return the hooks of all layers, sessions' own too."""
-        own = (hook for session in self._sessions for hook in (*session.own.values(), *session.inherited))
-        return [*self.all_hooks(), *own]
+        return [*self.all_hooks(), *self._own_hooks()]
+
+    def _own_hooks(self) -> Iterator[Hook]:
+        for session in self._sessions:
+            if session.own or session.inherited:
+                yield from session.own.values()
+                yield from session.inherited
 
     def project_hooks(self, folder: str) -> list[Hook]:
         """Return the hooks of a project that is in use."""
@@ -122,12 +183,19 @@ class Registries:
         hooks = [hook for folder in sorted(folders) for hook in self.project_hooks(folder)]
         return Snapshot(view.revision, [*view.hooks, *hooks])
 
-    def retarget(self, location: str, retargeted: Callable[[Hook], Hook]) -> None:
-        """Point clients' hooks of a source at its new build; the `set_global` that must follow puts it in force."""
-        self._api = {key: moved(hook, location, retargeted) for key, hook in self._api.items()}
+    def retarget(self, retargeted: Mapping[str, Callable[[Hook], Hook]]) -> None:
+        """Point clients' hooks at the new builds of their sources, which are given by location.
+
+        The `set_global` that must follow puts it in force.
+        """
+        if not retargeted:
+            return
+        self._api = {key: moved(hook, retargeted) for key, hook in self._api.items()}
         for session in self._sessions:
-            session.own = {key: moved(hook, location, retargeted) for key, hook in session.own.items()}
-            session.inherited = tuple(moved(hook, location, retargeted) for hook in session.inherited)
+            if session.own:
+                session.own = {key: moved(hook, retargeted) for key, hook in session.own.items()}
+            if session.inherited:
+                session.inherited = tuple(moved(hook, retargeted) for hook in session.inherited)
 
     def register_global(self, hooks: Iterable[Hook]) -> None:
         """Add or replace hooks of the admin socket's clients.
@@ -190,10 +258,9 @@ class Registries:
 
     def take_settings(self, session: Session) -> None:
         """Put in force what a session's host said of its plugins, its personality and its working directory."""
-        self._commit_session(session)
-        for child in session.children:
-            inherit(child, session, self.catalogue)
-            self.take_settings(child)
+        self._outdate(session)
+        self._hand_down(session)
+        self._tell_some()
 
     def register_own(self, session: Session, hooks: Iterable[Hook]) -> None:
         for hook in hooks:
@@ -205,7 +272,7 @@ class Registries:
             return False
         hook = session.own.pop(hook_id)
         session.switches.pop(hook.name, None)
-        self._commit_session(session)
+        self.take_settings(session)
         return True
 
     def switch_own(self, session: Session, hook_id: str, *, enabled: bool) -> Hook:
@@ -220,7 +287,7 @@ class Registries:
                 ErrorCode.NOT_FOUND, f"this session registered no hook {hook_id!r}; it cannot change another layer's"
             )
         session.switches[hook.name] = enabled
-        self._commit_session(session)
+        self.take_settings(session)
         return hook
 
     def adopt(self, session: Session, parent: Session, hooks: Iterable[Hook] = ()) -> None:
@@ -230,71 +297,86 @@ class Registries:
         inherit(session, parent, self.catalogue)
         self.register_own(session, hooks)
 
-    def _commit_global(self) -> Difference:
-        for session in self._sessions:
-            if session.parent is None:
-                self._hand_down(session)  # which of its hooks are gates, the catalogue says
+    def _commit_global(self, *, hands_down: bool = False) -> Difference:
+        self._epoch += 1
+        self._shared.clear()
+        self._announcements.clear()
         old = self.view
         new = Snapshot(self._revision + 1, switched([*self._files, *self._api.values()], self.switches))
         change = difference(old, new)
-        if change.is_empty and old.digest == new.digest:
-            for session in list(self._sessions):
-                self._commit_session(session)  # its own hooks may have a new build
-            return change
-        self._revision += 1
-        self.view = new
-        self._publish(None, announce(old, new, change))
-        for session in list(self._sessions):
-            self._renew(session, old, new, change)
+        if not (change.is_empty and old.digest == new.digest):
+            self._revision += 1
+            self.view = new
+            self._publish(None, announcement(old, new, change))
+        if hands_down:
+            self._hand_down_all()
+        self._untold.update(dict.fromkeys(self._told))
+        self._tell_some()
         return change
 
+    def _hand_down_all(self) -> None:
+        """Bring sessions what those above them have now: a new catalogue may call other events gates."""
+        for session in self._sessions:
+            if session.personality is not None:  # one that is no longer defined stays as it was
+                names = self.personalities.get(session.personality, session.personality_plugins)
+                session.personality_plugins = frozenset(names) if names is not None else None
+        for session in self._sessions:
+            if session.parent is None and session.children:
+                self._hand_down(session)
+
     def _hand_down(self, session: Session) -> None:
+        # At once, not when somebody looks: a session may end, and those it started keep what they were handed.
         for child in session.children:
             inherit(child, session, self.catalogue)
+            self._outdate(child)
             self._hand_down(child)
 
-    def _renew(self, session: Session, old: Snapshot, new: Snapshot, change: Difference) -> None:
-        if session.view is old and self._hooks_of(session) is None:
-            session.view = new
-            self._publish(session, announce(old, new, change))
-        else:
-            self._commit_session(session)
+    def _outdate(self, session: Session) -> None:
+        session.epoch = 0
+        if session in self._told:
+            self._untold[session] = None
 
-    def _commit_session(self, session: Session) -> None:
-        old = session.view
-        seen = self._hooks_of(session)
-        new = Snapshot(self._revision + 1, seen) if seen is not None else self.view
-        change = difference(old, new)
-        if change.is_empty and old.digest == new.digest:
-            self._take_unlisted(session)
+    def _renew(self, session: Session) -> None:
+        session.epoch, session.unlisted = self._epoch, None
+        old, scope = session.view, scope_of(session, self._projects)
+        own, shared = own_layer(session, scope, self.catalogue), self._shared_by(scope)
+        new = Snapshot(self._revision, own, shared) if own else shared
+        if new.digest == old.digest:
             return
-        if seen is not None:
+        if new.revision <= old.revision:
+            # Only this session has changed, or it is back at what others see: revisions never go back.
             self._revision += 1
-        elif new.revision <= old.revision:
-            # Back to the global view, which is older than what this session has seen: revisions never go back.
-            self._revision += 1
-            new = Snapshot(self._revision, self.view.hooks)
+            new = Snapshot(self._revision, own, shared)
         session.view = new
-        self._take_unlisted(session)
-        self._publish(session, announce(old, new, change))
-        for child in session.children:
-            inherit(child, session, self.catalogue)
-            self._commit_session(child)
 
-    def _hooks_of(self, session: Session) -> list[Hook] | None:
-        """Return what a session sees, where that is not the same as everybody's."""
-        if session.personality is not None:  # one that is no longer defined stays as it was
-            names = self.personalities.get(session.personality, session.personality_plugins)
-            session.personality_plugins = frozenset(names) if names is not None else None
-        return view_hooks(session, self.view.hooks, self._projects_of(session), self.catalogue)
+    def _shared_by(self, scope: Scope) -> Snapshot:
+        if scope == EVERYTHING:
+            return self.view
+        found = self._shared.get(scope)
+        if found is None:
+            projects = {folder: self.project_hooks(folder) for folder in scope.projects | scope.above}
+            hooks = shared_hooks(scope, self.view.hooks, projects, self.catalogue)
+            found = self._shared[scope] = Snapshot(self._revision, hooks)
+        return found
 
-    def _take_unlisted(self, session: Session) -> None:
-        hooks = unlisted_hooks(session, self.view.hooks, self._projects_of(session), self.catalogue)
-        session.unlisted = Snapshot(session.view.revision, hooks) if hooks is not None else None
+    def _tell_some(self) -> None:
+        """Tell subscribers for a slice of time, in the order in which they became due."""
+        until = time.monotonic() + SLICE
+        while self._untold and time.monotonic() < until:
+            self._tell(self._untold.popitem(last=False)[0])
+        if not self._untold:
+            self._announcements.clear()
 
-    def _projects_of(self, session: Session) -> dict[str, list[Hook]]:
-        places = (*session.places, *session.places_above)
-        return {folder: self.project_hooks(folder) for folder in nearest(places, self._projects)}
+    def _tell(self, session: Session) -> None:
+        old, new = self._told[session], self.view_of(session)
+        if new is old:
+            return
+        self._told[session] = new
+        said = self._announcements.get((old, new))
+        if said is None:
+            said = self._announcements[old, new] = announcement(old, new, difference(old, new))
+        if not self._publish(session, said):
+            del self._told[session]
 
 
 def found(name: str, hooks: Iterable[Hook]) -> Target[Hook]:
@@ -312,7 +394,7 @@ def found(name: str, hooks: Iterable[Hook]) -> Target[Hook]:
         raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
 
 
-def announce(old: Snapshot, new: Snapshot, change: Difference) -> Announcement:
+def announcement(old: Snapshot, new: Snapshot, change: Difference) -> Announcement:
     return Announcement(
         previous=old.revision,
         revision=new.revision,
@@ -323,8 +405,7 @@ def announce(old: Snapshot, new: Snapshot, change: Difference) -> Announcement:
     )
 
 
-def moved(hook: Hook, location: str, retargeted: Callable[[Hook], Hook]) -> Hook:
+def moved(hook: Hook, retargeted: Mapping[str, Callable[[Hook], Hook]]) -> Hook:
     target = hook.target
-    if isinstance(target, PythonTarget) and target.source.location == location:
-        return retargeted(hook)
-    return hook
+    move = retargeted.get(target.source.location) if isinstance(target, PythonTarget) else None
+    return move(hook) if move is not None else hook

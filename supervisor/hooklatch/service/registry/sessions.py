@@ -36,7 +36,8 @@ class Session:
         self.id = session_id
         self.run = secrets.token_hex(8)  # in the record: ids come again, and a one-shot may name any
         self.resume_token = resume_token or secrets.token_urlsafe(TOKEN_BYTES)
-        self.view = view
+        self.view = view  # as it was last looked at: `Registries.view_of` says what it is now
+        self.epoch = 0  # the registries' one when that was
         self.unlisted: Snapshot | None = None  # the view of a fire whose list stands in for the session's own
         self.own: dict[str, Hook] = {}
         self.inherited: tuple[Hook, ...] = ()

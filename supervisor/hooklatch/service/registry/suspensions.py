@@ -26,9 +26,8 @@ class Suspensions:
     A suspension ends by the monotonic clock, so that setting the clock back prolongs none.
     """
 
-    def __init__(self, state: StateFile, store: Callable[[], None], note: Note) -> None:
+    def __init__(self, state: StateFile, note: Note) -> None:
         self._state = state
-        self._store = store
         self._note = note
         self._ends: dict[Suspension, float] = {}
         self._changed = trio.Event()
@@ -49,7 +48,7 @@ class Suspensions:
                 self._ends[one] = time.monotonic() + left
         self._changed.set()
 
-    def suspend(self, hook: str | None, seconds: float, reason: str) -> Suspension:
+    async def suspend(self, hook: str | None, seconds: float, reason: str) -> Suspension:
         """Suspend a hook, a plugin or (None) everything, in place of an earlier word on the same.
 
         Raises:
@@ -62,10 +61,10 @@ class Suspensions:
         self._ends[made] = time.monotonic() + seconds
         logger.warning("suspended", extra={"hook": hook or "*", "seconds": round(seconds), "reason": text})
         self._note("suspended", {"hook": hook or "*", "until": made.until, "reason": text})
-        self._keep()
+        await self._keep()
         return made
 
-    def resume(self, name: str | None) -> bool:
+    async def resume(self, name: str | None) -> bool:
         """Put in force again what was suspended under that name; None ends every suspension.  False: there was none.
 
         Raises:
@@ -79,7 +78,7 @@ class Suspensions:
         for one in ended:
             self._end(one, "by an operator")
         if ended:
-            self._keep()
+            await self._keep()
         return bool(ended)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -94,7 +93,7 @@ class Suspensions:
             for one in over:
                 self._end(one, "its time is over")
             if over:
-                self._keep()
+                await self._keep()
 
     def _drop(self, hook: str | None) -> None:
         for one in [one for one in self._ends if one.hook == hook]:
@@ -105,7 +104,7 @@ class Suspensions:
         logger.warning("suspension ended: %s", why, extra={"hook": one.hook or "*"})
         self._note("resumed", {"hook": one.hook or "*", "why": why})
 
-    def _keep(self) -> None:
+    async def _keep(self) -> None:
         self._changed.set()
         self._state.state.suspensions = list(self._ends)
-        self._store()
+        await self._state.store()

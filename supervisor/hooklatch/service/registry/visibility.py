@@ -1,4 +1,4 @@
-"""What one session sees of all hooks: which plugins', which project's, whose gates.  Knows layers; changes none.
+"""What one session sees of all hooks: which plugins', which projects', whose gates.  Knows layers; changes none.
 
 A session that another one started never sees fewer gates than that one: those of plugins that are allowed there, of the
 project that is worked on there, and what it registered itself.
@@ -6,7 +6,8 @@ project that is worked on there, and what it registered itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,7 +16,58 @@ from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, has, switched
 from hooklatch.service.registry.places import nearest
 from hooklatch.service.registry.sessions import Session
 
-__all__ = ["allowed_plugins", "gates_of", "inherit", "is_gate", "own_hooks", "sees", "unlisted_hooks", "view_hooks"]
+__all__ = ["EVERYTHING", "Scope", "allowed_plugins", "has_list", "inherit", "own_layer", "scope_of", "shared_hooks"]
+
+
+class Scope(NamedTuple):
+    """Which of the hooks that sessions share one of them sees; sessions of one scope see the same.
+
+    `plugins` are those that are allowed (None: all), `gate_plugins` those that are allowed to bring gates.  `projects`
+    are the folders of its own, `above` those of which it has the gates alone.
+    """
+
+    plugins: frozenset[str] | None = None
+    gate_plugins: frozenset[str] | None = None
+    projects: frozenset[str] = frozenset()
+    above: frozenset[str] = frozenset()
+
+    def sees(self, hook: Hook, catalogue: Catalogue) -> bool:
+        """Return whether a hook is seen, as far as its plugin decides that."""
+        if hook.plugin is None or has(self.plugins, hook.plugin):
+            return True
+        return has(self.gate_plugins, hook.plugin) and is_gate(hook, catalogue)
+
+
+EVERYTHING = Scope()  # of the layers that all sessions share: no plugin is left out, and no project is entered
+
+
+def scope_of(session: Session, folders: Collection[str], *, is_unlisted: bool = False) -> Scope:
+    """Return what a session sees where projects of these folders are in use.
+
+    `is_unlisted` is for a fire whose own list of plugins stands in for the one that the session has not.
+    """
+    own = nearest(session.places, folders)
+    above = nearest(session.places_above, folders) - own
+    plugins = None if is_unlisted else allowed_plugins(session)
+    gate_plugins = session.gate_plugins if plugins is not None else None
+    return Scope(plugins, gate_plugins, frozenset(own), frozenset(above))
+
+
+def shared_hooks(
+    scope: Scope, shared: Iterable[Hook], projects: Mapping[str, Iterable[Hook]], catalogue: Catalogue
+) -> list[Hook]:
+    """Return the hooks that all sessions of one scope see, but for their own."""
+    hooks = (*shared, *project_hooks(scope, projects, catalogue))
+    return [hook for hook in hooks if scope.sees(hook, catalogue)]
+
+
+def project_hooks(scope: Scope, projects: Mapping[str, Iterable[Hook]], catalogue: Catalogue) -> Iterator[Hook]:
+    for folder in sorted(scope.projects):
+        yield from projects[folder]
+    for folder in sorted(scope.above):
+        for hook in projects[folder]:
+            if is_gate(hook, catalogue):
+                yield msgspec.structs.replace(hook, layer=Layer.PARENT)
 
 
 def is_gate(hook: Hook, catalogue: Catalogue) -> bool:
@@ -37,11 +89,9 @@ def has_list(session: Session) -> bool:
     return session.plugins is not None or session.personality_plugins is not None
 
 
-def sees(session: Session, hook: Hook, catalogue: Catalogue) -> bool:
-    """Return whether a hook fires in a session, as far as its plugin decides that."""
-    if hook.plugin is None or has(allowed_plugins(session), hook.plugin):
-        return True
-    return has(session.gate_plugins, hook.plugin) and is_gate(hook, catalogue)
+def own_layer(session: Session, scope: Scope, catalogue: Catalogue) -> list[Hook]:
+    """Return the hooks that a session shares with no other one: its own, and the gates of those that started it."""
+    return [*(hook for hook in own_hooks(session) if scope.sees(hook, catalogue)), *session.inherited]
 
 
 def own_hooks(session: Session) -> list[Hook]:
@@ -50,10 +100,11 @@ def own_hooks(session: Session) -> list[Hook]:
 
 def gates_of(parent: Session, catalogue: Catalogue) -> tuple[Hook, ...]:
     """Return the gates that a session hands down: its own and those it was handed itself."""
+    plugins = Scope(allowed_plugins(parent), parent.gate_plugins)
     own = (
         msgspec.structs.replace(hook, layer=Layer.PARENT)
         for hook in own_hooks(parent)
-        if is_gate(hook, catalogue) and sees(parent, hook, catalogue)
+        if is_gate(hook, catalogue) and plugins.sees(hook, catalogue)
     )
     return (*parent.inherited, *own)
 
@@ -66,34 +117,3 @@ def inherit(session: Session, parent: Session, catalogue: Catalogue) -> None:
     )
     session.places_above = parent.places_above | frozenset(parent.places)
     session.inherited = gates_of(parent, catalogue)
-
-
-def view_hooks(
-    session: Session, shared: Iterable[Hook], projects: Mapping[str, list[Hook]], catalogue: Catalogue
-) -> list[Hook] | None:
-    """Return all hooks that a session sees; None where they are the shared ones and nothing else."""
-    project = list(project_hooks(session, projects, catalogue))
-    if allowed_plugins(session) is None and not (session.own or session.inherited or project):
-        return None
-    seen = [hook for hook in (*shared, *project, *own_hooks(session)) if sees(session, hook, catalogue)]
-    return [*seen, *session.inherited]
-
-
-def unlisted_hooks(
-    session: Session, shared: Iterable[Hook], projects: Mapping[str, list[Hook]], catalogue: Catalogue
-) -> list[Hook] | None:
-    """Return all hooks of every plugin, where a list of a fire's own stands in for the one that the session has not."""
-    if has_list(session) or session.plugins_without_list is None:
-        return None
-    project = project_hooks(session, projects, catalogue)
-    return [*shared, *project, *own_hooks(session), *session.inherited]
-
-
-def project_hooks(session: Session, projects: Mapping[str, list[Hook]], catalogue: Catalogue) -> Iterator[Hook]:
-    own = nearest(session.places, projects)
-    for folder in sorted(own):
-        yield from projects[folder]
-    for folder in sorted(nearest(session.places_above, projects) - own):
-        for hook in projects[folder]:
-            if is_gate(hook, catalogue):
-                yield msgspec.structs.replace(hook, layer=Layer.PARENT)

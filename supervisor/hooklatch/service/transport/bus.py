@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from hooklatch.core.messages import Decision
+from hooklatch.core.protocol import encode_notification
 from hooklatch.service.registry.registries import Announcement
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.transport.connection import Connection, Handler, Shared
@@ -27,6 +28,7 @@ class Bus:
         self._sessions = sessions
         self._on_change = on_change
         self._listening: dict[int, Connection] = {}  # those with a topic: each decision looks them up
+        self._without_session: set[int] = set()  # the numbers of those of them that have no session
         self._numbers = itertools.count(1)
 
     def connect(self, stream: socket.socket, handler: Handler, shared: Shared, *, is_admin: bool) -> Connection:
@@ -49,46 +51,52 @@ class Bus:
     def leave(self, connection: Connection) -> None:
         """Forget a connection that is closed."""
         self.connections.pop(connection.number, None)
-        self._listening.pop(connection.number, None)
+        self._stop_listening(connection)
         if connection.session is not None:
             self._sessions.left(connection.session, connection.number)
 
-    def publish(self, viewer: Session | None, announcement: Announcement) -> None:
-        """Tell a viewer's subscribers of a change in its view."""
+    def publish(self, viewer: Session | None, announcement: Announcement) -> bool:
+        """Tell a viewer's subscribers of a change in its view, and return whether there are any."""
         if viewer is None:
             self._on_change(announcement)
-        for connection in self._subscribed("registry"):
-            if connection.session is viewer:
-                connection.announce(announcement, is_registry=True)
+        numbers = self._without_session if viewer is None else viewer.connections
+        listening = filter(None, map(self._listening.get, numbers))
+        told = [connection for connection in listening if "registry" in connection.topics]
+        for connection in told:
+            connection.announce(announcement.line, is_registry=True)
+        return bool(told)
 
     def decided(self, session: Session | None, decision: Decision) -> None:
         """Show a decision to the subscribers of its session and of those above it, and to every admin's."""
-        for connection in self._subscribed("decisions"):
-            if connection.is_admin or is_shown(session, connection):
-                params = {
-                    "topic": "decisions", "decision": decision, "session_id": session.id if session else None,
-                }  # fmt: skip
-                connection.announce(params, is_registry=False)
+        params = {"topic": "decisions", "decision": decision, "session_id": session.id if session else None}
+        self._show("decisions", session, params)
 
     def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None:
         """Show telemetry to the subscribers of its session and of those above it, and to every admin's."""
-        for connection in self._subscribed("telemetry"):
-            if connection.is_admin or is_shown(session, connection):
-                params = {
-                    "topic": "telemetry", "session_id": session.id if session else None, "event_type": event_type,
-                    "data": data,
-                }  # fmt: skip
-                connection.announce(params, is_registry=False)
+        params = {"topic": "telemetry", "session_id": session.id if session else None, "event_type": event_type,
+                  "data": data}  # fmt: skip
+        self._show("telemetry", session, params)
 
-    def _subscribed(self, topic: str) -> Iterable[Connection]:
-        return [connection for connection in self._listening.values() if topic in connection.topics]
+    def _show(self, topic: str, session: Session | None, params: Mapping[str, object]) -> None:
+        subscribed = [one for one in self._listening.values() if topic in one.topics]
+        shown = [one for one in subscribed if one.is_admin or is_shown(session, one)]
+        if shown:
+            line = encode_notification("announce", params)
+            for connection in shown:
+                connection.announce(line, is_registry=False)
 
     def take_topics(self, connection: Connection) -> None:
         """Note that a connection's topics have changed."""
         if connection.topics and connection.number in self.connections:
             self._listening[connection.number] = connection
+            if connection.session is None:
+                self._without_session.add(connection.number)
         else:
-            self._listening.pop(connection.number, None)
+            self._stop_listening(connection)
+
+    def _stop_listening(self, connection: Connection) -> None:
+        self._listening.pop(connection.number, None)
+        self._without_session.discard(connection.number)
 
 
 def is_shown(session: Session | None, connection: Connection) -> bool:

@@ -361,12 +361,12 @@ class Connection:
             self._is_flushing = True
             self._nursery.start_soon(self._flush)
 
-    def announce(self, params: object, *, is_registry: bool) -> bool:
-        """Queue an announcement, or return False; a client that lags gets one `resync` when it has caught up."""
+    def announce(self, line: bytes, *, is_registry: bool) -> bool:
+        """Queue an announcement; a client that lags gets one `resync` when it has caught up.  False if dropped."""
         if self._is_lagging or len(self._outgoing) > MAX_ANNOUNCED:
             self._is_lagging = self._is_lagging or is_registry
             return False
-        self.send(encode_notification("announce", params))
+        self.send(line)
         return True
 
     async def _flush(self) -> None:
@@ -387,9 +387,8 @@ class Connection:
                 if not self._outgoing and self._is_lagging:
                     self._is_lagging = False
                     if "registry" in self.topics:
-                        self.announce(
-                            {"topic": "registry", "resync": self._handler.revision_for(self)}, is_registry=True
-                        )
+                        params = {"topic": "registry", "resync": self._handler.revision_for(self)}
+                        self.announce(encode_notification("announce", params), is_registry=True)
         finally:
             self._is_flushing = False
             self._wake()

@@ -1,4 +1,4 @@
-"""From files and their sources to hooks in order.  Knows declarations and builds; reads no file, starts no process.
+"""From files and packages to hooks in order, layer by layer.  Knows declarations and builds; reads no file.
 
 Whatever cannot be built still stands where it stood: a hook whose source is broken keeps its place with a `problem`,
 a file that cannot be read is stood for by its manifest, and one without a manifest by a hook on every gate.
@@ -7,25 +7,32 @@ a file that cannot be read is stood for by its manifest, and one without a manif
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
+from hooklatch.core.hooks.builtin_sources import LSP
+from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, from_marker
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
-from hooklatch.core.hooks.names import quoted
-from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget, misfit
-from hooklatch.core.hooks.shell_definitions import shell_config
-from hooklatch.service.config.configuration import Diagnostic, FileConfig, SourceEntry, place_of
+from hooklatch.core.hooks.names import AmbiguousNameError, UnknownNameError, resolve
+from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, misfit
+from hooklatch.core.text import did_you_mean
+from hooklatch.service.config.configuration import Diagnostic, FileConfig, SourceEntry
 from hooklatch.service.config.custom_events import unknown_event
+from hooklatch.service.config.main_tables import MainTables, Override
 from hooklatch.service.config.state_file import ManifestHook
+from hooklatch.service.loading import trust
+from hooklatch.service.loading.binding import Binder, with_way_out
 from hooklatch.service.loading.plugins import Plugin
 from hooklatch.service.loading.sources import Unit
 from hooklatch_worker.author.marker import Marker
+from hooklatch_worker.lsp import diagnostics
 from hooklatch_worker.wire import Declared, Source
 
-__all__ = ["Assembly", "DeclaredFile", "hook_of", "manifest_of", "stand_in", "with_way_out"]
+__all__ = ["DeclaredFile", "Layers", "ProjectFiles", "assemble", "manifest_of"]
+
+LSP_MARGIN = 1.0  # seconds that the hook has over what it lets a server have: silence is better than a kill
 
 
 class DeclaredFile(msgspec.Struct, frozen=True):
@@ -44,7 +51,34 @@ class DeclaredFile(msgspec.Struct, frozen=True):
         return self.is_absent and self.fault is None
 
 
-class Assembly:
+class ProjectFiles(msgspec.Struct, frozen=True):
+    """What a trusted project's files declare; a `fault` where they are not those that were trusted."""
+
+    folder: str
+    files: list[DeclaredFile] = []
+    fault: str | None = None
+
+    @property
+    def configs(self) -> list[FileConfig]:
+        return [file.config for file in self.files if file.config is not None]
+
+
+class Layers(msgspec.Struct, frozen=True):
+    """The hooks that all viewers share, those of each project, and what is wrong."""
+
+    shared: list[Hook]
+    projects: dict[str, list[Hook]]
+    diagnostics: list[Diagnostic]
+    by_file: dict[str, list[Hook]]
+
+    @property
+    def hooks(self) -> Iterable[Hook]:
+        yield from self.shared
+        for hooks in self.projects.values():
+            yield from hooks
+
+
+class LayerBuilder:
     """Makes the hooks of a layer from all its files, and collects what is wrong with them."""
 
     def __init__(
@@ -61,7 +95,7 @@ class Assembly:
         self._layer = layer
         self._project = project
         self._units = units
-        self._faults = faults
+        self._binder = Binder(catalogue, units, faults)
         self._manifests = manifests
         self._taken = dict(taken)
         self.hooks: list[Hook] = []
@@ -85,8 +119,7 @@ class Assembly:
     def _add_source(self, entry: SourceEntry) -> None:
         unit = self._units.get(entry.location)
         if unit is None:
-            fault = self._faults.get(entry.location)
-            self._stand_in(entry.location, str(fault) if fault else "it is not loaded")
+            self._stand_in(entry.location, self._binder.why_unloaded(entry.location))
             return
         self._add_unit(unit, lambda declared: declared.marker)
 
@@ -110,7 +143,7 @@ class Assembly:
                 continue
             definition = msgspec.structs.replace(definition, plugin=plugin)
             target = PythonTarget(unit.source, unit.build, declared.function, declared.marker.runtime)
-            self._append(hook_of(definition, self._layer, target, origin, spec=self._catalogue.get(definition.event)))
+            self._append(self._binder.bind(definition, self._layer, target=target, origin=origin))
 
     def add_plugin(self, plugin: Plugin) -> None:
         """Add a plugin's hooks, or what stands for them where it is broken; each is named after it."""
@@ -118,7 +151,7 @@ class Assembly:
         unit = self._units.get(plugin.module)
         fault = plugin.fault
         if fault is None and unit is None:
-            fault = str(self._faults.get(plugin.module) or "it is not loaded")
+            fault = self._binder.why_unloaded(plugin.module)
         if fault is not None or unit is None:
             self._stand_in(plugin.key, f"plugin {plugin.name!r}: {fault}", plugin=plugin.name)
         else:
@@ -136,45 +169,21 @@ class Assembly:
         for path in paths or [folder]:
             self._stand_in(path, "", problem=problem)
 
-    def add_builtin(self, definition: HookDefinition, source: Source, function: str) -> None:
+    def add_builtin(self, definition: HookDefinition) -> None:
         """Add a hook of our own."""
-        unit = self._units.get(source.location)
-        fault = self._faults.get(source.location)
-        target = PythonTarget(unit.source if unit else source, unit.build if unit else 0, function)
-        problem = None if unit else str(fault or "it is not loaded")
-        self._append(hook_of(definition, self._layer, target, None, problem, spec=self._catalogue[definition.event]))
+        self._append(self._binder.bind(definition, self._layer))
 
     def _add_definition(self, definition: HookDefinition, folder: str, origin: Origin) -> None:
-        source, function = place_of(definition, folder)
-        unit = self._units.get(source.location)
-        problem = None
-        target = PythonTarget(source, 0, function)
-        if unit is None:
-            fault = self._faults.get(source.location)
-            problem = str(fault) if fault else f"{source.location} is not loaded"
-        elif function not in unit.loaded.functions:
-            problem = f"{source.location} has no function {function!r}"
-            self.diagnostics.append(Diagnostic(origin.file, origin.line, f"hook {definition.id!r}: {problem}"))
-        else:
-            target = PythonTarget(unit.source, unit.build, function)
-        if definition.problem is not None and not definition.problem.startswith("match:"):
-            self.diagnostics.append(
-                Diagnostic(origin.file, origin.line, f"hook {definition.id!r}: {definition.problem}")
-            )
-        spec = self._catalogue.get(definition.event)
-        self._append(hook_of(definition, self._layer, target, origin, problem, spec=spec))
+        self._append(self._binder.bind(definition, self._layer, folder=folder, origin=origin))
 
-    def _append(self, hook: Hook) -> None:
+    def _append(self, hook: Hook, *, is_said: bool = False) -> None:
         origin = hook.origin or Origin("?")
-        spec = self._catalogue.get(hook.event)
-        if spec is None:
+        if hook.event not in self._catalogue:
             self._complain(hook, origin, unknown_event(self._catalogue, hook.event))
             return
-        fault = misfit(spec, hook.matcher, amends=hook.amends)
-        if fault is not None:
-            self._complain(hook, origin, fault)
-            hook = msgspec.structs.replace(hook, matcher=compile_matcher(None), amends=False, problem=fault)
-        if hook.problem is not None and hook.problem.startswith("match:"):
+        location = hook.target.source.location if isinstance(hook.target, PythonTarget) else ""
+        is_said = is_said or hook.problem == self._binder.why_unloaded(location)  # the source's own fault
+        if hook.problem is not None and not is_said:
             self._complain(hook, origin, hook.problem)
         other = self._taken.get(hook.id)
         if other is not None:
@@ -198,7 +207,7 @@ class Assembly:
         matcher = compile_matcher(None)
         hook_id = f"{plugin}.{hook_id}" if plugin is not None else hook_id
         self._append(Hook(id=hook_id, event=event, layer=self._layer, matcher=matcher, target=target, origin=origin,
-                          problem=problem, plugin=plugin))  # fmt: skip
+                          problem=problem, plugin=plugin), is_said=True)  # fmt: skip
 
     def _stand_in(
         self, path: str, fault: str, *, plugin: str | None = None, problem: str = "", is_gone: bool = False
@@ -228,60 +237,114 @@ class Assembly:
             self._keep(hook, Origin(path))
 
 
-def with_way_out(problem: str, name: str) -> str:
-    """Add to what is wrong with a hook what can be done about it; it is named in full."""
-    remedy = ", or" if problem.rpartition("; ")[2].startswith("mend ") else "; mend it, or"
-    return f"{problem}{remedy}: hooklatch hooks disable {quoted(name)}"
-
-
 def placed(problem: str, origin: Origin, name: str) -> str:
     place = "" if str(origin) in problem else f"{origin}: "
     return with_way_out(f"{place}{problem}", name)
 
 
-def stand_in(hook_id: str, event: str, problem: str) -> Hook:
-    """Make a hook that fails in the place of one that could not be had."""
-    hook = Hook(
-        id=hook_id, event=event, layer=Layer.GLOBAL, matcher=compile_matcher(None),
-        target=PythonTarget(Source("file", ""), 0, ""),
-    )  # fmt: skip
-    return msgspec.structs.replace(hook, problem=with_way_out(problem, hook.name))
-
-
-def hook_of(
-    definition: HookDefinition,
-    layer: Layer,
-    target: PythonTarget | ServedTarget,
-    origin: Origin | None = None,
-    problem: str | None = None,
+def assemble(
     *,
-    spec: EventSpec | None,
-) -> Hook:
-    """Make a hook of a definition and its target; a command must be told what its event (`spec`) allows."""
-    config = definition.config
-    if definition.shell is not None and spec is not None and isinstance(target, PythonTarget):
-        config = shell_config(
-            definition.shell, spec, hook_id=definition.id, timeout=definition.timeout, config=definition.config
-        )
-        target = msgspec.structs.replace(target, command=definition.shell.describe())
-    return Hook(
-        id=definition.id,
-        event=definition.event,
-        layer=layer,
-        matcher=definition.matcher,
-        target=target,
-        timeout=definition.timeout,
-        priority=definition.priority,
-        enabled=definition.enabled,
-        observe=definition.observe,
-        optional=definition.optional,
-        amends=definition.amends,
-        description=definition.description,
-        config=config,
-        origin=origin,
-        problem=definition.problem or problem,
-        plugin=definition.plugin,
+    config_path: str,
+    main: MainTables,
+    plugins: Sequence[Plugin],
+    unreadable: Mapping[str, str],
+    files: Sequence[DeclaredFile],
+    projects: Sequence[ProjectFiles],
+    catalogue: Catalogue,
+    units: Mapping[str, Unit],
+    faults: Mapping[str, Diagnostic],
+    manifests: Mapping[str, list[ManifestHook]],
+    taken: Mapping[str, Origin],
+) -> Layers:
+    """Make the hooks of all layers; `taken` are the ids of those that clients registered globally.
+
+    `unreadable` are the folders that may hold a plugin, and why nobody can tell.
+    """
+
+    def layer(which: Layer, ids: Mapping[str, Origin], project: str = "") -> LayerBuilder:
+        made.append(LayerBuilder(catalogue, units, faults, manifests, ids, which, project))
+        return made[-1]
+
+    made: list[LayerBuilder] = []
+    builtin, packaged, own = layer(Layer.BUILTIN, {}), layer(Layer.PLUGIN, {}), layer(Layer.GLOBAL, taken)
+    if main.lsp is not None:
+        builtin.add_builtin(lsp_definition(main.lsp))
+    for plugin in plugins:
+        packaged.add_plugin(plugin)
+    for path, fault in unreadable.items():
+        packaged.add_unreadable(path, fault)
+    for file in files:
+        own.add(file)
+    given = [*builtin.hooks, *packaged.hooks]
+    changed, complaints = overridden(given, main.overrides, config_path, plugins, catalogue)
+    by_project: dict[str, list[Hook]] = {}
+    for project in projects:
+        builder = layer(Layer.PROJECT, {}, project.folder)
+        if project.fault is not None:
+            builder.add_changed(trust.folder_of(project.folder), project.fault)
+            complaints.append(Diagnostic(project.folder, 0, project.fault))
+        for file in project.files:
+            builder.add(file)
+            if file.fault is not None:
+                complaints.append(Diagnostic(file.path, 0, file.fault))
+        by_project[project.folder] = builder.hooks
+    return Layers(
+        [*changed, *own.hooks],
+        by_project,
+        [*complaints, *(one for builder in made for one in builder.diagnostics)],
+        {path: hooks for builder in made for path, hooks in builder.by_file.items()},
     )
+
+
+def lsp_definition(config: Mapping[str, object]) -> HookDefinition:
+    return HookDefinition(
+        id="lsp",
+        event="post_tool_use",
+        matcher=compile_matcher(list(diagnostics.TOOLS)),
+        run=f"{LSP.source.location}:{LSP.function}",
+        timeout=diagnostics.read_config(config).timeout + LSP_MARGIN,
+        description="a language server's diagnostics after an edit",
+        config=msgspec.json.encode(config),
+    )
+
+
+def overridden(
+    hooks: Iterable[Hook],
+    overrides: Iterable[Override],
+    path: str,
+    plugins: Iterable[Plugin],
+    catalogue: Catalogue,
+) -> tuple[list[Hook], list[Diagnostic]]:
+    """Apply an operator's word to hooks of the layers that the operator did not write."""
+    by_name = {hook.name: hook for hook in hooks}
+    broken = {hook.plugin for hook in by_name.values() if hook.problem is not None} - {None}
+    complaints: list[Diagnostic] = []
+    for override in overrides:
+        try:
+            target = resolve(override.id, by_name.values())
+        except AmbiguousNameError as error:
+            complaints.append(Diagnostic(path, override.line, str(error)))
+            continue
+        except UnknownNameError:
+            target = None
+        if target is not None and target.plugin is None:
+            for hook in target.hooks:
+                by_name[hook.name], fault = changed(hook, override, catalogue)
+                if fault is not None:
+                    complaints.append(Diagnostic(path, override.line, f"override of {override.id!r}: {fault}"))
+        elif override.id.partition(".")[0] not in broken:  # of a broken one nobody knows which hooks it has
+            hint = did_you_mean(override.id, [hook.id for hook in by_name.values()]) or "; see: hooklatch hooks"
+            text = f"there is no built-in hook and no plugin's of the id {override.id!r}{hint}"
+            complaints.append(Diagnostic(path, override.line, text))
+    return list(by_name.values()), complaints
+
+
+def changed(hook: Hook, override: Override, catalogue: Catalogue) -> tuple[Hook, str | None]:
+    """Return a hook as an override wants it, and what of that means nothing on its event."""
+    wanted = msgspec.structs.replace(hook, **override.changes)
+    spec = catalogue.get(hook.event)
+    fault = misfit(spec, wanted.matcher, amends=wanted.amends) if spec is not None else None
+    return (wanted if fault is None else msgspec.structs.replace(wanted, amends=hook.amends)), fault
 
 
 def manifest_of(hooks: Iterable[Hook]) -> list[ManifestHook]:

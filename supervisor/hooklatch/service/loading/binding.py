@@ -1,0 +1,96 @@
+"""From a definition to a hook: the one way, for files, for what clients register and for what the state file kept.
+
+A hook that cannot be bound stands where it would have stood, with a `problem`: at a gate it denies, elsewhere it is
+skipped.  Knows definitions, builds and events; knows no file of hooks and no connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.hooks.definitions import HookDefinition
+from hooklatch.core.hooks.matchers import compile_matcher
+from hooklatch.core.hooks.names import quoted
+from hooklatch.core.hooks.registry import Hook, Layer, Origin, PythonTarget, ServedTarget, misfit
+from hooklatch.core.hooks.shell_definitions import shell_config
+from hooklatch.service.config.configuration import Diagnostic, place_of
+from hooklatch.service.config.custom_events import unknown_event
+from hooklatch.service.loading.sources import Unit
+from hooklatch_worker.wire import Source
+
+__all__ = ["Binder", "stand_in", "with_way_out"]
+
+
+class Binder:
+    """Makes hooks on the builds of now; `faults` say why a source has none."""
+
+    def __init__(
+        self, catalogue: Catalogue, units: Mapping[str, Unit], faults: Mapping[str, Diagnostic] | None = None
+    ) -> None:
+        self._catalogue = catalogue
+        self._units = units
+        self._faults = faults or {}
+
+    def bind(
+        self,
+        definition: HookDefinition,
+        layer: Layer,
+        *,
+        folder: str = "/",
+        target: PythonTarget | ServedTarget | None = None,
+        origin: Origin | None = None,
+    ) -> Hook:
+        """Return the hook of a definition; without a `target`, what it runs is looked up, relative to `folder`."""
+        problem, spec = None, self._catalogue.get(definition.event)
+        if target is None:
+            target, problem = self._target(definition, folder)
+        config, matcher, amends = definition.config, definition.matcher, definition.amends
+        problem = definition.problem or problem
+        if spec is None:
+            problem = problem or unknown_event(self._catalogue, definition.event)
+        elif (fault := misfit(spec, matcher, amends=amends)) is not None:
+            matcher, amends, problem = compile_matcher(None), False, fault
+        if definition.shell is not None and spec is not None and isinstance(target, PythonTarget):
+            config = shell_config(
+                definition.shell, spec, hook_id=definition.id, timeout=definition.timeout, config=config
+            )
+            target = msgspec.structs.replace(target, command=definition.shell.describe())
+        return Hook(
+            id=definition.id, event=definition.event, layer=layer, matcher=matcher, target=target,
+            timeout=definition.timeout, priority=definition.priority, enabled=definition.enabled,
+            observe=definition.observe, optional=definition.optional, amends=amends,
+            description=definition.description, config=config, origin=origin, problem=problem,
+            plugin=definition.plugin,
+        )  # fmt: skip
+
+    def _target(self, definition: HookDefinition, folder: str) -> tuple[PythonTarget, str | None]:
+        source, function = place_of(definition, folder)
+        unit = self._units.get(source.location)
+        if unit is None:
+            return PythonTarget(source, 0, function), self.why_unloaded(source.location)
+        if function not in unit.loaded.functions:
+            return PythonTarget(source, 0, function), f"{source.location} has no function {function!r}"
+        return PythonTarget(unit.source, unit.build, function), None
+
+    def why_unloaded(self, location: str) -> str:
+        """Return why there is no build of a source."""
+        fault = self._faults.get(location)
+        return str(fault) if fault is not None else f"{location} is not loaded"
+
+
+def with_way_out(problem: str, name: str) -> str:
+    """Add to what is wrong with a hook what can be done about it; it is named in full."""
+    remedy = ", or" if problem.rpartition("; ")[2].startswith("mend ") else "; mend it, or"
+    return f"{problem}{remedy}: hooklatch hooks disable {quoted(name)}"
+
+
+def stand_in(hook_id: str, event: str, problem: str) -> Hook:
+    """Return a hook that fails in the place of one that could not be had."""
+    hook = Hook(
+        id=hook_id, event=event, layer=Layer.GLOBAL, matcher=compile_matcher(None),
+        target=PythonTarget(Source("file", ""), 0, ""),
+    )  # fmt: skip
+    return msgspec.structs.replace(hook, problem=with_way_out(problem, hook.name))
