@@ -76,3 +76,19 @@ def test_the_state_benchmark_counts_exactly_both_ways() -> None:
     found = json.loads(results.read_bytes())
     assert {"machine", "rows", "ratios", "quiet", "step"} <= set(found), done.stderr
     assert found["exact"] == {"served": True, "served, kept": True, "sqlite": True}
+
+
+@pytest.mark.slow
+def test_the_walks_are_counted_beside_those_of_another_checkout() -> None:
+    """Slow: it starts a daemon for each checkout."""
+    command = [sys.executable, str(BENCH / "walks.py"), "--quick", "--tree", str(ROOT)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    (tree,) = json.loads((BENCH / "results" / "walks_quick.json").read_bytes())["trees"].values()
+    assert {"lines", "code_lines", "files", "classes", "functions", "rooms"} == set(tree["size"])
+    assert {"fire", "register, served", "register, run=", "reload"} == set(tree["walks"])
+    for walk in tree["walks"].values():
+        assert walk["calls"] >= len(walk["way"]) > walk["files"] > walk["stacked"] > 0
+        assert walk["rooms"] >= walk["parts"] > 0
+        assert any(step.startswith("hooklatch/service/transport/connection.py ") for step in walk["way"])
