@@ -11,7 +11,7 @@ import pytest
 from support.repository import ROOT
 
 TOP = {
-    ".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "bench", "docs", "examples",
+    ".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "bench", "docs", "examples",
     "packaging", "pyproject.toml", "supervisor", "tests", "typings", "workers",
 }  # fmt: skip
 MAX_LINES = 500
