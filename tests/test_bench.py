@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -98,3 +99,32 @@ def test_the_registration_benchmark_measures_idle_and_subscribed_sessions() -> N
         assert set(rows) == {"register", "reload"}
         assert rows["register"]["held"]["worst_ms"] > 0
     assert {"machine", "ratios", "most_held_ms"} <= set(found)
+def files_on_the_path_of_a(request: str) -> list[str]:
+    """Return the files of a table in docs/design.md, as the walks name them."""
+    page = (ROOT / "docs" / "design.md").read_text()
+    section = page.partition(f"## The path of a {request}\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| \d+ \| ([^|]+) \|", section, re.MULTILINE)
+    paths = [path for cell in cells for path in re.findall(r"[\w/]+\.py", cell)]
+    return [path if path.startswith("hooklatch_worker/") else f"hooklatch/{path}" for path in paths]
+
+
+@pytest.mark.slow
+def test_the_walks_are_counted_and_the_design_names_their_files_in_order() -> None:
+    """Slow: it starts a daemon, and makes each request twice."""
+    command = [sys.executable, str(BENCH / "walks.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    (tree,) = json.loads((BENCH / "results" / "walks_quick.json").read_bytes())["trees"].values()
+    assert {"lines", "code_lines", "files", "classes", "functions", "rooms"} == set(tree["size"])
+    assert {"fire", "register, served", "register, run=", "reload"} == set(tree["walks"])
+    for walk in tree["walks"].values():
+        assert walk["calls"] >= len(walk["way"]) > walk["files"] > walk["stacked"] > 0
+        assert walk["rooms"] >= walk["parts"] > 0
+    for heading, name in (("fire", "fire"), ("registration", "register, run="), ("reload", "reload")):
+        walked = [step.partition(" ")[0] for step in tree["walks"][name]["way"]]
+        at = -1
+        for path in files_on_the_path_of_a(heading):
+            if path in walked or path.startswith("hooklatch/"):  # else it is the worker's own
+                assert path in walked[at + 1 :], f"{heading}: {path} comes earlier, or not at all"
+                at = walked.index(path, at + 1)

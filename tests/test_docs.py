@@ -14,10 +14,10 @@ import pytest
 
 from hooklatch.core.protocol import ErrorCode, read_message
 from hooklatch.service.config.configuration import read_config
-from support.daemons import running_daemon
+from support.daemons import RpcFailure, running_daemon
 from support.repository import ROOT
 
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -98,6 +98,19 @@ def test_the_table_of_error_codes_is_complete() -> None:
     rows = dict(re.findall(r"^\| (-\d+) \| (\w+) \|", text, re.MULTILINE))
 
     assert rows == {str(int(code)): code.label for code in ErrorCode}
+
+
+async def test_the_table_of_methods_is_complete(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "protocol.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| (?:both|agent|admin) \|", text, re.MULTILINE)
+
+    async with running_daemon(tmp_path) as daemon, daemon.session() as client:
+        with pytest.raises(RpcFailure, match="there are") as refusal:
+            await client.call("nothing")
+
+    assert set(re.findall(r"[\w.]+", ", ".join(rows))) == set(
+        re.findall(r"[\w.]+", refusal.value.message.partition("there are ")[2])
+    )
 
 
 def test_readme_is_short() -> None:

@@ -11,8 +11,8 @@ import pytest
 from support.repository import ROOT
 
 TOP = {
-    ".ci", ".gitignore", "CHANGELOG.md", "LICENSE", "Makefile", "README.md", "bench", "docs", "examples",
-    "packaging", "pyproject.toml", "supervisor", "tests", "typings", "workers",
+    ".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "bench", "docs",
+    "examples", "packaging", "pyproject.toml", "supervisor", "tests", "typings", "workers",
 }  # fmt: skip
 MAX_LINES = 500
 

@@ -1,0 +1,94 @@
+"""What pages and docstrings say of the source is so: the files that they name are there, the arrows are imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.repository import ROOT
+from test_docs import BLOCK, PAGES
+from test_imports import ALL, ROOMS, graph
+from test_layout import tracked
+
+# Of all that these two name by a path, every file is ours; other pages name files of their readers too.
+MAPS = [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "design.md"]
+DESIGN = MAPS[1].read_text()
+MODULES = dict(ALL)
+FILES = [Path("/") / path.relative_to(ROOT) for path in tracked()]
+PATHS = {str(one) for path in FILES for one in (path, *path.parents)}
+PYTHON = re.compile(r"[\w./-]*\w\.py\b")
+BELOW_A_FOLDER = re.compile(r"`([\w.-]+(?:/[\w.-]+)*/[\w.-]*)`")
+DOTTED = re.compile(r"\b(?:hooklatch_worker|hooklatch\.[a-z]\w+)(?:\.\w+)+")
+PART = re.compile(
+    rf"\b(?:supervisor|workers|tests|bench|examples|{'|'.join(name.partition('.')[2] for name in ROOMS)})/"
+)
+
+
+def is_there(path: str) -> bool:
+    """Return whether a file or folder of the repository has this path, or one that ends in it."""
+    return any(one.endswith(f"/{path.strip('./')}") for one in PATHS)
+
+
+def is_a_module(dotted: str) -> bool:
+    """Return whether this is one of our modules, or something that one of them names."""
+    module, _, name = dotted.rpartition(".")
+    return dotted in MODULES or (
+        module in MODULES and re.search(rf"\b{name}\b", MODULES[module].read_text()) is not None
+    )
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    for name, path in ALL:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                yield name, ast.get_docstring(node) or ""
+
+
+def arrows(picture: str) -> set[tuple[str, str]]:
+    return set(re.findall(r"^ +(\w+) --> (\w+)$", picture, re.MULTILINE))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_file_that_a_page_names_is_there(page: Path) -> None:
+    text = page.read_text()
+
+    paths = [path for path in PYTHON.findall(text) if page in MAPS or PART.match(path)]
+    paths += BELOW_A_FOLDER.findall(text) if page in MAPS else []
+    assert [path for path in paths if not is_there(path)] == []
+    assert [name for name in DOTTED.findall(text) if not is_a_module(name)] == []
+
+
+def test_every_file_that_a_docstring_names_is_there() -> None:
+    named = [(name, path) for name, text in docstrings() for path in PYTHON.findall(text)]
+    assert [one for one in named if not is_there(one[1]) and one[1] != "file.py"] == []  # `file.py:function`: a user's
+
+    dotted = [(name, other) for name, text in docstrings() for other in DOTTED.findall(text)]
+    assert [one for one in dotted if not is_a_module(one[1])] == []
+
+
+def test_the_table_of_packages_names_their_folders_in_order() -> None:
+    rows = re.findall(r"^\| `(\w+)` \|[^|]+\| ((?:`\w+`(?:, )?)*) ?\|$", DESIGN, re.MULTILINE)
+
+    found = {part: tuple(re.findall(r"\w+", rooms)) for part, rooms in rows if rooms}
+    assert found == {part.removeprefix("hooklatch."): rooms for part, rooms in ROOMS.items()}
+
+
+def test_the_pictures_of_packages_and_folders_show_imports_that_there_are() -> None:
+    packages, folders = [text for language, text in BLOCK.findall(DESIGN) if language == "mermaid"][:2]
+    imports = {
+        (tuple(one.removeprefix("hooklatch.").split(".")), tuple(other.removeprefix("hooklatch.").split(".")))
+        for one, others in graph().items()
+        for other in others
+    }
+
+    assert arrows(packages) <= {(one[0], other[0]) for one, other in imports}
+    assert {part for arrow in arrows(packages) for part in arrow} >= {part.partition(".")[2] or part for part in ROOMS}
+    inside = {
+        (one[1], other[1]) for one, other in imports if one[0] == other[0] == "service" and len(one) > 1 < len(other)
+    }
+    assert arrows(folders) <= inside
+    assert {room for arrow in arrows(folders) for room in arrow} == set(ROOMS["hooklatch.service"])
