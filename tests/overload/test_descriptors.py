@@ -18,6 +18,7 @@ from hooklatch.core.limits import ADMIN_PLACES, places
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.service.transport.server import refuse
 from support.commands import PROGRAM, Daemon, new_place
+from support.tables import table
 
 MOST = 200
 GUARDS = """
@@ -32,7 +33,7 @@ def judge(event):
 """
 
 
-@pytest.mark.parametrize("descriptors", [64, 200, 256, 1024, 2048, 4096, 2**16, 2**20])
+@table("descriptors", [64, 200, 256, 1024, 2048, 4096, 2**16, 2**20])
 def test_what_serves_everybody_keeps_descriptors_and_administrators_keep_places(descriptors: int) -> None:
     room = places(descriptors)
 

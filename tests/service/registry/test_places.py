@@ -17,6 +17,7 @@ from hooklatch.service.registry.places import alike, dashed, find_place, nearest
 from hooklatch.service.registry.session_starts import SessionStarts
 from support.daemons import Client, Daemon, child_of, running_daemon
 from support.host_daemon import SHIM
+from support.tables import table
 
 GUARD = """
 from hooklatch_worker import deny, hook
@@ -30,7 +31,7 @@ BROKEN = "$loop"
 # -- paths -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@table(
     ("folder", "found"),
     [
         ("/p", {"/p"}),
