@@ -25,6 +25,7 @@ import json, os, socket, time
 from hooklatch_worker.runtime import state_client
 from hooklatch_worker import context
 from hooklatch_worker.author import state
+from hooklatch_worker.author.state import Asked
 from hooklatch_worker import wire
 
 def line():
@@ -84,7 +85,7 @@ async def test_what_is_out_of_turn_ends_the_worker_and_is_garbage(tmp_path: Path
     async with running_pool(tmp_path, SOURCE, workers=2) as workers:
         for what, frames in FRAMES.items():
             reply = await call(workers, "send", Counter(), frames=frames, wait=60)
-            assert (reply.outcome.cause, reply.is_lost) == ("protocol", True), what
+            assert (reply.outcome.cause, reply.is_lost) == ("protocol", True), (what, reply.outcome)
             assert "a question about state out of turn" in reply.outcome.message
         reply = await call(workers, "garble", Counter())
         assert (reply.outcome.cause, reply.is_lost) == ("protocol", True)

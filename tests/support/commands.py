@@ -97,9 +97,8 @@ class Place:
     def clear(self) -> None:
         """End what a test that failed left running."""
         for process in self.begun:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
+            process.kill()
+            process.communicate()
 
 
 def payload(tool: str, **tool_input: str) -> str:

@@ -250,7 +250,7 @@ def test_the_kinds_are_those_that_are_written_and_documented() -> None:
     root = ROOT
     written: set[str] = set()
     for folder, pattern in (("record", r"\.(?:append|_put)\(\s*\"(\w+)\"[,)]"), ("service", r"note\(\s*\"(\w+)\",")):
-        for path in (root / "supervisor" / "hooklatch" / folder).glob("*.py"):
+        for path in (root / "supervisor" / "hooklatch" / folder).rglob("*.py"):
             written |= set(re.findall(pattern, path.read_text()))
     documented = re.findall(r"^\| (`\w+`(?:, `\w+`)*) \|", (root / "docs/record.md").read_text(), re.MULTILINE)
 

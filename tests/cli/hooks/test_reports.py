@@ -172,7 +172,7 @@ def test_the_tree_shows_the_daemons_parts_and_who_restarts_them(shared: Daemon) 
     data = shared.place.json("status", "--tree")
 
     assert lines[0] == "├─ record: permanent, significant, running"
-    assert "├─ ticker: permanent, running" in lines
+    assert "├─ reader handoff: permanent, running" in lines
     assert any(line.startswith("│  └─ ") and "guards.py (build 1): permanent, running" in line for line in lines)
     assert lines[-1] == "   └─ signals: permanent, running"
     assert {"zygote", "pools", "agents' connections"} <= {node["name"] for node in data["tree"]}

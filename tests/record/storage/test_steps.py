@@ -59,7 +59,7 @@ def make(folder):
     with opened(folder) as record:
         for part in range(3):
             record.decided(decision(part), fact())
-            record._book.begin_segment()
+            record._journal.begin_segment()
 
 base, how, steps, found = Path(sys.argv[1]), sys.argv[2], 0, set()
 while True:

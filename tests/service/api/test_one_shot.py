@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from support.daemons import Daemon, RpcFailure, running_daemon
+from support.pools import until
 
 GUARDS = """
 import os
@@ -195,9 +196,3 @@ async def test_other_methods_need_a_hello(daemon: Daemon) -> None:
     with pytest.raises(RpcFailure, match="hello_required: status needs a hello first"):
         await client.call("status")
     await client.aclose()
-
-
-async def until(condition: Any) -> None:
-    with trio.fail_after(10):
-        while not condition():
-            await trio.testing.wait_all_tasks_blocked(0.001)

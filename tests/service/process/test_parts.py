@@ -81,7 +81,7 @@ class Place:
     async def slow_fire(self) -> None:
         go = self.daemon.folder / f"go{self.client._count}"
         number = await self.client.send("fire", event="pre_tool_use", payload=slow(go))
-        await trio.sleep(0.05)  # long enough for the ticker to have noticed; if it was not, nothing was shown
+        await trio.sleep(0.05)  # long enough for the reader handoff to have noticed; if it was not, nothing was shown
         go.touch()
         await self.client.answer_to(number)
 

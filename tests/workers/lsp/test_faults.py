@@ -240,7 +240,7 @@ def test_a_helper_that_left_the_servers_group_dies_with_it(workspace: Workspace)
 
 def test_a_server_dies_with_the_process_that_started_it(workspace: Workspace) -> None:
     workspace.use_fake("hang")
-    workspace.config["timeout"] = 0.2
+    workspace.config["timeout"] = 2.0  # the server has begun by then, and hangs for ever
     child = os.fork()
     if child == 0:
         workspace.edit("a.py", BAD)
