@@ -86,6 +86,7 @@ ALL = [*modules_of(SUPERVISOR), *modules_of(WORKER)]
 PACKAGES = {name for name, path in ALL if path.name == "__init__.py"}
 
 
+@functools.cache
 def graph() -> dict[str, set[str]]:
     """Return the modules that each module imports, for types alone too."""
     names = {name for name, _ in ALL}

@@ -17,7 +17,7 @@ from typing import Any
 from hooklatch_worker.sandbox import linux
 
 PROGRAM = [sys.executable, "-m", "hooklatch"]
-PATIENCE = 20  # seconds for what takes a moment; only a failing test waits that long
+PATIENCE = 60  # seconds for what takes a moment; only a failing test waits that long
 GUARDS = """
 from hooklatch import ask, deny, halt, hook
 
