@@ -23,6 +23,7 @@ ASIDE = {"prompt": "p", "model_id": "m", "agent_type": "a", "trigger": "auto", "
 
 @table(("dialect", "event"), cases(), ids=label)
 def test_axes_change_neither_model_nor_words(dialect: Dialect, event: str) -> None:
+    assert dialect.events[event].feeds
     for fed in dialect.events[event].feeds:
         before = CATALOGUE[fed.event]
         after = spec_for(fed, before)

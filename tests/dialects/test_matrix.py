@@ -127,7 +127,10 @@ def test_a_pass_and_an_allow_run_the_input_as_it_was(dialect: Dialect, event: st
 def test_a_patch_is_in_what_runs_or_nothing_runs(dialect: Dialect, event: str, key: str, word: str) -> None:
     decisions, rendered = fire(dialect, event, amender=amend(**{key: CHANGES[key]}), other=SAYS.get(word))
 
-    for judgement in judged(dialect, event, rendered.value):
+    found = judged(dialect, event, rendered.value)
+
+    assert found
+    for judgement in found:
         at = CHANGED_AT.get((dialect.name, key), "")
         assert judgement.word in ("stops", "asks") or judgement.changes.get(at) == CHANGES[key]
         # A person who says yes must not wave through what the patch was there to change.
