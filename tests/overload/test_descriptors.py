@@ -18,19 +18,10 @@ from hooklatch.core.limits import ADMIN_PLACES, places
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.service.transport.server import refuse
 from support.commands import PROGRAM, Daemon, new_place
+from support.guards import WAITING
 from support.tables import table
 
 MOST = 200
-GUARDS = """
-import os, time
-from hooklatch import deny, hook
-
-@hook("pre_tool_use")
-def judge(event):
-    while event.tool_name == "Slow" and not os.path.exists(event.tool_input["until"]):
-        time.sleep(0.005)
-    return deny("no")
-"""
 
 
 @table("descriptors", [64, 200, 256, 1024, 2048, 4096, 2**16, 2**20])
@@ -56,7 +47,7 @@ def test_a_client_that_is_refused_hears_why_although_it_has_said_something() -> 
 @contextmanager
 def daemon_with(descriptors: int) -> Generator[Daemon]:
     with new_place() as place:
-        place.write({"hooks.toml": '[[source]]\npath = "guards.py"\nworkers = 2\n', "guards.py": GUARDS})
+        place.write({"hooks.toml": '[[source]]\npath = "guards.py"\nworkers = 2\n', "guards.py": WAITING})
         command = ["/bin/sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh", *PROGRAM, "serve", "--json"]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,

@@ -14,11 +14,11 @@ import trio
 
 from support.daemons import Daemon, running_daemon
 
-__all__ = ["daemon_in_a_thread"]
+__all__ = ["daemon_in_thread"]
 
 
 @contextmanager
-def daemon_in_a_thread(folder: Path, files: Mapping[str, str]) -> Generator[Daemon]:
+def daemon_in_thread(folder: Path, files: Mapping[str, str]) -> Generator[Daemon]:
     """Run a daemon beside the tests; nothing of it is left afterwards."""
     started: Future[tuple[Daemon, trio.lowlevel.TrioToken, trio.Event]] = Future()
 

@@ -17,23 +17,9 @@ from hooklatch.core.limits import (
     MAX_SESSION_HOOK_BYTES,
 )
 from support.daemons import RpcFailure, running_daemon
+from support.guards import FILES
 
 LONG, MANY = "x" * 201, [f"p{number}" for number in range(257)]
-GUARD = """
-import os, time
-from hooklatch import deny, hook
-
-@hook("pre_tool_use")
-def judge(event):
-    while event.tool_name == "Slow" and not os.path.exists(event.tool_input["until"]):
-        time.sleep(0.005)
-    return deny("no")
-
-@hook("notification")
-def hear(event): ...
-"""
-FILES = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARD}
-
 OF_A_SESSION: list[tuple[dict[str, Any], str]] = [
     ({"resume_token": LONG}, "$.session.resume_token"),
     ({"parent_session_id": LONG}, "$.session.parent_session_id"),

@@ -15,7 +15,7 @@ from hooklatch.processes.pool import PoolStatus
 from support.daemons import Daemon
 from support.misbehaviour import assert_failed, assert_well, files_of, try_on
 from support.pools import until
-from support.shared_daemon import daemon_in_a_thread
+from support.shared_daemon import daemon_in_thread
 from support.survivors import nobody_survives
 
 CRASHES = [
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.slow  # most wait for the next worker
 @pytest.fixture(scope="module")
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     files = files_of("misbehaving.py", "misbehaving_async.py")
-    with nobody_survives(), daemon_in_a_thread(tmp_path_factory.mktemp("d"), files) as daemon:
+    with nobody_survives(), daemon_in_thread(tmp_path_factory.mktemp("d"), files) as daemon:
         yield daemon
 
 

@@ -27,22 +27,8 @@ from hooklatch.service.registry.sessions import Sessions
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
 from support.daemons import Client, Daemon, running_daemon
+from support.guards import FILES
 from support.pools import until
-
-GUARD = """
-import os, time
-from hooklatch import deny, hook
-
-@hook("pre_tool_use")
-def judge(event):
-    while event.tool_name == "Slow" and not os.path.exists(event.tool_input["until"]):
-        time.sleep(0.002)
-    return deny("no")
-
-@hook("notification")
-def hear(event): ...
-"""
-FILES = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARD}
 
 
 class OddError(Exception):
