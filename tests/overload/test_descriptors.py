@@ -57,7 +57,7 @@ def daemon_with(descriptors: int) -> Generator[Daemon]:
         daemon = Daemon(process, place)
         yield daemon
         process.terminate()
-        process.communicate(timeout=20)
+        process.communicate(timeout=60)
 
 
 class Peer:
@@ -65,7 +65,7 @@ class Peer:
 
     def __init__(self, path: str) -> None:
         self.stream = socket.socket(socket.AF_UNIX)
-        self.stream.settimeout(20)
+        self.stream.settimeout(60)
         self.stream.connect(path)
         self.lines = self.stream.makefile("rb")
 
@@ -94,7 +94,7 @@ def held_by(daemon: Daemon, boss: Peer) -> int:
 
 
 def until(is_so: Any) -> None:
-    for _ in range(2000):
+    for _ in range(6000):
         if is_so():
             return
         select.select([], [], [], 0.005)  # nobody tells
