@@ -1,4 +1,4 @@
-"""The tests themselves: each has one name, which is the same in every process that collects it."""
+"""The tests themselves: each has one name in every process, and a table names the rows that fail."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from support.repository import ROOT
+from support.tables import table
 
 
 @pytest.mark.slow
@@ -32,3 +33,29 @@ def group_of(item: pytest.Item) -> str:
     """Return the name of the group that is written behind its name where groups are kept together."""
     mark = item.get_closest_marker("xdist_group")
     return mark.args[0] if mark else ""
+
+
+def test_every_row_of_a_table_runs_and_each_that_fails_is_named() -> None:
+    seen: list[int] = []
+
+    @table(("number", "double"), [(1, 2), (2, 5), (3, 6), (4, 7)])
+    def doubles(number: int, double: int) -> None:
+        seen.append(number)
+        assert 2 * number == double
+
+    with pytest.RaisesGroup(AssertionError, AssertionError) as caught:
+        doubles()
+
+    assert seen == [1, 2, 3, 4]
+    assert [note for error in caught.value.exceptions for note in error.__notes__] == [
+        "row 1: {'number': 2, 'double': 5}",
+        "row 3: {'number': 4, 'double': 7}",
+    ]
+
+
+def test_a_table_without_a_row_fails() -> None:
+    @table("number", [])
+    def holds(number: int) -> None: ...
+
+    with pytest.raises(AssertionError, match="the table has no row"):
+        holds()
