@@ -31,15 +31,15 @@ types: $(VENV)/.ready
 # Each process would read and rewrite the tests, and import what it imports, from the source alone.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Everything.  Most tests wait for processes: three at once keep two cores busy.  `loadgroup` keeps together what
-# tests/conftest.py puts into a group: tests that share a daemon, and those that would disturb each other.
+# Everything.  Most tests wait for processes: three at once keep two cores busy.  tests/conftest.py says which tests
+# are kept together: those of a file, and those that would disturb each other.
 JOBS ?= 3
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(JOBS)
 
 # What one runs while writing, in less than half a minute: the layers that do no I/O, and a real daemon.
 test-quick: $(VENV)/.ready
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup -m 'not slow' @.ci/quick-tests
+	$(BIN)/python -m pytest -q -n 2 -m 'not slow' @.ci/quick-tests
 
 # The quick tests, and those of processes and commands, on each of Python 3.11 to 3.14 that is on this machine.
 test-all:

@@ -2,10 +2,24 @@
 
 import signal
 from multiprocessing import resource_tracker
+from typing import Any
 
 import pytest
 
 pytest.register_assert_rewrite("support")
+# What takes a machine to its limits, or measures: never two of these at once.
+ALONE = {
+    "tests/chaos/test_chaos.py",
+    "tests/e2e/test_handover.py",
+    "tests/model/test_real_workers.py",
+    "tests/overload/test_descriptors.py",
+    "tests/overload/test_floods.py",
+    "tests/processes/test_limits_of_trees.py",
+    "tests/processes/test_stress.py",
+    "tests/record/test_storage_bench.py",
+    "tests/test_bench.py",
+}
+FIRST = {*ALONE, "tests/fuzz/test_bounds.py", "tests/model/test_fake_workers.py"}
 
 
 def pytest_configure() -> None:
@@ -14,24 +28,26 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Say which tests one process has to run one after the other, where several run them (`--dist loadgroup`).
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have the tests of a file run in one process, which starts once what they share, and those of `ALONE` in one too.
 
-    Those that are marked `alone`, and those of a file that share a daemon: it would be started in each process.
+    (Its own groups are lost on pytest 9.2, which takes no change of a test's name.)
     """
-    if not config.pluginmanager.has_plugin("xdist"):
-        return
-    for item in items:
-        if item.get_closest_marker("alone"):
-            item.add_marker(pytest.mark.xdist_group("alone"))
-        elif any(definition.scope == "module" for definition in fixtures_of(item)):
-            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "alone" if file in ALONE else file
+
+    config.option.loadscopereorder = False  # else the files with few tests, which take the longest, come last
+    return Scheduling(config, log)
 
 
-def fixtures_of(item: pytest.Item) -> list[pytest.FixtureDef[object]]:
-    info = item._fixtureinfo  # type: ignore[attr-defined]
-    return [definition for found in info.name2fixturedefs.values() for definition in found]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes the longest, so that no process is left with it at the end."""
+    items.sort(key=lambda item: item.nodeid.partition("::")[0] not in FIRST)
 
 
 @pytest.fixture(scope="session", autouse=True)

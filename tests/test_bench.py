@@ -21,7 +21,6 @@ CONTENDERS = {
 }
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_the_benchmarks_run_and_write_what_they_found() -> None:
     """Slow: it starts several daemons, pools and interpreters, and kills some of them."""
@@ -38,7 +37,6 @@ def test_the_benchmarks_run_and_write_what_they_found() -> None:
     assert "x floor" in done.stdout
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_the_profile_of_a_fire_names_every_stage() -> None:
     """Slow: it runs a daemon twice, and a client process beside each."""
@@ -50,7 +48,6 @@ def test_the_profile_of_a_fire_names_every_stage() -> None:
         assert stage in done.stdout
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_the_overload_benchmark_compares_quiet_sessions_with_and_without_each_flood() -> None:
     """Slow: it starts a daemon and a process for each flood."""
@@ -65,7 +62,6 @@ def test_the_overload_benchmark_compares_quiet_sessions_with_and_without_each_fl
         assert row["flooded"]["count"] > 0
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_the_state_benchmark_counts_exactly_both_ways() -> None:
     """Slow: it starts a pool of workers for each way."""

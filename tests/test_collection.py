@@ -15,7 +15,7 @@ from support.tables import table
 @pytest.mark.slow
 def test_names_are_the_same_whatever_the_order_of_sets(request: pytest.FixtureRequest) -> None:
     """Slow: the files of this run are collected once more.  Several processes share the tests by their names."""
-    names = {item.nodeid.removesuffix(f"@{group_of(item)}") for item in request.session.items}
+    names = {item.nodeid for item in request.session.items}
     files = sorted({str(item.path) for item in request.session.items})
     another = "1" if os.environ.get("PYTHONHASHSEED") != "1" else "2"
 
@@ -27,12 +27,6 @@ def test_names_are_the_same_whatever_the_order_of_sets(request: pytest.FixtureRe
     assert done.returncode == 0, done.stdout[-2000:]
     assert names <= set(done.stdout.splitlines())
     assert not [name for name in names if " object at 0x" in name]
-
-
-def group_of(item: pytest.Item) -> str:
-    """Return the name of the group that is written behind its name where groups are kept together."""
-    mark = item.get_closest_marker("xdist_group")
-    return mark.args[0] if mark else ""
 
 
 def test_every_row_of_a_table_runs_and_each_that_fails_is_named() -> None:

@@ -23,7 +23,6 @@ DECK = [
 ]  # fmt: skip
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_chaos_breaks_no_promise(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from support.commands import Started
 from support.daemons import Client
 from support.service_manager import Manager, managing
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 GUARD = """
 from hooklatch import allow, deny, hook

@@ -112,7 +112,6 @@ def silence() -> Generator[None]:
     logging.disable(logging.NOTSET)
 
 
-@pytest.mark.alone
 @pytest.mark.slow  # each script is dozens of requests to real processes
 @pytest.mark.timeout(7200)
 async def test_a_real_daemon_says_what_the_oracle_says(tmp_path: Path) -> None:

@@ -101,7 +101,6 @@ def until(is_so: Any) -> None:
     raise AssertionError("it is not so")
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_clients_cannot_take_the_descriptors_that_gates_need() -> None:
     """Slow: a daemon of its own, as its limit of open files is set before it starts."""
@@ -156,7 +155,6 @@ def test_clients_cannot_take_the_descriptors_that_gates_need() -> None:
         assert live.call("fire", **fire)["result"]["cause"] == "policy"
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_a_daemon_without_any_descriptor_denies_says_so_and_gets_over_it() -> None:
     """Slow: a daemon of its own.  Its limit is lowered while it runs, below what it has open."""

@@ -20,7 +20,7 @@ from overload.floods import Answers, fires, flooded_daemon, join, requests
 from support.daemons import Client, Daemon
 from support.pools import until
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow]  # floods are many requests
+pytestmark = pytest.mark.slow  # floods are many requests
 
 FLOODERS = 5
 QUIET = 8

@@ -105,7 +105,7 @@ def share(event):
 '''
 )
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow]  # each test starts a zygote, and some hundred processes
+pytestmark = pytest.mark.slow  # each test starts a zygote, and some hundred processes
 
 
 @asynccontextmanager

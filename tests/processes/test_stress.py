@@ -34,7 +34,6 @@ def saw_a_worker(decision: dict[str, Any]) -> bool:
     return decision["cause"] not in ("overload", "timeout") or "no answer within" in outcome["message"]
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_path: Path) -> None:
     """Slow: 200 calls, 20 at a time, some of which wait for their deadline."""
@@ -84,7 +83,6 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
     assert pool_status.lost == sum(how in deadly for how in plan)
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 async def test_calls_that_are_cancelled_at_random_lose_no_worker(tmp_path: Path) -> None:
     """Slow: 300 calls, cancelled at a random moment, while workers die and are recycled."""

@@ -13,7 +13,6 @@ from support.repository import ROOT
 BENCH = ROOT / "bench"
 
 
-@pytest.mark.alone
 @pytest.mark.slow
 def test_files_and_sqlite_are_measured_side_by_side() -> None:
     """Slow: it writes some thousand records, and waits for the disk."""
