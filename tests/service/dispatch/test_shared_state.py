@@ -56,7 +56,7 @@ def die(event):
     event.state.increment("died")
     os.kill(os.getpid(), signal.SIGKILL)
 
-@hook("pre_tool_use", match="Hang", timeout=0.3)
+@hook("pre_tool_use", match="Hang", timeout=1.5)
 def hang(event):
     event.state.increment("hung")
     time.sleep(60)
