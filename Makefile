@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples
 
-.PHONY: check test test-all fuzz demo bench soak format format-check lint types clean
+.PHONY: check test test-quick test-all fuzz demo bench soak format format-check lint types clean
 
 check: format-check lint types test
 
@@ -28,12 +28,20 @@ types: $(VENV)/.ready
 	$(BIN)/mypy
 	$(BIN)/pyright
 
-# Most tests wait for processes: three at once keep two cores busy.
+# Each process would read and rewrite the tests, and import what it imports, from the source alone.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Everything.  Most tests wait for processes: three at once keep two cores busy.  tests/conftest.py says which tests
+# are kept together: those of a file, and those that would disturb each other.
 JOBS ?= 3
 test: $(VENV)/.ready
 	$(BIN)/python -m pytest -n $(JOBS)
 
-# The quick tests on each of Python 3.11 to 3.14 that is on this machine.
+# What one runs while writing, in less than half a minute: the layers that do no I/O, and a real daemon.
+test-quick: $(VENV)/.ready
+	$(BIN)/python -m pytest -q -n 2 -m 'not slow' @.ci/quick-tests
+
+# The quick tests, and those of processes and commands, on each of Python 3.11 to 3.14 that is on this machine.
 test-all:
 	.ci/test-all
 

@@ -1,5 +1,56 @@
 """Settings that hold for every test."""
 
+import signal
+from multiprocessing import resource_tracker
+from typing import Any
+
 import pytest
 
 pytest.register_assert_rewrite("support")
+# What takes a machine to its limits, or measures: never two of these at once.
+ALONE = {
+    "tests/chaos/test_chaos.py",
+    "tests/e2e/test_handover.py",
+    "tests/model/test_real_workers.py",
+    "tests/overload/test_descriptors.py",
+    "tests/overload/test_floods.py",
+    "tests/processes/test_limits_of_trees.py",
+    "tests/processes/test_stress.py",
+    "tests/record/test_storage_bench.py",
+    "tests/test_bench.py",
+}
+FIRST = {*ALONE, "tests/fuzz/test_bounds.py", "tests/model/test_fake_workers.py"}
+
+
+def pytest_configure() -> None:
+    # A shell without job control has what it starts by `&` ignore these, and every command under test would inherit it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Have the tests of a file run in one process, which starts once what they share, and those of `ALONE` in one too.
+
+    (Its own groups are lost on pytest 9.2, which takes no change of a test's name.)
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "alone" if file in ALONE else file
+
+    config.option.loadscopereorder = False  # else the files with few tests, which take the longest, come last
+    return Scheduling(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes the longest, so that no process is left with it at the end."""
+    items.sort(key=lambda item: item.nodeid.partition("::")[0] not in FIRST)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_resource_tracker() -> None:
+    """Start the helper process that multiprocessing keeps beside spawned children once, not with each daemon."""
+    resource_tracker.ensure_running()

@@ -99,6 +99,8 @@ def test_the_registration_benchmark_measures_idle_and_subscribed_sessions() -> N
         assert set(rows) == {"register", "reload"}
         assert rows["register"]["held"]["worst_ms"] > 0
     assert {"machine", "ratios", "most_held_ms"} <= set(found)
+
+
 def files_on_the_path_of_a(request: str) -> list[str]:
     """Return the files of a table in docs/design.md, as the walks name them."""
     page = (ROOT / "docs" / "design.md").read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 
 import hooklatch
 import hooklatch_worker
+from support.tables import table
 
 SUPERVISOR = Path(hooklatch.__file__).parent
 WORKER = Path(hooklatch_worker.__file__).parent
@@ -63,24 +65,28 @@ def modules_of(folder: Path) -> Iterator[tuple[str, Path]]:
         yield ".".join(part for part in parts if part != "__init__"), path
 
 
-def imports_of(path: Path, *, for_types: bool = False) -> Iterator[str]:
-    """Yield the modules that a file names in imports; those for type checkers alone only where `for_types`."""
+@functools.cache
+def imports_of(path: Path, *, for_types: bool = False) -> list[str]:
+    """Return the modules that a file names in imports; those for type checkers alone only where `for_types`."""
+    found: list[str] = []
     pending: list[ast.AST] = [ast.parse(path.read_text())]
     while pending:
         node = pending.pop()
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno} imports by a relative name"
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [f"{node.module}.{alias.name}" for alias in node.names]
         elif for_types or not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
             pending += ast.iter_child_nodes(node)
+    return found
 
 
 ALL = [*modules_of(SUPERVISOR), *modules_of(WORKER)]
 PACKAGES = {name for name, path in ALL if path.name == "__init__.py"}
 
 
+@functools.cache
 def graph() -> dict[str, set[str]]:
     """Return the modules that each module imports, for types alone too."""
     names = {name for name, _ in ALL}
@@ -166,7 +172,7 @@ def test_a_session_under_asyncio_loads_no_trio() -> None:
     assert not loaded & (HEAVY - {"anyio"})
 
 
-@pytest.mark.parametrize("name", hooklatch.__all__)
+@table("name", hooklatch.__all__)
 def test_each_public_name_is_there(name: str) -> None:
     assert getattr(hooklatch, name).__name__.rpartition(".")[2] == name
 
@@ -184,14 +190,14 @@ def test_the_core_knows_no_shell(name: str) -> None:
     assert not loaded_by(f"import {name}") & {"trio", "asyncio", "socket", "multiprocessing", "psutil"}
 
 
-@pytest.mark.parametrize("name", SANS_IO)
+@table("name", SANS_IO)
 def test_the_clients_core_knows_no_shell(name: str) -> None:
     imported = {one.partition(".")[0] for one in imports_of(SUPERVISOR / "client" / name)}
 
     assert not imported & (SHELLS - {"os"})  # os.urandom names a decision that was made here
 
 
-@pytest.mark.parametrize(("name", "path"), [pytest.param(*one, id=one[0]) for one in ALL])
+@table(("name", "path"), ALL)
 def test_imports_point_downwards(name: str, path: Path) -> None:
     here = name.split(".")
     imported = [one.split(".") for one in imports_of(path)]
@@ -234,7 +240,7 @@ def test_each_room_is_named_and_says_what_lives_there() -> None:
             assert ast.get_docstring(ast.parse(path.read_text())), name
 
 
-@pytest.mark.parametrize("folder", sorted({path.parent for _, path in ALL}), ids=lambda path: path.name)
+@table("folder", sorted({path.parent for _, path in ALL}), ids=lambda path: path.name)
 def test_a_folder_can_be_taken_in_at_a_glance(folder: Path) -> None:
     assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= MOST
 

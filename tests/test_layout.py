@@ -6,9 +6,8 @@ import ast
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from support.repository import ROOT
+from support.tables import table
 
 TOP = {
     ".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "bench", "docs",
@@ -48,7 +47,7 @@ def test_no_file_is_too_long_to_hold_in_the_head() -> None:
     assert long == []
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
+@table("path", modules(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_each_module_opens_with_what_it_is_for(path: Path) -> None:
     tree = ast.parse(path.read_text())
 

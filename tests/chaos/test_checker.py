@@ -10,6 +10,7 @@ import pytest
 
 from chaos.checker import GENESIS, Recorded, Violation, check
 from chaos.history import Acked, Answered, Barred, Change, Heard, Line, Lost, Outcome, Pen, Sent, read
+from support.tables import table
 
 GUARD = Outcome("guard", "answered", None, "policy")
 CRASHED = Outcome("guard", "failed", None, "crash")
@@ -123,7 +124,7 @@ PUT_IN = [change("1", 1, 1), Acked("1", 2)]
 TAKEN_OUT = [*PUT_IN, change("2", 3, 0), Acked("2", 4)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "asked", "found"),
     [
         ([change("1", 30, 1)], True, ["older"]),
@@ -191,7 +192,7 @@ def test_an_answer_with_its_record_is_good() -> None:
     assert check(GOOD, [recorded()]) == []
 
 
-@pytest.mark.parametrize(
+@table(
     "records",
     [
         [],

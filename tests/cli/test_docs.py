@@ -15,6 +15,7 @@ import pytest
 from hooklatch.cli.commands import all_commands
 from support.commands import Daemon, new_place, serving
 from support.repository import ROOT
+from support.tables import table
 
 pytestmark = pytest.mark.slow
 
@@ -42,14 +43,14 @@ def test_every_command_has_its_section() -> None:
     assert set(SECTIONS) == set(all_commands().names)
 
 
-@pytest.mark.parametrize("name", SECTIONS)
+@table("name", SECTIONS)
 def test_the_exit_codes_are_those_of_the_help(name: str) -> None:
     listed = SECTIONS[name].rpartition("Exit codes:")[2]
 
     assert set(re.findall(r"\b\d+\b", listed)) | GENERAL == codes_of(name) | GENERAL
 
 
-@pytest.mark.parametrize("name", SECTIONS)
+@table("name", SECTIONS)
 def test_the_example_of_the_help_is_among_those_of_the_page(name: str) -> None:
     example = re.search(r"^example: (.*)$", all_commands()[name].format_help(), re.MULTILINE)
 

@@ -10,6 +10,7 @@ import pytest
 from hooklatch.cli.commands import all_commands
 from hooklatch.cli.terminal.exits import MEANINGS, Exit
 from support.commands import Place
+from support.tables import table
 
 HEAVY = ("argparse", "trio", "msgspec", "psutil", "asyncio", "logging")
 LOOK = "import sys; {}; print(*[name for name in {!r} if name in sys.modules])"
@@ -56,7 +57,7 @@ def test_the_parsers_take_what_argparse_of_python_3_14_gives_to_those_below_a_co
     assert (done.returncode, done.stdout) == (0, "guards.py:f\n"), done.stderr
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "hooks add", "hooks explain", ""])
+@table("command", [*COMMANDS, "hooks add", "hooks explain", ""])
 def test_help_has_an_example_and_exit_codes(command: str) -> None:
     words = command.split()
     parser = all_commands().parser

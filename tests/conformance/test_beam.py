@@ -31,9 +31,9 @@ from conformance.runs.beam import (
     ran,
     speak,
 )
-from conformance.threads import daemon_in_thread
 from hooklatch import connect
 from support.daemons import Daemon, RpcFailure
+from support.shared_daemon import daemon_in_thread
 
 
 @pytest.fixture(scope="module")

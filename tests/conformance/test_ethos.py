@@ -30,9 +30,9 @@ from conformance.runs.ethos import (
     speak,
 )
 from conformance.table import Row
-from conformance.threads import daemon_in_thread
 from hooklatch import Session, ToolRun, connect
 from support.daemons import Daemon
+from support.shared_daemon import daemon_in_thread
 
 
 @pytest.fixture(scope="module")

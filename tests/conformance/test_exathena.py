@@ -30,8 +30,8 @@ from conformance.runs.exathena import (
     speak,
     told,
 )
-from conformance.threads import daemon_in_thread
 from support.daemons import Daemon
+from support.shared_daemon import daemon_in_thread
 
 
 @pytest.fixture(scope="module")

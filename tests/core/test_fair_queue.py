@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooklatch.core.fair_queue import FAVOURS, SAMPLES, FairQueue, Pace
+from support.tables import table
 
 
 def filled(text: str, capacity: int = 100) -> FairQueue[str, str]:
@@ -76,7 +77,7 @@ def test_newcomers_without_end_do_not_starve_the_others() -> None:
     assert served.index("a2") <= FAVOURS
 
 
-@pytest.mark.parametrize(
+@table(
     ("held", "arriving", "pushed_out"),
     [
         ("a1 a2 a3", "b1", "a3"),

@@ -19,6 +19,7 @@ from hooklatch.core.keyspace import (
     session_scope,
 )
 from hooklatch_worker.author.state import Asked, Operation
+from support.tables import table
 
 NAMESPACE = Namespace("global", "", "/guards.py")
 PLACE = Place(NAMESPACE)
@@ -50,7 +51,7 @@ def filled(count: int, *, place: Place = PLACE, **rest: Any) -> Keyspace:
     return space
 
 
-@pytest.mark.parametrize(
+@table(
     ("steps", "results"),
     [
         ([("get",)], [None]),
@@ -95,7 +96,7 @@ def test_a_counter_never_wraps(before: float, by: float) -> None:
     assert step(space, asked("get")) == before
 
 
-@pytest.mark.parametrize(
+@table(
     "garbage",
     [
         Asked(1, 1, 1, "set", "k", value=b"{"),

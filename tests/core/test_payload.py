@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from hooklatch.core.payload import Payload, PayloadError, canonical
+from support.tables import table
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 
@@ -33,7 +34,7 @@ def test_a_patch_of_equal_meaning_keeps_the_version(old: str, new: str) -> None:
     assert payload.patched({"x": raw(new)}) is payload
 
 
-@pytest.mark.parametrize(
+@table(
     ("old", "new"),
     [
         ("1", "1.0"),
@@ -96,7 +97,7 @@ def test_the_digest_is_of_the_exact_bytes() -> None:
     assert Payload(b'{"a": 1}').digest() != Payload(b'{"a":1}').digest()
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         b"",

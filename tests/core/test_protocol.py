@@ -20,6 +20,7 @@ from hooklatch.core.protocol import (
     encode_result,
     read_message,
 )
+from support.tables import table
 
 DEEP = b"[" * 100_000 + b"]" * 100_000
 BIG = 2**64 + 1
@@ -49,7 +50,7 @@ def lines_of(buffer: LineBuffer) -> list[bytes]:
     return lines
 
 
-@pytest.mark.parametrize("cut", range(10))
+@table("cut", range(10))
 def test_lines_are_the_same_wherever_the_stream_is_cut(cut: int) -> None:
     buffer, lines = LineBuffer(), []
 
@@ -179,7 +180,7 @@ def test_an_answer_with_an_error() -> None:
     assert message == Response(None, error={"code": -32700, "message": "no JSON"})
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "text"),
     [
         (b"", "not JSON"),
@@ -207,7 +208,7 @@ def test_a_line_that_is_no_json_is_a_parse_error(line: bytes, text: str) -> None
     assert text in error.message
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "text"),
     [
         (b'[{"jsonrpc":"2.0","method":"ping","id":1}]', "batches are not supported; send one object a line"),
@@ -246,7 +247,7 @@ def test_params_become_the_shape_that_is_asked_for() -> None:
     assert found == Registration("stop", [1])
 
 
-@pytest.mark.parametrize(
+@table(
     ("params", "text"),
     [
         (b"{}", "missing required field `event`"),

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from hooklatch.core.restarts import Breaker, BreakerState, Lifecycle, Restart, RestartPolicy, TokenBucket
+from support.tables import table
 
 
 def breaker_after(deaths: Iterable[float]) -> Breaker:
@@ -149,8 +150,8 @@ def test_a_bucket_never_holds_more_than_its_burst() -> None:
     assert [bucket.take(1000.0) > 0 for _ in range(3)] == [False, False, True]
 
 
-@pytest.mark.parametrize("rate", [0.3, 3.0, 7.0, 50.0])
-@pytest.mark.parametrize("now", [0.1, 1234.567, 98765.4321])
+@table("rate", [0.3, 3.0, 7.0, 50.0])
+@table("now", [0.1, 1234.567, 98765.4321])
 def test_who_waits_as_long_as_a_bucket_says_gets_a_token(rate: float, now: float) -> None:
     bucket = TokenBucket(rate=rate, burst=1)
     bucket.take(now)
@@ -171,7 +172,7 @@ def life_of(restart: Restart = Restart.PERMANENT, *, is_significant: bool = Fals
     return life
 
 
-@pytest.mark.parametrize(
+@table(
     ("restart", "is_significant", "fault", "then", "state"),
     [
         (Restart.PERMANENT, False, "bad", "restart", "waiting"),

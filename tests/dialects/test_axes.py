@@ -15,13 +15,15 @@ from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.dialects.systems.reasonix import REASONIX
 from hooklatch_worker.author.verdicts import amend, ask, context, deny
 from support.plays import BASH, CATALOGUE, failed, hook, play
+from support.tables import table
 
 CAUSES = [cause for cause in get_args(Cause) if cause != "policy"]
 ASIDE = {"prompt": "p", "model_id": "m", "agent_type": "a", "trigger": "auto", "source": "s"}
 
 
-@pytest.mark.parametrize(("dialect", "event"), cases(), ids=label)
+@table(("dialect", "event"), cases(), ids=label)
 def test_axes_change_neither_model_nor_words(dialect: Dialect, event: str) -> None:
+    assert dialect.events[event].feeds
     for fed in dialect.events[event].feeds:
         before = CATALOGUE[fed.event]
         after = spec_for(fed, before)
@@ -30,8 +32,8 @@ def test_axes_change_neither_model_nor_words(dialect: Dialect, event: str) -> No
         )
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-@pytest.mark.parametrize(("dialect", "event", "fed"), gates(), ids=label)
+@table("cause", CAUSES)
+@table(("dialect", "event", "fed"), gates(), ids=label)
 def test_a_gate_fails_closed_under_the_axes_of_every_dialect(
     dialect: Dialect, event: str, fed: Feed, cause: Cause
 ) -> None:

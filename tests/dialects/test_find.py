@@ -14,6 +14,7 @@ from hooklatch.dialects.dialect import Dialect, InvalidDialectError, checked
 from hooklatch.dialects.find import find, from_table, load_entry_points, names
 from hooklatch.dialects.rendering import render
 from hooklatch.dialects.translation import to_canonical
+from support.tables import table
 
 MINE: dict[str, Any] = {
     "name": "mine",
@@ -126,7 +127,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("table", "text"), REFUSED, ids=lambda value: value if isinstance(value, str) else "")
+@table(("table", "text"), REFUSED, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_table_that_cannot_stand_is_refused(table: dict[str, Any], text: str) -> None:
     with pytest.raises(InvalidDialectError, match=text.replace("(", r"\(")):
         from_table(table)

@@ -15,6 +15,7 @@ from hooklatch.dialects.find import find
 from hooklatch.dialects.rendering import render
 from hooklatch_worker.author.verdicts import allow, amend, append, ask, claim, deny, halt, inject, resume
 from support.plays import CATALOGUE, Reply, failed
+from support.tables import table
 
 MARK = "a-mark-to-look-for"
 CHANGES: dict[str, Any] = {
@@ -58,7 +59,7 @@ def words(dialect: Dialect, event: str, value: object) -> set[str]:
     return {judgement.word for judgement in judged(dialect, event, value)}
 
 
-@pytest.mark.parametrize(("dialect", "event", "word"), REFUSALS, ids=label)
+@table(("dialect", "event", "word"), REFUSALS, ids=label)
 def test_a_refusal_stops_however_it_is_read(dialect: Dialect, event: str, word: str) -> None:
     decisions, rendered = fire(dialect, event, guard=SAYS[word])
 
@@ -67,14 +68,14 @@ def test_a_refusal_stops_however_it_is_read(dialect: Dialect, event: str, word: 
     assert "no" in str(rendered.value)
 
 
-@pytest.mark.parametrize(("dialect", "event", "feed"), GATES, ids=label)
+@table(("dialect", "event", "feed"), GATES, ids=label)
 def test_a_refusal_without_a_reason_stops_too(dialect: Dialect, event: str, feed: Feed) -> None:
     _, rendered = fire(dialect, event, guard=deny(""))
 
     assert words(dialect, event, rendered.value) == {"stops"}
 
 
-@pytest.mark.parametrize(("dialect", "event", "feed", "key"), PATCHES, ids=label)
+@table(("dialect", "event", "feed", "key"), PATCHES, ids=label)
 def test_a_refusal_between_patches_stops_and_shows_none(dialect: Dialect, event: str, feed: Feed, key: str) -> None:
     change = amend(**{key: CHANGES[key]})
     _, rendered = fire(dialect, event, first=change, guard=deny("no"), last=change)
@@ -83,7 +84,7 @@ def test_a_refusal_between_patches_stops_and_shows_none(dialect: Dialect, event:
     assert MARK not in str(rendered.value)
 
 
-@pytest.mark.parametrize(("dialect", "event"), ASKS, ids=label)
+@table(("dialect", "event"), ASKS, ids=label)
 def test_an_ask_asks_or_stops(dialect: Dialect, event: str) -> None:
     decisions, rendered = fire(dialect, event, guard=ask("sure?"), other=None)
 
@@ -93,8 +94,8 @@ def test_an_ask_asks_or_stops(dialect: Dialect, event: str) -> None:
     assert expected == "asks" or any("ask became" in warning for warning in rendered.warnings)
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-@pytest.mark.parametrize(("dialect", "event", "feed"), GATES, ids=label)
+@table("cause", CAUSES)
+@table(("dialect", "event", "feed"), GATES, ids=label)
 def test_a_failure_stops_and_its_cause_is_seen(dialect: Dialect, event: str, feed: Feed, cause: Cause) -> None:
     decisions, rendered = fire(dialect, event, first=None, broken=failed(cause, "boom"))
 
@@ -104,14 +105,14 @@ def test_a_failure_stops_and_its_cause_is_seen(dialect: Dialect, event: str, fee
     assert "session/broken" in str(rendered.value)
 
 
-@pytest.mark.parametrize(("dialect", "event", "feed"), GATES, ids=label)
+@table(("dialect", "event", "feed"), GATES, ids=label)
 def test_garbage_stops(dialect: Dialect, event: str, feed: Feed) -> None:
     _, rendered = fire(dialect, event, liar=b'{"verdict": "perhaps"}')
 
     assert words(dialect, event, rendered.value) == {"stops"}
 
 
-@pytest.mark.parametrize(("dialect", "event", "reply"), PASSES, ids=label)
+@table(("dialect", "event", "reply"), PASSES, ids=label)
 def test_a_pass_and_an_allow_run_the_input_as_it_was(dialect: Dialect, event: str, reply: Reply) -> None:
     native = sample(dialect, event)
     _, rendered = fire(dialect, event, guard=reply)
@@ -122,11 +123,14 @@ def test_a_pass_and_an_allow_run_the_input_as_it_was(dialect: Dialect, event: st
     assert rendered.warnings == []
 
 
-@pytest.mark.parametrize(("dialect", "event", "key", "word"), BESIDE, ids=label)
+@table(("dialect", "event", "key", "word"), BESIDE, ids=label)
 def test_a_patch_is_in_what_runs_or_nothing_runs(dialect: Dialect, event: str, key: str, word: str) -> None:
     decisions, rendered = fire(dialect, event, amender=amend(**{key: CHANGES[key]}), other=SAYS.get(word))
 
-    for judgement in judged(dialect, event, rendered.value):
+    found = judged(dialect, event, rendered.value)
+
+    assert found
+    for judgement in found:
         at = CHANGED_AT.get((dialect.name, key), "")
         assert judgement.word in ("stops", "asks") or judgement.changes.get(at) == CHANGES[key]
         # A person who says yes must not wave through what the patch was there to change.
@@ -138,7 +142,7 @@ def test_a_patch_is_in_what_runs_or_nothing_runs(dialect: Dialect, event: str, k
 EXPRESSIBLE = set(CHANGED_AT)
 
 
-@pytest.mark.parametrize(("dialect", "event", "feed", "key"), PATCHES, ids=label)
+@table(("dialect", "event", "feed", "key"), PATCHES, ids=label)
 def test_a_patch_that_can_be_said_is_said(dialect: Dialect, event: str, feed: Feed, key: str) -> None:
     _, rendered = fire(dialect, event, amender=amend(**{key: CHANGES[key]}))
 
@@ -150,7 +154,7 @@ def test_a_patch_that_can_be_said_is_said(dialect: Dialect, event: str, feed: Fe
     assert runs == is_known
 
 
-@pytest.mark.parametrize(("dialect", "event", "output"), SAID, ids=label)
+@table(("dialect", "event", "output"), SAID, ids=label)
 def test_an_output_is_said_or_named_as_lost(dialect: Dialect, event: str, output: str) -> None:
     first = dialect.events[event].feeds[0].event
     hooks = {"hook" if output in CATALOGUE[first].outputs else "later": OUTPUTS[output]}
@@ -160,7 +164,7 @@ def test_an_output_is_said_or_named_as_lost(dialect: Dialect, event: str, output
     assert (MARK in str(rendered.value)) != is_lost
 
 
-@pytest.mark.parametrize(("dialect", "event"), HALTS, ids=label)
+@table(("dialect", "event"), HALTS, ids=label)
 def test_a_wish_to_halt_is_said_or_named_as_lost(dialect: Dialect, event: str) -> None:
     _, rendered = fire(dialect, event, hook=halt("enough"))
 
@@ -168,16 +172,16 @@ def test_a_wish_to_halt_is_said_or_named_as_lost(dialect: Dialect, event: str) -
     assert (words(dialect, event, rendered.value) == {"stops"}) != is_lost
 
 
-@pytest.mark.parametrize("cause", CAUSES)
-@pytest.mark.parametrize(("dialect", "event"), NOTICES, ids=label)
+@table("cause", CAUSES)
+@table(("dialect", "event"), NOTICES, ids=label)
 def test_a_failure_where_nothing_is_guarded_stops_nothing(dialect: Dialect, event: str, cause: Cause) -> None:
     _, rendered = fire(dialect, event, broken=failed(cause, "boom"), other=None)
 
     assert words(dialect, event, rendered.value) == {"runs"}
 
 
-@pytest.mark.parametrize("value", [None, "text", {"reply": "text"}, {"handled": False}, [1]], ids=str)
-@pytest.mark.parametrize(("dialect", "event"), CLAIMS, ids=label)
+@table("value", [None, "text", {"reply": "text"}, {"handled": False}, [1]], ids=str)
+@table(("dialect", "event"), CLAIMS, ids=label)
 def test_a_claim_is_a_claim_whatever_its_value(dialect: Dialect, event: str, value: object) -> None:
     _, rendered = fire(dialect, event, first=None, claimer=claim(value), never=claim("second"))
 
@@ -197,8 +201,8 @@ def test_no_claim_is_none(dialect: Dialect, event: str) -> None:
     assert rendered.value == {"handled": False} or judged(dialect, event, rendered.value) == [Judgement("runs")]
 
 
-@pytest.mark.parametrize("verdict", [None, "", "yes", 7, ["pass"]], ids=str)
-@pytest.mark.parametrize(("dialect", "event", "feed"), GATES, ids=label)
+@table("verdict", [None, "", "yes", 7, ["pass"]], ids=str)
+@table(("dialect", "event", "feed"), GATES, ids=label)
 def test_a_verdict_that_nobody_understands_stops(dialect: Dialect, event: str, feed: Feed, verdict: object) -> None:
     rendered = render(dialect, event, {"event": feed.event, "verdict": verdict}, [], sample(dialect, event))
 
@@ -214,8 +218,8 @@ def test_a_halt_of_a_later_feed_is_not_hidden_by_an_earlier_pass() -> None:
     assert words(radium, "AfterTool", rendered.value) == {"stops"}
 
 
-@pytest.mark.parametrize("word", ["deny", "halt", "ask"])
-@pytest.mark.parametrize(("dialect", "event", "feed", "key"), PATCHES, ids=label)
+@table("word", ["deny", "halt", "ask"])
+@table(("dialect", "event", "feed", "key"), PATCHES, ids=label)
 def test_a_patch_beside_a_refusal_or_an_ask_is_never_let_through_unseen(
     dialect: Dialect, event: str, feed: Feed, key: str, word: str
 ) -> None:

@@ -6,6 +6,7 @@ from dialects.samples import cases, dialects, label
 from hooklatch.dialects.dialect import Dialect, UnknownNativeEventError
 from hooklatch.dialects.find import find
 from support.plays import CATALOGUE
+from support.tables import table
 
 COLUMNS = ("ethos", "exathena", "reasonix", "radium", "beam")
 TABLE = """
@@ -68,7 +69,7 @@ def test_the_table_has_a_row_for_every_event_of_the_catalogue() -> None:
     assert {row[0] for row in ROWS} == set(CATALOGUE)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])
+@table("row", ROWS, ids=lambda row: row[0])
 def test_names_lead_both_ways(row: list[str]) -> None:
     for name, cell in zip(COLUMNS, row[1:], strict=True):
         dialect = find(name)
@@ -83,7 +84,7 @@ def test_a_dialect_has_no_name_that_the_table_lacks(dialect: Dialect) -> None:
     assert set(dialect.events) == {name for row in ROWS for name in row[column].split()}
 
 
-@pytest.mark.parametrize(("dialect", "event"), cases(), ids=label)
+@table(("dialect", "event"), cases(), ids=label)
 def test_several_feeds_come_in_their_order(dialect: Dialect, event: str) -> None:
     feeds = [(feed.event, feed.when) for feed in dialect.events[event].feeds]
 

@@ -18,6 +18,7 @@ from hooklatch.dialects.systems.reasonix import REASONIX
 from hooklatch.dialects.translation import to_canonical
 from hooklatch_worker.author.verdicts import GarbageError, decode
 from support.plays import CATALOGUE, play
+from support.tables import table
 
 MESSAGE = {"role": "user", "content": "hi"}
 GO = {"success": True, "message": None, "modified_data": None, "should_continue": True}
@@ -115,7 +116,7 @@ READ: list[tuple[Dialect, str, object, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "event", "answer", "expected"), READ, ids=label)
+@table(("dialect", "event", "answer", "expected"), READ, ids=label)
 def test_answers_are_understood(dialect: Dialect, event: str, answer: object, expected: dict[str, Any]) -> None:
     assert read_answer(dialect, event, answer) == expected
 
@@ -159,14 +160,14 @@ GARBAGE: list[tuple[Dialect, str, object]] = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "event", "answer"), GARBAGE, ids=label)
+@table(("dialect", "event", "answer"), GARBAGE, ids=label)
 def test_what_nobody_understands_is_garbage(dialect: Dialect, event: str, answer: object) -> None:
     with pytest.raises(GarbageError):
         read_answer(dialect, event, answer)
 
 
-@pytest.mark.parametrize("answer", [None, {}, {"verdict": "deny", "reason": "no"}, {"warnings": ["w"]}], ids=str)
-@pytest.mark.parametrize(("dialect", "event"), cases(), ids=label)
+@table("answer", [None, {}, {"verdict": "deny", "reason": "no"}, {"warnings": ["w"]}], ids=str)
+@table(("dialect", "event"), cases(), ids=label)
 def test_our_own_words_are_understood_everywhere(dialect: Dialect, event: str, answer: dict[str, Any] | None) -> None:
     assert read_answer(dialect, event, answer) == (answer or {})
 
@@ -204,7 +205,7 @@ BACK: list[tuple[Dialect, str, object, str]] = [  # an answer, and where in what
 ]
 
 
-@pytest.mark.parametrize(("dialect", "event", "answer", "place"), BACK, ids=label)
+@table(("dialect", "event", "answer", "place"), BACK, ids=label)
 def test_an_answer_that_is_read_and_rendered_comes_back(
     dialect: Dialect, event: str, answer: object, place: str
 ) -> None:

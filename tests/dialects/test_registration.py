@@ -14,6 +14,7 @@ from hooklatch.dialects.systems.ethos import ETHOS
 from hooklatch.dialects.systems.exathena import EXATHENA
 from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.dialects.systems.reasonix import REASONIX
+from support.tables import table
 
 MATCHERS: list[tuple[Dialect, object, object]] = [
     (EXATHENA, None, None),
@@ -29,7 +30,7 @@ MATCHERS: list[tuple[Dialect, object, object]] = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "source", "expected"), MATCHERS, ids=label)
+@table(("dialect", "source", "expected"), MATCHERS, ids=label)
 def test_a_bare_string_is_read_the_way_of_its_system(dialect: Dialect, source: object, expected: object) -> None:
     assert read_matcher(dialect, source) == expected
 
@@ -47,7 +48,7 @@ TOOLS = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "source", "tool", "expected"), TOOLS, ids=label)
+@table(("dialect", "source", "tool", "expected"), TOOLS, ids=label)
 def test_a_matcher_fires_on_the_tools_it_fires_on_there(
     dialect: Dialect, source: str, tool: str, expected: bool
 ) -> None:
@@ -153,7 +154,7 @@ REGISTERED: list[tuple[Dialect, object, list[dict[str, Any]]]] = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "native", "expected"), REGISTERED, ids=label)
+@table(("dialect", "native", "expected"), REGISTERED, ids=label)
 def test_a_native_definition_becomes_ours(dialect: Dialect, native: object, expected: list[dict[str, Any]]) -> None:
     assert read_registration(dialect, native) == expected
 
@@ -187,7 +188,7 @@ REFUSED: list[tuple[Dialect, object, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("dialect", "native", "text"), REFUSED, ids=label)
+@table(("dialect", "native", "text"), REFUSED, ids=label)
 def test_a_definition_that_cannot_stand_is_refused(dialect: Dialect, native: object, text: str) -> None:
     with pytest.raises(InvalidHookError, match=text):
         read_registration(dialect, native)

@@ -15,6 +15,7 @@ from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.dialects.systems.reasonix import REASONIX
 from hooklatch_worker.author.verdicts import amend, append, claim, context, deny, halt, inject, warn
 from support.plays import Reply, failed
+from support.tables import table
 
 MESSAGE = {"role": "system", "content": "ticket 7"}
 CRASH = "hook crashed (fail-safe deny): session/a: boom"
@@ -156,7 +157,7 @@ def payload_for(dialect: Dialect, event: str) -> dict[str, Any] | None:
     return TOOL[dialect.name] if first == "pre_tool_use" else {} if dialect is BEAM else None
 
 
-@pytest.mark.parametrize(("dialect", "event", "replies", "expected"), VALUES, ids=label)
+@table(("dialect", "event", "replies", "expected"), VALUES, ids=label)
 def test_answers_have_the_words_of_their_system(
     dialect: Dialect, event: str, replies: dict[str, Reply], expected: object
 ) -> None:
@@ -244,7 +245,7 @@ EXITS: list[tuple[str, Reply, str, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("event", "reply", "verdict", "code"), EXITS, ids=str)
+@table(("event", "reply", "verdict", "code"), EXITS, ids=str)
 def test_exit_codes_follow_the_outcome(event: str, reply: Reply, verdict: str, code: int) -> None:
     _, rendered = fire(REASONIX, event, a=reply)
 

@@ -172,7 +172,7 @@ async def restart_with_an_overlap(manager: Manager, old: Started) -> Started:
 async def goes_on(tally: Tally, progress: Callable[[], int]) -> None:
     """Wait until some more calls are answered by policy."""
     enough = progress() + 20
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while progress() < enough:  # noqa: ASYNC110  (the clients tell nobody)
             await trio.sleep(0.01)
 

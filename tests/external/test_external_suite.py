@@ -135,7 +135,10 @@ def test_without_a_daemon_no_interceptor_is_played(daemon: Daemon, tmp_path: Pat
 
 
 def test_each_call_hands_the_worker_the_context_that_the_kit_handed_out(ran: dict[str, Ran]) -> None:
-    for crossing in (crossing for _, harness in ran.values() for crossing in harness.crossings):
+    crossings = [crossing for _, harness in ran.values() for crossing in harness.crossings]
+
+    assert any(crossing.handed_and_seen for crossing in crossings)
+    for crossing in crossings:
         assert len(crossing.handed_and_seen) == len(crossing.decisions)
         for handed, seen in crossing.handed_and_seen:
             assert json.dumps(seen, sort_keys=True) == json.dumps(handed, sort_keys=True)

@@ -7,6 +7,7 @@ import pytest
 
 from hooklatch.hosts import claude_code
 from support.repository import RECORDED, ROOT
+from support.tables import table
 
 LINES = [(file.stem, line) for file in sorted(RECORDED.glob("*.jsonl")) for line in file.read_bytes().splitlines()]
 IDENTIFIERS = [f"{name}-{position}" for position, (name, _) in enumerate(LINES)]
@@ -69,7 +70,7 @@ def blocks(name: str, rendered: claude_code.HookOutput) -> bool:
 # --- in
 
 
-@pytest.mark.parametrize(("name", "line"), LINES, ids=IDENTIFIERS)
+@table(("name", "line"), LINES, ids=IDENTIFIERS)
 def test_each_recorded_event_gets_its_canonical_name_or_none(name: str, line: bytes) -> None:
     native = claude_code.read(line)
 
@@ -78,7 +79,7 @@ def test_each_recorded_event_gets_its_canonical_name_or_none(name: str, line: by
     assert native.event == claude_code.EVENTS.get(name, "")
 
 
-@pytest.mark.parametrize(("name", "line"), LINES, ids=IDENTIFIERS)
+@table(("name", "line"), LINES, ids=IDENTIFIERS)
 def test_each_recorded_event_is_fired_whole_on_one_line(name: str, line: bytes) -> None:
     native = claude_code.read(line)
 
@@ -92,7 +93,7 @@ def test_each_recorded_event_is_fired_whole_on_one_line(name: str, line: bytes) 
     assert sent["params"]["envelope"]["host"] == "claude-code"
 
 
-@pytest.mark.parametrize(
+@table(
     ("document", "added"),
     [
         ({"hook_event_name": "TaskCompleted", "task_subject": "s"}, {"subject": "s"}),
@@ -153,7 +154,7 @@ def test_a_byte_order_mark_is_no_obstacle() -> None:
     assert claude_code.read(b'\xef\xbb\xbf{"hook_event_name":"Stop"}').event == "stop"
 
 
-@pytest.mark.parametrize(
+@table(
     "raw",
     [
         b"",
@@ -188,9 +189,9 @@ def test_a_payload_over_the_limit_is_not_sent() -> None:
 # --- out
 
 
-@pytest.mark.parametrize("name", claude_code.EVENTS)
-@pytest.mark.parametrize("patch", [None, TOOL_PATCH, {"prompt": "p"}], ids=["plain", "tool_input", "prompt"])
-@pytest.mark.parametrize("verdict", ["pass", "allow", "deny", "ask", "halt"])
+@table("name", claude_code.EVENTS)
+@table("patch", [None, TOOL_PATCH, {"prompt": "p"}], ids=["plain", "tool_input", "prompt"])
+@table("verdict", ["pass", "allow", "deny", "ask", "halt"])
 def test_every_decision_is_said_in_one_document_and_never_more_mildly(
     name: str, verdict: str, patch: dict[str, object] | None
 ) -> None:
@@ -210,8 +211,8 @@ def test_every_decision_is_said_in_one_document_and_never_more_mildly(
     assert (document.get("continue") is False) is (verdict == "halt")
 
 
-@pytest.mark.parametrize("name", sorted(claude_code.GATES))
-@pytest.mark.parametrize("cause", ["no_daemon", "protocol", "payload"])
+@table("name", sorted(claude_code.GATES))
+@table("cause", ["no_daemon", "protocol", "payload"])
 def test_a_failure_blocks_a_gate_and_says_so(name: str, cause: str) -> None:
     rendered = claude_code.render(name, claude_code.failure(name, cause, "what happened"))
 
@@ -220,14 +221,14 @@ def test_a_failure_blocks_a_gate_and_says_so(name: str, cause: str) -> None:
     assert "what happened" in rendered.stdout
 
 
-@pytest.mark.parametrize("name", sorted(set(claude_code.EVENTS) - claude_code.GATES))
+@table("name", sorted(set(claude_code.EVENTS) - claude_code.GATES))
 def test_a_failure_of_any_other_event_is_silent(name: str) -> None:
     rendered = claude_code.render(name, claude_code.failure(name, "no_daemon", "what happened"))
 
     assert (rendered.stdout, rendered.stderr, rendered.exit_code) == ("", "", 0)
 
 
-@pytest.mark.parametrize(
+@table(
     "decision",
     [
         None,
@@ -241,7 +242,7 @@ def test_a_failure_of_any_other_event_is_silent(name: str) -> None:
         {"verdict": "pass", "reason": 1},
     ],
 )
-@pytest.mark.parametrize("name", sorted(claude_code.GATES))
+@table("name", sorted(claude_code.GATES))
 def test_a_decision_that_makes_no_sense_blocks(name: str, decision: object) -> None:
     assert blocks(name, claude_code.render(name, decision))
 
@@ -329,7 +330,7 @@ def test_a_halt_wins_over_a_wish_to_go_on() -> None:
     assert document == {"continue": False, "stopReason": "enough (hooklatch)"}
 
 
-@pytest.mark.parametrize("name", claude_code.EVENTS)
+@table("name", claude_code.EVENTS)
 def test_text_for_the_model_is_said_or_named_as_lost(name: str) -> None:
     inject = [
         {"role": "user", "content": "one"},
@@ -352,8 +353,8 @@ def test_text_beyond_what_claude_code_shows_is_kept_and_remarked_on() -> None:
     assert "10001 characters" in document["systemMessage"]
 
 
-@pytest.mark.parametrize("name", sorted(set(claude_code.EVENTS) - claude_code.GATES))
-@pytest.mark.parametrize("verdict", ["deny", "ask", "halt"])
+@table("name", sorted(set(claude_code.EVENTS) - claude_code.GATES))
+@table("verdict", ["deny", "ask", "halt"])
 def test_a_refusal_that_claude_code_cannot_enforce_is_told_to_the_user(name: str, verdict: str) -> None:
     document = said(claude_code.render(name, decided(name, verdict, reason="because")))
 
@@ -374,7 +375,7 @@ def test_a_failed_hook_is_named_with_its_cause_and_the_way_out() -> None:
     assert reason == "hooklatch: hook 'global/no-rm': 2 s passed (timeout) (hooklatch log --decision d1)"
 
 
-@pytest.mark.parametrize("name", sorted(WITHOUT_A_CANONICAL_NAME))
+@table("name", sorted(WITHOUT_A_CANONICAL_NAME))
 def test_an_event_without_a_canonical_name_gets_no_answer(name: str) -> None:
     assert said(claude_code.render(name, {"verdict": "deny"})) == {}
 
@@ -384,7 +385,7 @@ def test_what_can_be_enforced_is_known_for_every_event() -> None:
     assert all("deny" in claude_code.ENFORCEABLE[name] for name in claude_code.GATES)
 
 
-@pytest.mark.parametrize("name", claude_code.EVENTS)
+@table("name", claude_code.EVENTS)
 def test_the_documented_table_is_the_one_in_force(name: str) -> None:
     document = (ROOT / "docs" / "claude-code.md").read_text()
     (row,) = [line for line in document.splitlines() if line.startswith(f"| {name} |")]

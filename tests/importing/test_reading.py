@@ -16,6 +16,7 @@ from hooklatch.hosts import claude_code
 from hooklatch.importing import Imported, UnreadableFileError, claude, read_hooks, reasonix
 from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.configuration import read_config
+from support.tables import table
 
 RADIUM = """
 enable_profiling = true
@@ -126,7 +127,7 @@ def test_the_default_time_limits_of_reasonix_are_ours() -> None:
     assert only(reasonix_file("PreToolUse")).timeout is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "timeout", "said"),
     [
         (claude_file("PreToolUse", timeout=5000), 600.0, "cut to 600 s"),
@@ -147,7 +148,7 @@ def test_a_time_limit_that_cannot_be_kept_is_said(data: bytes, timeout: float | 
     assert said in notes_of(data)
 
 
-@pytest.mark.parametrize(
+@table(
     ("matcher", "source"),
     [
         (None, None),
@@ -230,7 +231,7 @@ def test_what_would_run_otherwise_than_it_did_is_a_comment(data: bytes, said: st
     assert found.has_losses
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "said"),
     [
         (claude_file("PreToolUse", type="http", url="http://x"), "type 'http'"),

@@ -9,8 +9,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import trio
-
 from support.daemons import Client, Daemon, running_daemon
 
 HOOKS = """
@@ -78,9 +76,3 @@ async def join(daemon: Daemon, first: Client) -> Client:
     params = {"id": hello["session_id"], "resume_token": hello["resume_token"]}
     await client.call("hello", protocol=1, session=params)
     return client
-
-
-async def until(is_so: Any, line_timeouts: float = 30.0) -> None:
-    with trio.fail_after(line_timeouts):
-        while not is_so():  # noqa: ASYNC110  (nobody tells)
-            await trio.sleep(0.005)

@@ -16,8 +16,9 @@ from hooklatch.processes.pool import Pool
 from hooklatch.service.dispatch.dispatcher import MAX_BACKGROUND
 from hooklatch.service.registry.admission import MAX_OF_SESSION
 from hooklatch.service.transport.connection import MAX_BUFFERED
-from overload.floods import Answers, fires, flooded_daemon, join, requests, until
+from overload.floods import Answers, fires, flooded_daemon, join, requests
 from support.daemons import Client, Daemon
+from support.pools import until
 
 pytestmark = pytest.mark.slow  # floods are many requests
 

@@ -15,8 +15,9 @@ from hooklatch.processes.pool import Pool
 from hooklatch.processes.resource_limits import watch_memory
 from hooklatch.processes.worker import LoadError
 from hooklatch.processes.zygote import open_zygote
-from support.daemons import callbacks
+from support.daemons import callbacks, nothing_left
 from support.pools import Workers, running_pool, until
+from support.survivors import nobody_survives
 
 WORKADAY = callbacks("workaday.py")
 
@@ -443,5 +444,6 @@ async def test_pools_of_one_zygote_share_no_fate(tmp_path: Path) -> None:
 
 
 async def test_a_zygote_can_be_opened_and_left_at_once() -> None:
-    async with open_zygote():
-        pass
+    with nobody_survives(), nothing_left():
+        async with open_zygote():
+            pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -27,13 +28,18 @@ BAD = {
 }
 
 
+def saw_a_worker(decision: dict[str, Any]) -> bool:
+    """Return whether a call began; its time may also have passed while it waited for a worker."""
+    (outcome,) = decision["outcomes"]
+    return decision["cause"] not in ("overload", "timeout") or "no answer within" in outcome["message"]
+
+
 @pytest.mark.slow
 async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_path: Path) -> None:
     """Slow: 200 calls, 20 at a time, some of which wait for their deadline."""
     dice = random.Random(20260101)
     plan = [dice.choice((*GOOD, *GOOD, *GOOD, *BAD)) for _ in range(200)]
-    causes: list[tuple[str, str]] = []
-    fired: Counter[str] = Counter()
+    calls: list[tuple[str, str, bool]] = []
     files = {
         "hooks.toml": '[[source]]\npath = "misbehaving.py"\nworkers = 8\n',
         "misbehaving.py": callbacks("misbehaving.py"),
@@ -47,15 +53,14 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
                 for how in hows:
                     payload = {"tool_name": "sync", "how": how}
                     limit = 0.2 if how == "stops_itself" else 20.0
+                    # On a slow machine the short limit may pass while the call waits for a worker: fired again, then.
                     is_called = False
                     while not is_called:
                         daemon.parts.breakers.clear()  # it would answer in the workers' stead
                         decision = await client.call("fire", event="pre_tool_use", payload=payload, timeout=limit)
                         assert decision["verdict"] == "deny"
-                        fired[decision["cause"]] += 1
-                        # On a slow machine the short limit may pass while the call waits for a worker.
-                        is_called = how != "stops_itself" or "no answer within" in decision["reason"]
-                    causes.append((how, decision["cause"]))
+                        is_called = saw_a_worker(decision)
+                        calls.append((how, decision["cause"], is_called))
                 await client.aclose()
 
             async with trio.open_nursery() as nursery:
@@ -66,11 +71,12 @@ async def test_every_gate_gets_its_own_answer_while_workers_crash_at_random(tmp_
             status = await admin.call("status")
             pool_status = pool.status()
 
-    for how, cause in causes:
-        assert cause == BAD.get(how, "policy"), (how, cause)
-    assert len(causes) == 200
-    assert status["verdicts"] == {"deny": fired.total()}
-    assert status["failures"] == {cause: number for cause, number in fired.items() if cause != "policy"}
+    for how, cause, is_called in calls:
+        assert cause == BAD.get(how, "policy") or (how == "stops_itself" and not is_called)
+    assert sum(is_called for _, _, is_called in calls) == 200
+    counts = Counter(cause for _, cause, _ in calls)
+    assert status["verdicts"] == {"deny": counts.total()}
+    assert status["failures"] == {cause: number for cause, number in counts.items() if cause != "policy"}
     assert pool_status.busy == pool_status.waiting == 0
     assert pool_status.idle + pool_status.starting <= 8
     deadly = set(BAD) - {"raises", "returns_a_str"}

@@ -15,7 +15,7 @@ import trio.testing
 from hooklatch.processes.zygote import ForkError, WorkerProcess, Zygote, ZygoteLostError, open_zygote
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
-from support.daemons import nothing_left, stop_resource_tracker
+from support.daemons import nothing_left
 from support.pools import until
 from support.survivors import nobody_survives
 
@@ -27,11 +27,8 @@ pytestmark = pytest.mark.slow  # each test starts a zygote: 0.15 s and more
 @asynccontextmanager
 async def running_zygote() -> AsyncGenerator[Zygote]:
     with nobody_survives(), nothing_left():
-        try:
-            async with open_zygote() as zygote:
-                yield zygote
-        finally:
-            stop_resource_tracker()
+        async with open_zygote() as zygote:
+            yield zygote
 
 
 def end(worker: WorkerProcess) -> None:

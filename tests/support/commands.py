@@ -17,7 +17,7 @@ from typing import Any
 from hooklatch_worker.sandbox import linux
 
 PROGRAM = [sys.executable, "-m", "hooklatch"]
-PATIENCE = 20  # seconds for what takes a moment; only a failing test waits that long
+PATIENCE = 60  # seconds for what takes a moment; only a failing test waits that long
 GUARDS = """
 from hooklatch import ask, deny, halt, hook
 
@@ -97,9 +97,8 @@ class Place:
     def clear(self) -> None:
         """End what a test that failed left running."""
         for process in self.begun:
-            if process.poll() is None:
-                process.kill()
-                process.communicate()
+            process.kill()
+            process.communicate()
 
 
 def payload(tool: str, **tool_input: str) -> str:

@@ -8,7 +8,6 @@ import select
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Any
 
@@ -94,11 +93,10 @@ class Client:
 
     async def until_status(self, is_so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Ask for the status until it is as it should be; give it."""
-        with trio.fail_after(10):
-            while True:
-                status = await self.call("status")
-                if is_so(status):
-                    return status
+        with trio.fail_after(30):
+            while not is_so(status := await self.call("status")):  # noqa: ASYNC110  (nobody tells)
+                await trio.sleep(0.005)  # each question is work for the daemon that is waited for
+        return status
 
     async def hears_the_end(self) -> bool:
         """Read on until the daemon closes the connection."""
@@ -182,7 +180,6 @@ async def running_daemon(
         )
         async with serve(options) as daemon:
             yield Daemon(daemon.parts, folder)
-        stop_resource_tracker()
 
 
 def callbacks(name: str) -> str:
@@ -212,8 +209,3 @@ def open_descriptors() -> dict[int, str]:
         except OSError:
             continue
     return found
-
-
-def stop_resource_tracker() -> None:
-    """End the helper process that multiprocessing starts beside a spawned child and would keep till our own end."""
-    resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]

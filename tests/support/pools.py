@@ -15,7 +15,7 @@ from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.zygote import Zygote, open_zygote
 from hooklatch_worker import wire
 from support.calls import LoneFire, call_of
-from support.daemons import nothing_left, stop_resource_tracker
+from support.daemons import nothing_left
 from support.survivors import nobody_survives
 
 
@@ -55,18 +55,15 @@ async def running_pool(folder: Path, text: str, **limits: Any) -> AsyncGenerator
     path = folder / "source.py"
     path.write_text(text)
     with nobody_survives(), nothing_left():
-        try:
-            async with open_zygote() as zygote, trio.open_nursery() as nursery:
-                pool = Pool(wire.Source("file", str(path)), 1, zygote, PoolLimits(**limits), text.encode())
-                await nursery.start(pool.run)
-                yield Workers(pool, zygote, folder)
-                nursery.cancel_scope.cancel()
-        finally:
-            stop_resource_tracker()
+        async with open_zygote() as zygote, trio.open_nursery() as nursery:
+            pool = Pool(wire.Source("file", str(path)), 1, zygote, PoolLimits(**limits), text.encode())
+            await nursery.start(pool.run)
+            yield Workers(pool, zygote, folder)
+            nursery.cancel_scope.cancel()
 
 
 async def until(is_so: Callable[[], object]) -> None:
     """Wait until something is so, as a file or a count that tells nobody when it changes."""
-    with trio.fail_after(10):
+    with trio.fail_after(30):
         while not is_so():  # noqa: ASYNC110  (nobody tells)
             await trio.sleep(0.002)

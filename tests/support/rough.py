@@ -95,9 +95,3 @@ BAD_LINES = {
 
 def tool(name: str, go: Path) -> dict[str, Any]:
     return {"tool_name": name, "tool_input": {"go": str(go)}}
-
-
-async def until(condition: Any) -> None:
-    with trio.fail_after(10):
-        while not condition():
-            await trio.testing.wait_all_tasks_blocked(0.001)

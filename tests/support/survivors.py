@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 COOKIE = "HOOKLATCH_TEST_COOKIE"
-PATIENCE = 1.0  # seconds in which all must be gone
+PATIENCE = 10.0  # seconds in which all must be gone; only a failing test waits so long
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.configuration import read_config
 from support.commands import Place, payload, serving
 from support.daemons import Daemon, running_daemon
+from support.tables import table
 
 pytestmark = pytest.mark.slow
 
@@ -221,7 +222,7 @@ async def test_the_table_of_exit_codes_of_an_imported_guard_holds(tmp_path: Path
     assert (before["verdict"], after["verdict"]) == ("pass", "deny")
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "data", "said"),
     [
         ("settings.json", b"", "settings.json:1: not JSON"),

@@ -8,6 +8,7 @@ import pytest
 
 from hooklatch.cli.commands import all_commands
 from hooklatch.cli.terminal.durations import shown, span
+from support.tables import table
 
 OPTIONS = {
     "fire": ["stop", "--timeout"],
@@ -18,7 +19,7 @@ OPTIONS = {
 }
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "seconds"),
     [
         ("90s", 90),
@@ -35,14 +36,14 @@ def test_it_reads(text: str, seconds: float) -> None:
     assert span(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "0s", "-1", "1w", "m", "1h30", "inf", "nan", "1e9", "\u0661s\n", "9" * 400])
+@table("text", ["", "0", "0s", "-1", "1w", "m", "1h30", "inf", "nan", "1e9", "\u0661s\n", "9" * 400])
 def test_it_does_not_read(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="write it like 90s, 15m, 2h or 7d"):
         span(text)
 
 
-@pytest.mark.parametrize("command", OPTIONS)
-@pytest.mark.parametrize("text", ["90s", "15m", "2h", "7d"])
+@table("command", OPTIONS)
+@table("text", ["90s", "15m", "2h", "7d"])
 def test_every_command_takes_it(command: str, text: str) -> None:
     all_commands().parse([command, *OPTIONS[command], text])
 

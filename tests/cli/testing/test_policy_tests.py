@@ -23,6 +23,7 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Decision
 from support.commands import Place, new_place, serving
 from support.repository import ROOT
+from support.tables import table
 
 PAGE = (ROOT / "docs" / "testing-policies.md").read_text()
 NATIVE = {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "rm x"}, "cwd": "/nowhere"}
@@ -76,7 +77,7 @@ PASS = f'{STOP}expect = "pass"\n'
 NATIVE_CASE = '[[case]]\nexpect = "pass"\nhost = "claude-code"\n'
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "said"),
     [
         ("", "cases.toml: it holds no case"),
@@ -152,7 +153,7 @@ def test_what_no_decision_can_ever_be_is_said_before_anything_is_fired(entry: di
     assert problem_with(case, case.params.event, Catalogue.standard()) == said
 
 
-@pytest.mark.parametrize(
+@table(
     ("expected", "fields", "differences"),
     [
         ({"verdict": "deny"}, {}, []),

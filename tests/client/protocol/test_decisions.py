@@ -20,6 +20,7 @@ from hooklatch.client.protocol.decisions import (
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
 from support.scripted_daemon import decision
+from support.tables import table
 
 
 def raw(value: Any) -> msgspec.Raw:
@@ -87,7 +88,7 @@ def test_values_come_as_plain_data_and_unknown_keys_are_ignored() -> None:
     assert answer.outcomes[0].hook == "g"
 
 
-@pytest.mark.parametrize(
+@table(
     "answer",
     [
         {},
@@ -113,7 +114,7 @@ def test_an_answer_with_broken_text_is_unreadable() -> None:
         read_decision(msgspec.Raw(data), "pre_tool_use")
 
 
-@pytest.mark.parametrize("event", Catalogue.standard().names)
+@table("event", Catalogue.standard().names)
 def test_without_an_answer_gates_deny_and_others_pass_with_a_warning(event: str) -> None:
     answer = local_decision(event, "no_daemon", "gone")
 

@@ -15,6 +15,7 @@ from hooklatch.client.session.tool_calls import AskHost, CallTool, FireEvent, Ra
 from hooklatch.client.session.tool_runs import ToolRun
 from hooklatch.errors import InvalidPayloadError
 from support.scripted_daemon import decision
+from support.tables import table
 
 
 class Tool:
@@ -269,7 +270,7 @@ def test_an_error_whose_text_cannot_be_sent_is_reported_all_the_same() -> None:
     assert tool.payloads[1]["error"] == run.content == "OSError: bad ? name"
 
 
-@pytest.mark.parametrize(
+@table(
     ("result", "content"),
     [
         ("text", "text\n\nlint: ok"),

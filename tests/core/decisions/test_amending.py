@@ -18,6 +18,7 @@ from hooklatch.core.hooks.registry import Layer
 from hooklatch_worker.author.verdicts import Verdict, allow, amend, ask, deny, halt, inject
 from support.plays import CATALOGUE, Reply, begin, end, failed, hook, outcome_of, play
 from support.profiles import examples
+from support.tables import table
 
 PROMPT = {"prompt": "p"}
 MARKED = {"amends": True}
@@ -155,7 +156,7 @@ TABLE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("hooks", "calls", "decided"), TABLE, ids=[row[0] for row in TABLE])
+@table(("hooks", "calls", "decided"), TABLE, ids=[row[0] for row in TABLE])
 def test_a_gate_amends_then_judges(hooks: str, calls: str, decided: str) -> None:
     told = Told(hooks, THREADED)
 
@@ -188,7 +189,7 @@ BY_AXES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("axes", "hooks", "calls", "decided"), BY_AXES)
+@table(("axes", "hooks", "calls", "decided"), BY_AXES)
 def test_a_gate_amends_then_judges_on_a_dialects_axes(axes: EventSpec, hooks: str, calls: str, decided: str) -> None:
     told = Told(hooks, axes)
 

@@ -9,6 +9,7 @@ from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.messages import Cause
 from hooklatch_worker.author.verdicts import allow, amend, append, ask, context, deny, halt, inject, warn
 from support.plays import BASH, CATALOGUE, Reply, begin, end, failed, hook, outcome_of, play
+from support.tables import table
 
 GATES = [name for name, spec in CATALOGUE.items() if spec.model == "gate"]
 OTHERS = [name for name, spec in CATALOGUE.items() if spec.model != "gate"]
@@ -23,7 +24,7 @@ def payload_for(event: str) -> dict[str, Any]:
     return {CATALOGUE[event].match or "x": "y"}
 
 
-@pytest.mark.parametrize(
+@table(
     ("replies", "verdict", "decider"),
     [
         ([], "pass", None),

@@ -11,6 +11,7 @@ from hooklatch.core.messages import RETRYABLE, Cause, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import amend, append, claim, context, deny, halt, inject, last, resume
 from support.plays import BASH, CATALOGUE, Reply, begin, end, failed, hook, play
+from support.tables import table
 
 GATES = [name for name, spec in CATALOGUE.items() if spec.model == "gate"]
 OTHERS = [name for name, spec in CATALOGUE.items() if spec.model != "gate"]
@@ -155,8 +156,8 @@ def test_no_claim_is_a_pass() -> None:
     assert play("message_claim", payload={"platform": "irc"}, a=None, b=last(), c=claim(1)).decision.verdict == "pass"
 
 
-@pytest.mark.parametrize("cause", FAILURES)
-@pytest.mark.parametrize("event", list(CATALOGUE))
+@table("cause", FAILURES)
+@table("event", list(CATALOGUE))
 def test_a_fire_that_calls_nobody_is_refused_at_gates_only(event: str, cause: Cause) -> None:
     decision = refuse(CATALOGUE[event], cause, "why", decision_id="d1")
 

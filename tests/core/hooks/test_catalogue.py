@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Field, InvalidEventError
+from support.tables import table
 
 WORDS = ["allow", "deny", "ask", "halt", "claim", "inject", "append", "resume", "value"]
 LETTERS = dict(zip(WORDS, "ADKHCiarv", strict=True))
@@ -74,7 +75,7 @@ def render(spec: EventSpec) -> list[set[str]]:
     ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row[0] for row in ROWS])
+@table("row", ROWS, ids=[row[0] for row in ROWS])
 def test_an_event_is_as_the_table_says(row: list[str]) -> None:
     spec = STANDARD[row[0]]
 
@@ -85,17 +86,17 @@ def test_the_catalogue_has_the_rows_of_the_table_and_no_others() -> None:
     assert STANDARD.names == tuple(row[0] for row in ROWS)
 
 
-@pytest.mark.parametrize("spec", STANDARD.values(), ids=STANDARD.names)
+@table("spec", STANDARD.values(), ids=STANDARD.names)
 def test_an_event_fails_closed_exactly_where_it_can_deny(spec: EventSpec) -> None:
     assert spec.fails_closed == ("deny" in spec.verdicts) == spec.is_gate
 
 
-@pytest.mark.parametrize("spec", STANDARD.values(), ids=STANDARD.names)
+@table("spec", STANDARD.values(), ids=STANDARD.names)
 def test_hooks_run_at_once_on_notifications_alone(spec: EventSpec) -> None:
     assert (spec.flow == "concurrent") == (spec.model == "notify")
 
 
-@pytest.mark.parametrize("spec", STANDARD.values(), ids=STANDARD.names)
+@table("spec", STANDARD.values(), ids=STANDARD.names)
 def test_last_is_for_amend_and_claim(spec: EventSpec) -> None:
     assert spec.allows_last == (spec.model in ("amend", "claim"))
 
@@ -106,13 +107,13 @@ def test_a_refused_tool_call_fires_permission_denied() -> None:
     assert followed == {"pre_tool_use": "permission_denied", "permission_request": "permission_denied"}
 
 
-@pytest.mark.parametrize("spec", STANDARD.values(), ids=STANDARD.names)
+@table("spec", STANDARD.values(), ids=STANDARD.names)
 def test_each_event_says_in_one_line_when_it_is_fired(spec: EventSpec) -> None:
     assert spec.when.endswith(".")
     assert "\n" not in spec.when
 
 
-@pytest.mark.parametrize("spec", STANDARD.values(), ids=STANDARD.names)
+@table("spec", STANDARD.values(), ids=STANDARD.names)
 def test_a_match_names_a_field_of_its_event(spec: EventSpec) -> None:
     assert spec.match is None or spec.match in {field.name for field in spec.fields}
 
@@ -181,7 +182,7 @@ def test_a_custom_event_leaves_the_standard_catalogue_as_it_was() -> None:
     assert "deploy_requested" not in Catalogue.standard()
 
 
-@pytest.mark.parametrize(
+@table(
     ("axes", "reason"),
     [
         ({"name": "pre_tool_use"}, "choose another"),

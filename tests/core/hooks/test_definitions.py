@@ -9,6 +9,7 @@ import pytest
 
 from hooklatch.core.hooks.definitions import InvalidHookError, from_marker, read_definition
 from hooklatch_worker.author.marker import Marker
+from support.tables import table
 
 GOOD = {"id": "x", "event": "pre_tool_use", "run": "guards.py:no"}
 
@@ -33,7 +34,7 @@ def test_several_events_give_a_hook_each_with_the_event_in_its_id() -> None:
     assert [hook.id for hook in hooks] == ["x@stop", "x@notification"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "text"),
     [
         ({"run": "absent"}, "needs one target"),

@@ -3,6 +3,7 @@
 import pytest
 
 from hooklatch.core.hooks.matchers import MAX_PATTERN, MatcherError, compile_matcher
+from support.tables import table
 
 ACCEPTS = [
     (None, "anything"),
@@ -44,18 +45,18 @@ REFUSES = [
 TRAILING = ["Bash", ["Bash"], {"glob": "Bash"}, {"glob": "B?sh"}, {"regex": "Bash"}, {"regex": "Bash$"}]
 
 
-@pytest.mark.parametrize(("source", "value"), ACCEPTS)
+@table(("source", "value"), ACCEPTS)
 def test_it_matches(source: object, value: str) -> None:
     assert compile_matcher(source).matches(value)
 
 
-@pytest.mark.parametrize(("source", "value"), REFUSES)
+@table(("source", "value"), REFUSES)
 def test_it_does_not_match(source: object, value: str) -> None:
     assert not compile_matcher(source).matches(value)
 
 
-@pytest.mark.parametrize("source", [*TRAILING, {"regex": "Bash$", "search": True}])
-@pytest.mark.parametrize("tail", ["\n", "\r\n", "\0"])
+@table("source", [*TRAILING, {"regex": "Bash$", "search": True}])
+@table("tail", ["\n", "\r\n", "\0"])
 def test_what_trails_a_name_keeps_it_from_matching(source: object, tail: str) -> None:
     assert not compile_matcher(source).matches("Bash" + tail)
 
@@ -72,7 +73,7 @@ def test_a_pattern_that_would_close_a_wrapping_group_is_refused(search: bool) ->
         compile_matcher({"regex": "a)|(b", "search": search})
 
 
-@pytest.mark.parametrize(
+@table(
     ("pattern", "instead"),
     [
         *[(text, "write the exception as a second hook") for text in (r"(?=a)b", r"(?!a)b", r"(?<=a)b", r"(?<!a)b")],
@@ -87,7 +88,7 @@ def test_what_cannot_run_in_linear_time_is_refused_with_what_to_write_instead(pa
         compile_matcher({"regex": pattern})
 
 
-@pytest.mark.parametrize(
+@table(
     ("source", "text"),
     [
         ({"glob": "a", "search": True}, "a glob matcher has no key 'search'"),

@@ -19,6 +19,7 @@ from hooklatch.core.hooks.names import (
     resolve,
     whole,
 )
+from support.tables import table
 
 
 class Hook(msgspec.Struct, frozen=True):
@@ -73,7 +74,7 @@ KNOWN = [
 ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "name", "count"),
     [
         ("global/no-rm", "global/no-rm", 1),

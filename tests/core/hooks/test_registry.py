@@ -22,6 +22,7 @@ from hooklatch.core.hooks.registry import (
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.wire import Source
 from support.plays import CATALOGUE, hook
+from support.tables import table
 
 TOOL = CATALOGUE["pre_tool_use"]
 GUARDS = PythonTarget(Source("file", "/h/guards.py", "abc"), 1, "guard")
@@ -152,7 +153,7 @@ def test_equal_definitions_make_no_difference() -> None:
     assert found.is_empty
 
 
-@pytest.mark.parametrize(
+@table(
     "change",
     [
         {"id": "b"},

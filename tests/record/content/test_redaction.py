@@ -12,6 +12,7 @@ from hooklatch.core.messages import Outcome
 from hooklatch.record.content.redaction import REDACTED, WINDOW, Redactor
 from hooklatch.record.settings import RecordSettings
 from support.records import decision, fact, lines, recorded
+from support.tables import table
 
 SECRETS = [
     "sk-abcdefghijklmnop1234",
@@ -91,7 +92,7 @@ def test_an_ordinary_text_stays_as_it_is(tmp_path: Path, text: str) -> None:
     assert (found["reason"], found["excerpt"]) == (text, {"text": text})
 
 
-@pytest.mark.parametrize(
+@table(
     ("glob", "hidden", "shown"),
     [
         ("*pass*", ["pass", "myPASSword"], ["pas"]),

@@ -9,6 +9,7 @@ import pytest
 
 from hooklatch.core.messages import Head
 from hooklatch.record.files.chain import GENESIS, ChainLink, Timestamps, head_of, read_link, seal
+from support.tables import table
 
 AT = "2026-01-31T12:00:00.000Z"
 LINE, OWN = seal(1, GENESIS, AT, "started", b'{"pid":7,"hash":"x","nested":{"a":1,"hash":"y"}}')
@@ -52,7 +53,7 @@ def test_a_beginning_of_a_line_is_no_line() -> None:
         assert read_link(LINE[:length]) is None, length
 
 
-@pytest.mark.parametrize(
+@table(
     "line",
     [
         b"", b"\n", b"{}\n", b"\x00" * 200, LINE + LINE, LINE[:-1] + b" \n", LINE[1:],

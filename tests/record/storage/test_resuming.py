@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from hooklatch.record.files.chain import GENESIS
 from hooklatch.record.files.mark import BLOCK, Mark
 from hooklatch.record.storage.resuming import RecordEnd, resume
+from support.tables import table
 
 HASH = "ab" * 32
 OTHER = "cd" * 32
@@ -14,7 +13,7 @@ SHUT = Mark(is_shut=True, through=10_000, seq=60, hash=HASH)
 OPEN = Mark(through=10_000, seq=60, hash=HASH)
 
 
-@pytest.mark.parametrize(
+@table(
     ("seq", "anchored", "marked", "goes_on_after", "skipped", "faults"),
     [
         # nothing yet; and a first start that was killed before it had written a record

@@ -17,23 +17,9 @@ from hooklatch.core.limits import (
     MAX_SESSION_HOOK_BYTES,
 )
 from support.daemons import RpcFailure, running_daemon
+from support.guards import FILES, WAITING
 
 LONG, MANY = "x" * 201, [f"p{number}" for number in range(257)]
-GUARD = """
-import os, time
-from hooklatch import deny, hook
-
-@hook("pre_tool_use")
-def judge(event):
-    while event.tool_name == "Slow" and not os.path.exists(event.tool_input["until"]):
-        time.sleep(0.005)
-    return deny("no")
-
-@hook("notification")
-def hear(event): ...
-"""
-FILES = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARD}
-
 OF_A_SESSION: list[tuple[dict[str, Any], str]] = [
     ({"resume_token": LONG}, "$.session.resume_token"),
     ({"parent_session_id": LONG}, "$.session.parent_session_id"),
@@ -102,7 +88,8 @@ async def test_definitions_have_a_size_alone_and_together(tmp_path: Path) -> Non
 async def test_a_client_that_sends_as_much_as_it_may_costs_what_is_stated(tmp_path: Path) -> None:
     """Slow: some 100 MiB through the socket."""
     go = tmp_path / "go"
-    async with running_daemon(tmp_path, FILES) as daemon, daemon.session() as client, daemon.session() as other:
+    patient = {**FILES, "guards.py": WAITING.replace('("pre_tool_use")', '("pre_tool_use", timeout=60)')}
+    async with running_daemon(tmp_path, patient) as daemon, daemon.session() as client, daemon.session() as other:
         await client.fire_tool("Bash")
         before = psutil.Process(os.getpid()).memory_info().rss
         payload = {"tool_name": "Slow", "tool_input": {"until": str(go), "text": "x" * (6 * 2**20)}}

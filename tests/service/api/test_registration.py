@@ -11,6 +11,7 @@ import pytest
 import trio
 
 from support.daemons import Client, Daemon, RpcFailure, child_of, running_daemon
+from support.pools import until
 
 GUARDS = """
 from hooklatch_worker import deny, hook
@@ -429,9 +430,3 @@ async def test_a_parent_that_is_not_there_is_refused(daemon: Daemon) -> None:
     with pytest.raises(RpcFailure, match="not_found: there is no live session 'nobody'"):
         async with daemon.session(parent_session_id="nobody"):
             pass
-
-
-async def until(condition: Any) -> None:
-    with trio.fail_after(10):
-        while not condition():
-            await trio.testing.wait_all_tasks_blocked(0.001)

@@ -10,6 +10,7 @@ import pytest
 
 from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config, source_of
 from support.daemons import running_daemon
+from support.tables import table
 
 PATH = "/h/hooks.toml"
 HOOK = '[[hook]]\nid = "x"\nevent = "pre_tool_use"\nrun = "guards.py:no"\n'
@@ -53,7 +54,7 @@ def test_windows_line_ends_are_read() -> None:
     assert [(hook.id, hook.line) for hook in read(("\n" + HOOK).replace("\n", "\r\n")).hooks] == [("x", 2)]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "said"),
     [
         ("[[hook]\n", ":1: not TOML"),

@@ -14,6 +14,7 @@ import pytest
 import trio
 
 from support.daemons import Client, Daemon, callbacks, running_daemon
+from support.pools import until
 from support.survivors import nobody_survives
 
 PATIENT = {"hooks.toml": '[[source]]\npath = "patient.py"\nworkers = 2\n', "patient.py": callbacks("patient.py")}
@@ -27,13 +28,6 @@ async def patient_daemon(folder: Path) -> AsyncGenerator[Daemon]:
     with nobody_survives():
         async with running_daemon(folder, PATIENT) as daemon:
             yield daemon
-
-
-async def until(is_so: Callable[[], object]) -> None:
-    """Wait until something is so, as a file or a count that tells nobody when it changes."""
-    with trio.fail_after(10):
-        while not is_so():  # noqa: ASYNC110  (nobody tells)
-            await trio.sleep(0.002)
 
 
 async def ask(daemon: Daemon, tool: str, **more: Any) -> dict[str, Any]:

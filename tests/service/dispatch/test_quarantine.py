@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,34 +9,9 @@ import pytest
 import trio
 
 from support.daemons import Client, Daemon, callbacks, running_daemon
-from support.survivors import nobody_survives
-
-CONFIG = '[[source]]\npath = "misbehaving.py"\n\n[[source]]\npath = "other.py"\n'
-OTHER = (
-    'from hooklatch import allow, hook\n@hook("pre_tool_use", match="other")\ndef fine(event):\n    return allow()\n'
-)
-HOOK = "misbehaving:misbehave@pre_tool_use"
-NAME = f"global/{HOOK}"
+from support.quarantine import HOOK, NAME, OTHER, daemon_and_client, quarantine, try_how
 
 pytestmark = pytest.mark.slow  # each test starts a daemon with its zygote, and kills six workers
-
-
-@asynccontextmanager
-async def daemon_and_client(folder: Path) -> AsyncGenerator[tuple[Daemon, Client]]:
-    files = {"hooks.toml": CONFIG, "misbehaving.py": callbacks("misbehaving.py"), "other.py": OTHER}
-    with nobody_survives():
-        async with running_daemon(folder, files) as daemon, daemon.session() as client:
-            yield daemon, client
-
-
-async def try_how(client: Client, how: str, kind: str = "sync") -> dict[str, Any]:
-    return await client.fire("pre_tool_use", tool_name=kind, how=how)
-
-
-async def quarantine(client: Client) -> None:
-    for _ in range(6):
-        assert (await try_how(client, "kills_itself"))["cause"] == "crash"
-    assert (await try_how(client, "well"))["cause"] == "quarantined"
 
 
 async def status(daemon: Daemon) -> dict[str, Any]:
@@ -63,13 +36,16 @@ async def test_the_sixth_death_in_30_s_quarantines_and_status_is_red(tmp_path: P
 
 async def test_deadline_kills_count_too(tmp_path: Path) -> None:
     async with daemon_and_client(tmp_path) as (_, client):
-        for _ in range(6):
-            hung = await client.call(
-                "fire", event="pre_tool_use", payload={"tool_name": "sync", "how": "sleeps"}, timeout=0.05
-            )
-            assert hung["cause"] == "timeout"
+        causes: list[str] = []
+        with trio.fail_after(30):
+            while "quarantined" not in causes:  # on a busy machine some find no worker in their time, and do not count
+                hung = await client.call(
+                    "fire", event="pre_tool_use", payload={"tool_name": "sync", "how": "sleeps"}, timeout=0.05
+                )
+                causes.append(hung["cause"])
 
-        assert (await try_how(client, "well"))["cause"] == "quarantined"
+    assert causes.count("timeout") >= 6
+    assert set(causes) <= {"timeout", "overload", "quarantined"}
 
 
 @pytest.mark.parametrize("how", ["raises", "returns_a_str", "writes_garbage_to_the_socket", "system_exit"])
@@ -103,9 +79,9 @@ async def test_a_quarantined_hook_that_is_no_gate_is_dropped(tmp_path: Path) -> 
 
 async def answer_after_the_wait(client: Client, how: str) -> dict[str, Any]:
     """Fire until the hook is called again."""
-    with trio.fail_after(10):
-        while (decision := await try_how(client, how))["cause"] == "quarantined":
-            await trio.lowlevel.checkpoint()
+    with trio.fail_after(30):
+        while (decision := await try_how(client, how))["cause"] == "quarantined":  # noqa: ASYNC110  (it is time that ends it)
+            await trio.sleep(0.005)
     return decision
 
 

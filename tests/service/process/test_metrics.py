@@ -141,6 +141,7 @@ async def test_every_name_is_a_good_one_and_every_sum_adds_up(tmp_path: Path) ->
             counts = [sample.value for sample in family.samples if sample.name.endswith("_bucket")]
             assert counts == sorted(counts)
     assert len(ours) > 20
+    assert "histogram" in {family.type for family in ours.values()}
 
 
 async def test_the_documentation_names_every_metric_with_its_labels(tmp_path: Path) -> None:

@@ -26,22 +26,8 @@ from hooklatch.service.registry.sessions import Sessions
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
 from support.daemons import Client, Daemon, running_daemon
+from support.guards import FILES
 from support.pools import until
-
-GUARD = """
-import os, time
-from hooklatch import deny, hook
-
-@hook("pre_tool_use")
-def judge(event):
-    while event.tool_name == "Slow" and not os.path.exists(event.tool_input["until"]):
-        time.sleep(0.002)
-    return deny("no")
-
-@hook("notification")
-def hear(event): ...
-"""
-FILES = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARD}
 
 
 class OddError(Exception):
@@ -80,7 +66,7 @@ class Place:
     async def slow_fire(self) -> None:
         go = self.daemon.folder / f"go{self.client._count}"
         number = await self.client.send("fire", event="pre_tool_use", payload=slow(go))
-        await trio.sleep(0.05)  # long enough for the ticker to have noticed; if it was not, nothing was shown
+        await trio.sleep(0.05)  # long enough for the reader handoff to have noticed; if it was not, nothing was shown
         go.touch()
         await self.client.answer_to(number)
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import trio
 
-from service.registry.test_places import GUARD, Ground
 from support.daemons import Daemon, child_of, running_daemon
+from support.ground import GUARD, Ground
 
 EVENT = """
 [[event]]

@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from hooklatch.core.hooks.suspension import MAX_SUSPENSION
-from service.dispatch.test_quarantine import HOOK, daemon_and_client, quarantine
 from support.daemons import Client, Daemon, RpcFailure, running_daemon
+from support.quarantine import HOOK, daemon_and_client, quarantine
 
 GUARDS = """
 from hooklatch import allow, amend, deny, hook

@@ -12,7 +12,8 @@ import trio
 
 from hooklatch.core.protocol import MAX_IN_FLIGHT
 from support.daemons import Client, Daemon, RpcFailure
-from support.rough import BAD_LINES, answer_to, tool, until
+from support.pools import until
+from support.rough import BAD_LINES, answer_to, tool
 
 
 async def test_a_peer_that_only_sends_rubbish_is_told_and_closed(daemon: Daemon) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hooklatch_worker.author import verdicts
 from hooklatch_worker.author.ambiguity import MAX_NAMED, ambiguity
 from support.profiles import fuzzing
+from support.tables import table
 
 
 def repeats(data: bytes) -> bool:
@@ -60,7 +61,7 @@ def test_a_key_that_stands_twice_is_found_wherever_it_is_and_nothing_else(data: 
     assert (ambiguity(data) is not None) == repeats(data), data
 
 
-@pytest.mark.parametrize(
+@table(
     ("data", "told"),
     [
         (b'{"a":1,"a":1}', "the key 'a' occurs twice in one object"),

@@ -10,6 +10,7 @@ import pytest
 
 from hooklatch_worker.author.decorator import hook
 from hooklatch_worker.author.marker import Marker
+from support.tables import table
 
 
 def plain(event: Any) -> None:
@@ -55,7 +56,7 @@ def test_stacked_markers_read_from_the_top_down() -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     "match",
     [
         None,
@@ -75,7 +76,7 @@ def test_a_marker_crosses_to_the_daemon_as_it_was_written(match: Any) -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(marker), type=Marker) == marker
 
 
-@pytest.mark.parametrize(
+@table(
     ("settings", "error", "text"),
     [
         ({"priority": -1}, ValueError, "from 0 to 1000"),

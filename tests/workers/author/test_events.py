@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from hooklatch_worker.author.events import EVENT_CLASSES, CustomEvent, Event, PreToolUse, build
+from support.tables import table
 
 ENVELOPE = {"session_id": "s", "turn": 3, "agent_type": "main", "metadata": {"a": 1}}
 
@@ -42,7 +43,7 @@ def test_a_declared_field_that_is_absent_is_none() -> None:
     assert event("pre_tool_use").tool_use_id is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "payload", "field", "value"),
     [
         ("subagent_start", {"agent_type": "coder"}, "agent_type", "coder"),

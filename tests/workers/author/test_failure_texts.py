@@ -7,6 +7,7 @@ import pytest
 from hooklatch.core.messages import RETRYABLE, Cause
 from hooklatch_worker.author.verdicts import allow, amend, append, ask, claim, deny, halt, inject, last, resume, warn
 from support.plays import CATALOGUE, Reply, failed, play
+from support.tables import table
 
 GATES = [name for name, spec in CATALOGUE.items() if spec.model == "gate"]
 OTHERS = [name for name, spec in CATALOGUE.items() if spec.model != "gate"]
@@ -21,8 +22,8 @@ def payload_for(event: str) -> dict[str, Any]:
     return {CATALOGUE[event].match or "x": "y"}
 
 
-@pytest.mark.parametrize("cause", FAILURES)
-@pytest.mark.parametrize("event", GATES)
+@table("cause", FAILURES)
+@table("event", GATES)
 def test_any_failure_of_a_single_hook_denies_at_a_gate(event: str, cause: Cause) -> None:
     decision = play(event, payload=payload_for(event), a=failed(cause, "boom")).decision
 
@@ -32,8 +33,8 @@ def test_any_failure_of_a_single_hook_denies_at_a_gate(event: str, cause: Cause)
     assert "boom" in str(decision.reason)
 
 
-@pytest.mark.parametrize("cause", FAILURES)
-@pytest.mark.parametrize("event", OTHERS)
+@table("cause", FAILURES)
+@table("event", OTHERS)
 def test_no_failure_of_a_hook_decides_anything_elsewhere(event: str, cause: Cause) -> None:
     played = play(event, payload=payload_for(event), a=failed(cause, "boom"), b=warn("b ran"))
 
@@ -43,7 +44,7 @@ def test_no_failure_of_a_hook_decides_anything_elsewhere(event: str, cause: Caus
     assert played.decision.warnings == ["b ran"]
 
 
-@pytest.mark.parametrize("event", list(CATALOGUE))
+@table("event", list(CATALOGUE))
 def test_garbage_denies_at_gates_only(event: str) -> None:
     decision = play(event, payload=payload_for(event), a=b"garbage").decision
 
@@ -70,7 +71,7 @@ def test_a_hook_that_was_not_called_is_recorded_as_dropped(cause: Cause) -> None
     assert play("stop", a=failed(cause)).decision.outcomes[0].outcome == "dropped"
 
 
-@pytest.mark.parametrize(
+@table(
     ("event", "reply"),
     [
         ("pre_model", allow()),
@@ -165,7 +166,7 @@ def test_an_observed_hook_warns_once_when_it_is_asked_again() -> None:
     assert len(played.decision.warnings) == 1
 
 
-@pytest.mark.parametrize("cause", FAILURES)
+@table("cause", FAILURES)
 def test_a_failure_of_an_optional_guard_is_skipped_with_a_warning(cause: Cause) -> None:
     played = play("pre_tool_use", marks={"a": {"optional": True}}, a=failed(cause, "boom"), b=allow())
 

@@ -27,6 +27,7 @@ from hooklatch_worker.author.verdicts import (
     resume,
     warn,
 )
+from support.tables import table
 
 MESSAGE = {"role": "user", "content": "hello"}
 
@@ -44,7 +45,7 @@ def deep() -> list[Any]:
     return value
 
 
-@pytest.mark.parametrize(
+@table(
     ("verdict", "answer"),
     [
         (allow(), {"verdict": "allow"}),
@@ -108,7 +109,7 @@ def test_an_argument_of_the_wrong_type_is_refused_where_it_is_written(say: Any, 
         say(argument)
 
 
-@pytest.mark.parametrize(
+@table(
     ("returned", "text"),
     [
         ("deny", "returned a 'str', expected a verdict or None"),
@@ -180,7 +181,7 @@ def test_a_big_integer_is_passed_on_digit_by_digit() -> None:
     assert bytes(patch["n"]) == b"123456789012345678901234567890"
 
 
-@pytest.mark.parametrize(
+@table(
     "data",
     [
         b"[]",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hooklatch_worker.lsp.report import MAX_LINES, SEVERITIES, Diagnostic, Markup, Position, Report, Span, report
+from support.tables import table
 
 
 def at(line: int, character: int, message: str = "m", severity: int | None = 1) -> Diagnostic:
@@ -16,7 +17,7 @@ def lines(*items: Diagnostic, severities: tuple[str, ...] = SEVERITIES) -> list[
     return found.text.splitlines() if found else []
 
 
-@pytest.mark.parametrize(
+@table(
     ("item", "line"),
     [
         (at(2, 0, "undefined function bar/0"), "error: undefined function bar/0 at a/b.py:3:1"),

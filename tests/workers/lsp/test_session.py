@@ -9,6 +9,7 @@ import pytest
 
 from hooklatch_worker.lsp.session import MAX_DOCUMENTS, MAX_OUTGOING, MAX_PULLS, LspSession
 from hooklatch_worker.lsp.wire import LspProtocolError, encode
+from support.tables import table
 
 PULLING = {"diagnosticProvider": {"identifier": "x"}}
 URI = "file:///w/a.py"
@@ -150,7 +151,7 @@ def test_a_server_that_puts_its_answer_off_is_asked_again_but_not_for_ever(code:
     assert session.diagnostics("/w/a.py") == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "params", "answer"),
     [
         ("workspace/configuration", {"items": [{}, {}]}, {"result": [None, None]}),
@@ -165,7 +166,7 @@ def test_a_server_that_puts_its_answer_off_is_asked_again_but_not_for_ever(code:
         ("made/up", {}, {"error": {"code": -32601, "message": "no method 'made/up' here"}}),
     ],
 )
-@pytest.mark.parametrize("number", [0, "a"])
+@table("number", [0, "a"])
 def test_a_servers_requests_are_answered(
     number: int | str, method: str, params: object, answer: dict[str, object]
 ) -> None:

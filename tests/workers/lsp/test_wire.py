@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hooklatch_worker.lsp.wire import MAX_HEADER, MAX_MESSAGE, LspProtocolError, MessageReader, encode, path_of, uri_of
+from support.tables import table
 
 FRAME = encode({"method": "initialized", "params": {}})
 
@@ -72,7 +73,7 @@ def test_a_path_survives_the_way_through_a_uri(path: str, uri: str) -> None:
     assert path_of(uri) == path
 
 
-@pytest.mark.parametrize(
+@table(
     ("uri", "path"),
     [
         ("file:///a/[id]/@x.ts", "/a/[id]/@x.ts"),

@@ -17,6 +17,7 @@ import pytest
 from hooklatch_worker.sandbox.isolation import Kernel, held_by, kernel_here
 from hooklatch_worker.wire import Isolation
 from support.commands import PROGRAM, Daemon, Place, new_place
+from support.tables import table
 
 LACKING = Path(__file__).parent / "lacking.py"
 GUARDS = """
@@ -41,7 +42,7 @@ SOURCE = '[[source]]\npath = "guards.py"\n'
 can_filter = pytest.mark.skipif(not kernel_here().has_filters, reason="this kernel takes no filters")
 
 
-@pytest.mark.parametrize(
+@table(
     ("level", "network", "kernel", "in_force", "lacks"),
     [
         ("standard", False, Kernel(0, False), "standard", []),

@@ -13,6 +13,7 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch_worker.author import verdicts
 from hooklatch_worker.shell.answers import read_answer
 from hooklatch_worker.shell.forms import CLAUDE_NAMES
+from support.tables import table
 from workers.shell.driven import Driven
 
 
@@ -132,7 +133,7 @@ OWN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("event", "answer", "expected"), CLAUDE.values(), ids=CLAUDE.keys())
+@table(("event", "answer", "expected"), CLAUDE.values(), ids=CLAUDE.keys())
 def test_claude_codes_form_is_read(event: str, answer: object, expected: dict[str, Any]) -> None:
     assert read(event, answer) == expected
 
@@ -177,7 +178,7 @@ GARBAGE = {
 }
 
 
-@pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE.keys())
+@table("answer", GARBAGE.values(), ids=GARBAGE.keys())
 def test_anything_else_is_garbage(answer: object) -> None:
     with pytest.raises(verdicts.GarbageError):
         read("pre_tool_use", answer)

@@ -16,7 +16,7 @@ from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.zygote import open_zygote
 from hooklatch_worker import wire
 from support.calls import LoneFire, call_of
-from support.daemons import nothing_left, stop_resource_tracker
+from support.daemons import nothing_left
 from support.pools import until
 from support.survivors import nobody_survives
 from workers.shell.driven import PATH, ends
@@ -25,16 +25,11 @@ from workers.shell.driven import PATH, ends
 @asynccontextmanager
 async def pool_of_shells() -> AsyncGenerator[Pool]:
     with nobody_survives(), nothing_left():
-        try:
-            async with open_zygote() as zygote, trio.open_nursery() as nursery:
-                pool = Pool(
-                    wire.Source("module", "hooklatch_worker.shell.runner"), 1, zygote, PoolLimits(workers=1), b""
-                )
-                await nursery.start(pool.run)
-                yield pool
-                nursery.cancel_scope.cancel()
-        finally:
-            stop_resource_tracker()
+        async with open_zygote() as zygote, trio.open_nursery() as nursery:
+            pool = Pool(wire.Source("module", "hooklatch_worker.shell.runner"), 1, zygote, PoolLimits(workers=1), b"")
+            await nursery.start(pool.run)
+            yield pool
+            nursery.cancel_scope.cancel()
 
 
 async def call(pool: Pool, folder: Path, command: str, limit: float | None = None) -> Outcome:
