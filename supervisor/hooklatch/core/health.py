@@ -22,9 +22,9 @@ Reason: TypeAlias = Literal[
 REASONS = get_args(Reason)
 BY_ITSELF = "it is started again by itself; see: hooklatch status --tree, and report what the log has"
 DESCRIPTORS = "close what holds them, or raise the limit of open files; it is tried again by itself"
-DISK = "mend its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
-SAVED_FILE = "mend it; a saved file is taken at once (see: hooklatch reload)"
-RESTART = "mend what is named, then start the daemon again"
+DISK = "fix its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
+SAVED_FILE = "fix it; a saved file is loaded at once (see: hooklatch reload)"
+RESTART = "fix what is named, then start the daemon again"
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ def findings(condition: Condition) -> Iterator[Finding]:
     yield from (Finding("faults", text, RESTART) for text in condition.faults)
     for name in condition.quarantined:
         text = f"{name} is quarantined: its worker died too often"
-        yield Finding("quarantined", text, f"mend it, then: hooklatch hooks enable {quoted(name)}")
+        yield Finding("quarantined", text, f"fix it, then: hooklatch hooks enable {quoted(name)}")
     yield from (Finding("state", text, RESTART) for text in condition.state)
     for one in condition.suspended:
         what, which = (one.hook, quoted(one.hook)) if one.hook is not None else ("every hook", "--all")

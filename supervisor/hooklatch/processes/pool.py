@@ -1,4 +1,4 @@
-"""The workers of one source.  Knows workers, waiting calls and capacity; knows no registry and no verdict.
+"""The workers of one source.  Knows workers, waiting calls and capacity; does not know the registry or verdicts.
 
 A pool is an actor: `run()` supervises each worker's watch (permanent by replacement, spread by a token bucket), and
 calls come in by `call()`, in the caller's own task.  If `run()` fails, its supervisor runs it again, with new workers.
@@ -32,21 +32,21 @@ __all__ = ["IsolationStatus", "Pool", "PoolLimits", "PoolStatus", "TOTAL_BYTES"]
 
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
-RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # of workers that could not be started, or died before any call
-TOTAL_BYTES = 2 * 2**30  # of a worker and all that it started, unless a source says otherwise
-ZYGOTES = 3  # that may die over one start before it counts as failed
+RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # for workers that could not be started, or died before any call
+TOTAL_BYTES = 2 * 2**30  # of a worker and its children, unless a source says otherwise
+ZYGOTES = 3  # that may die during one start before it counts as failed
 RECYCLED, CLOSES = "recycled", "the pool closes"
 
 
 class PoolLimits(msgspec.Struct, frozen=True):
-    """How many workers, and when one is replaced.  The three of memory and processes hold also while a call runs.
+    """How many workers, and when one is replaced.  The limits of memory and processes also apply during a call.
 
-    `resident_bytes` is of the worker alone; `total_bytes`, if there is such a limit, is of it and all that it started,
-    whose number is limited by `processes`.
+    `resident_bytes` limits the worker alone; `total_bytes`, if set, limits it and its descendants, whose number is
+    limited by `processes`.
 
-    `queue` bounds the gates that wait for a worker, and apart from them the other calls: a flood of notifications
-    leaves gates their places.  `load_timeout` is for importing, apart from any call's own limit (celery's 4 s is a
-    known trap).  Workers that `may_emit` send telemetry with their answers; of any other it breaks the protocol.
+    `queue` bounds the gates that wait for a worker, and separately the other calls: a flood of notifications leaves
+    gates their places.  `load_timeout` is for importing, separate from any call's own limit (celery's 4 s is a
+    known trap).  Workers that `may_emit` send telemetry with their answers; from any other it breaks the protocol.
     """
 
     workers: int = 4
@@ -62,7 +62,7 @@ class PoolLimits(msgspec.Struct, frozen=True):
 
 
 class IsolationStatus(msgspec.Struct, frozen=True):
-    """The configured level, the strongest one that is fully enforced, and what the second lacks of the first."""
+    """The configured level, the strongest one that is fully enforced, and what that lacks of the configured one."""
 
     configured: str
     in_force: str
@@ -96,7 +96,7 @@ class Pool:
         self._zygote = zygote
         self.workers = Supervisor("workers")
         self._idle: list[Worker] = []
-        self._running: dict[Worker, float] = {}  # the deadline of each call that is under way
+        self._running: dict[Worker, float] = {}  # the deadline of each call under way
         self._alarm = trio.CancelScope()
         self._busy: dict[Worker, FireContext] = {}  # the fire that each works for
         self._condemned: set[Worker] = set()
@@ -106,7 +106,7 @@ class Pool:
         self._forks = TokenBucket(rate=50.0, burst=20)
         self._restarts = Restarts(RESTARTS)
         self._is_closed = True  # until it runs
-        self._first: wire.Loaded | None = None  # what the worker said that proved this build
+        self._first: wire.Loaded | None = None  # what the worker that proved this build reported
         self._counts = {"started": 0, "lost": 0, "recycled": 0}
 
     async def run(self, task_status: trio.TaskStatus[wire.Loaded] = trio.TASK_STATUS_IGNORED) -> None:
@@ -129,9 +129,9 @@ class Pool:
                 self._queue.refuse_all(Outcome(cause="overload", message="its source is being closed"))
 
     async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
-        """Run one callback; the outcome is there by `deadline` (trio's clock), whatever the callback does.
+        """Run one callback; return the outcome by `deadline` (trio's clock), whatever the callback does.
 
-        Cancelling it lets the callback go on until its deadline, and its answer is discarded.
+        If cancelled, the callback runs on until its deadline, and its answer is discarded.
         """
         started = began = time.perf_counter()
         self._queue.arrived(fire.share)
@@ -160,11 +160,11 @@ class Pool:
         ended = time.perf_counter()
         text = f"no answer within {ended - started:.1f} s"
         if worker.is_expired:
-            # Where it waited longer than it ran, the deadline was the queue's doing, and not the callback's.
+            # If it waited longer than it ran, the queue missed the deadline, not the callback.
             is_queued = began - started > ended - began
             outcome = worker.lost_outcome("timeout", text, is_orphaned=is_queued)
         elif trio.current_time() >= deadline:
-            # The answer and the alarm came in one turn of the loop; which of the two was seen first decides nothing.
+            # The answer and the alarm came in the same turn of the loop; their order there must decide nothing.
             outcome = msgspec.structs.replace(outcome, cause="timeout", answer=b"", message=text)
         self._queue.took(ended - began)
         self._give_back(worker, is_fit=not outcome.is_lost)
@@ -177,7 +177,7 @@ class Pool:
                 found = await self._wait(fire, deadline)
                 if isinstance(found, Outcome) or self._is_usable(found):
                     return found
-                # It ended, or spoke, after it was handed to us.  Nothing was sent to it, so another may serve.
+                # It ended, or spoke, after it was handed to us.  Nothing was sent to it, so another worker may serve.
                 self._give_back(found, is_fit=False)
                 if (worker := self._take(fire)) is not None:
                     return worker
@@ -185,7 +185,7 @@ class Pool:
         return Outcome(cause="timeout", message=f"no worker became free within {waited:.1f} s")
 
     async def _watch_deadlines(self) -> None:
-        """End each call whose deadline passes.  One alarm serves all: a scope for each call would cost every fire."""
+        """End each call whose deadline passes.  One alarm serves all: a scope per call would cost every fire."""
         while True:
             self._alarm = trio.CancelScope(deadline=self._next_deadline())
             with self._alarm:
@@ -216,9 +216,9 @@ class Pool:
             self._give_back(worker, is_fit=is_fit)
 
     def _take(self, fire: FireContext) -> Worker | None:
-        if self._busy:  # else the first of at least two workers is anybody's
+        if self._busy:  # otherwise it is the first of at least two idle workers, which any session may have
             if self._queue and self._idle:
-                self._serve_waiting()  # a worker that was kept for another session need be no longer
+                self._serve_waiting()  # a worker may no longer have to be kept for another session
             if not self._queue.may_run(fire):
                 return None
         return self._occupy(fire) if self._has_idle() else None
@@ -229,7 +229,7 @@ class Pool:
         return bool(self._idle)
 
     def _is_usable(self, worker: Worker) -> bool:
-        """Kill a worker to which no call may be sent; between this and the sending there must be no checkpoint."""
+        """Kill a worker to which no call may be sent; there must be no checkpoint between this and the sending."""
         fault = worker.fault
         if fault is not None:
             worker.kill(fault)
@@ -251,7 +251,7 @@ class Pool:
         try:
             await waiter.granted.wait()
         except trio.Cancelled:
-            # It may have been served at the very moment at which it was cancelled.
+            # It may have been served at the very moment of its cancellation.
             if waiter.worker is not None:
                 self._give_back(waiter.worker, is_fit=True)
             elif waiter.failure is None:
@@ -291,13 +291,13 @@ class Pool:
         self._fill()
 
     def _serve_waiting(self) -> None:
-        """Hand idle workers to those that wait."""
+        """Hand idle workers to waiting calls."""
         while self._queue and self._has_idle() and (waiter := self._queue.next()) is not None:
             waiter.worker = self._occupy(waiter.fire)
             waiter.granted.set()
 
     def _fill(self) -> None:
-        """Start what is missing: a spare, and one worker for each call that waits, up to the limit."""
+        """Start what is missing: a spare, and one worker for each waiting call, up to the limit."""
         if self._is_closed:
             return
         missing = SPARES + len(self._queue) - len(self._idle) - self._starting
@@ -367,22 +367,22 @@ class Pool:
         return worker, loaded
 
     def _check_isolation(self, loaded: wire.Loaded) -> None:
-        """Refuse a worker that is held to less than is required, or than the first one was."""
+        """Refuse a worker that is isolated less than required, or less than the first one was."""
         wanted = self.limits.worker.isolation
         if wanted.is_required and (loaded.isolation != wanted.level or loaded.missing):
-            raise LoadError(f"{wanted.level} isolation is required, and only {loaded.isolation} is in force")
+            raise LoadError(f"{wanted.level} isolation is required, but only {loaded.isolation} is active")
         first = self._first = self._first or loaded
         if lost := set(loaded.missing) - set(first.missing):
             raise LoadError(f"it is isolated less than the source's first worker was: {'; '.join(sorted(lost))}")
 
     async def _clear(self, worker: Worker) -> None:
-        """Remove the temporary folder of a worker that is dead."""
+        """Remove the temporary directory of a dead worker."""
         root = self.limits.worker.isolation.temporary
         if root:
             await scratch.remove(root, str(worker.generation))
 
     async def _keep(self, worker: Worker) -> None:
-        """Watch one worker until it is dead, then make up for it."""
+        """Watch one worker until it is dead, then replace it."""
         try:
             await worker.watch()
         except BaseException as error:
@@ -396,7 +396,7 @@ class Pool:
     def _take_leave(self, worker: Worker) -> None:
         worker.bury()
         self._condemned.discard(worker)
-        if worker not in self._busy:  # else the call closes it, which may still be reading
+        if worker not in self._busy:  # otherwise the call closes it, which may still be reading
             if worker in self._idle:
                 self._idle.remove(worker)
             worker.close()
@@ -418,7 +418,7 @@ class Pool:
         return [*self._idle, *self._busy]
 
     def loading_workers(self) -> list[Worker]:
-        """Return those that import the source just now."""
+        """Return the workers that are importing the source."""
         return list(self._loading)
 
     def is_idle(self, worker: Worker) -> bool:
@@ -426,7 +426,7 @@ class Pool:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Return how many workers were started, lost and recycled since its start."""
+        """Return how many workers were started, lost and recycled since the start of the pool."""
         return dict(self._counts)
 
     @property

@@ -80,7 +80,7 @@ ROWS = (
     Row("RD-42", "an empty folder holds no hooks"),
     Row(
         "RD-43", "a broken file in a folder is skipped", "differs",
-        "it may have held guards: gates deny until it is mended, the other files load",
+        "it may have held guards: gates deny until it is fixed, the other files load",
     ),
     Row("RD-44", "without a workspace file there are no hooks"),
     Row("RD-45", "files of a folder are discovered"),

@@ -13,7 +13,7 @@ ROWS = (
     Row(
         "RX-03", "entries without a command, with an empty one or with a number are dropped, the good one stays",
         "differs",
-        "the good one stays; the others stand inactive, so a gate of theirs denies until they are mended",
+        "the good one stays; the others stand inactive, so a gate of theirs denies until they are fixed",
     ),
     Row(
         "RX-04", "malformed settings mean no hooks", "differs",
@@ -28,7 +28,7 @@ ROWS = (
     Row("RX-08", "a matcher has to match the whole name"),
     Row(
         "RX-09", "a malformed matcher never fires", "differs",
-        "a typo would switch a guard off: over the socket it is refused, in a file the gate denies until it is mended",
+        "a typo would switch a guard off: over the socket it is refused, in a file the gate denies until it is fixed",
     ),
     Row("RX-10", "a matcher on an event about no tool is ignored"),
     Row("RX-11", "exit 0 passes"),
@@ -66,7 +66,7 @@ ROWS = (
     Row("RG-02", "GB18030 and a byte order mark are read"),
     Row(
         "RG-03", "a malformed global file means no hooks", "differs",
-        "gates deny with cause load until it is mended; other events and sound files go on",
+        "gates deny with cause load until it is fixed; other events and sound files go on",
     ),
     Row(
         "RG-04", "plugin hooks fire before global ones; plugin and workspace stand in their environment", "differs",

@@ -283,7 +283,7 @@ async def test_a_change_that_cannot_be_stored_is_in_force_and_says_so(tmp_path: 
         stored = await admin.call("enable", id="guards:no")
         green = await admin.call("status")
 
-    assert "holds only until the daemon ends" in changed["warnings"][0]
+    assert "is lost when the daemon ends" in changed["warnings"][0]
     assert (red["health"], red["faults"]) == ("red", changed["warnings"])
     assert decision["verdict"] == "deny"
     assert "warnings" not in stored

@@ -379,8 +379,8 @@ MATCHING = SOURCE, GUARD.replace('"pre_tool_use"', '["pre_tool_use", "notificati
         ({"payload": {"tool_name": "Bash", "x": BIG}}, "over the limit"),
         ({"payload": {"tool_name": "Bash"}, "truncated": True}, "truncated"),
         ({"payload": {}}, "its field 'tool_name' is missing"),
-        ({"payload": {"tool_name": None}}, "its field 'tool_name' is missing or no string"),
-        ({"payload": {"tool_name": ["Bash"]}}, "its field 'tool_name' is missing or no string"),
+        ({"payload": {"tool_name": None}}, "its field 'tool_name' is missing, not a string"),
+        ({"payload": {"tool_name": ["Bash"]}}, "its field 'tool_name' is missing, not a string"),
     ],
     ids=["too big", "truncated", "no match field", "null match field", "list match field"],
 )

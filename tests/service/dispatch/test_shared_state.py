@@ -367,7 +367,7 @@ async def test_a_kept_file_that_cannot_be_read_denies_and_is_red(tmp_path: Path)
         status = await admin.call("status")
         health = await admin.call("health")
         assert status["health"] == "red"
-        assert any("kept-state:2: it is not as it was written" in fault for fault in status["faults"])
+        assert any("kept-state:2: it is damaged" in fault for fault in status["faults"])
         assert "state" in health["reasons"]
     assert b'"m"' in path.read_bytes()
 

@@ -86,7 +86,7 @@ async def test_a_mark_that_is_lost_is_an_error_and_one_that_is_kept_is_a_hook(tm
             found = problems(await take(daemon, guards_py=text))
             assert [(file, at) for file, at, _ in found] == [("guards.py", line)], (name, found)
             assert told in found[0][2], (name, found)
-            assert "the last good version stays in force" in found[0][2]
+            assert "the last good version stays active" in found[0][2]
             assert (await decide(daemon))["verdict"] == "deny", name
 
 
@@ -102,8 +102,8 @@ async def test_a_source_whose_mark_is_lost_from_the_start_denies(tmp_path: Path)
 @pytest.mark.parametrize(
     ("config", "guards", "denied", "told"),
     [
-        (SOURCE.format("guards.py"), HEAD + "from helper import guard\n", "load", "this file is no source"),
-        (SOURCE.format("guards.py"), USES, "load", "this file is no source"),
+        (SOURCE.format("guards.py"), HEAD + "from helper import guard\n", "load", "this file is not a source"),
+        (SOURCE.format("guards.py"), USES, "load", "this file is not a source"),
         (SOURCE.format("guards.py") + SOURCE.format("helper.py"), HEAD + "from helper import guard\n", "policy", ""),
         (SOURCE.format("guards.py") + SOURCE.format("helper.py"), USES, "policy", ""),
     ],

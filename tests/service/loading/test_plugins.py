@@ -196,7 +196,7 @@ async def test_an_entry_point_that_is_no_module_is_named(tmp_path: Path, package
 
     async with running_daemon(tmp_path) as daemon, daemon.session() as client:
         assert (await client.fire_tool("Bash"))["cause"] == "load"
-        assert "names no module" in str((await client.call("status"))["problems"])
+        assert "must name a module" in str((await client.call("status"))["problems"])
 
 
 async def test_two_packages_of_one_plugins_name_are_an_error(tmp_path: Path, packages: Path) -> None:

@@ -188,8 +188,8 @@ async def test_a_project_whose_files_are_broken_denies(daemon: Daemon, project: 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('[[source]]\npath = "../guards.py"\n', "so nobody pinned it"),
-        ('[[hook]]\nid = "x"\nevent = "stop"\nrun = "/srv/x.py:f"\n', "so nobody pinned it"),
+        ('[[source]]\npath = "../guards.py"\n', "so it is not pinned"),
+        ('[[hook]]\nid = "x"\nevent = "stop"\nrun = "/srv/x.py:f"\n', "so it is not pinned"),
         ("[personality.x]\nplugins = []\n", "belongs in the user's main hooks.toml"),
         ('[[event]]\nname = "x"\nmodel = "gate"\n', "belongs in the user's main hooks.toml"),
     ],

@@ -100,7 +100,7 @@ async def test_a_file_that_goes_stays_in_force_until_somebody_says_reload(daemon
 
         answer = await admin.call("reload")
 
-        assert "it was in force and is gone; to accept that: hooklatch reload" in str(status["problems"])
+        assert "it was active and is gone; to accept that: hooklatch reload" in str(status["problems"])
         assert while_gone["reason"] == "more"
         assert answer["removed"] == ["more:no", "more:noted"]
         assert (await client.fire_tool("Read"))["verdict"] == "pass"
@@ -263,7 +263,7 @@ async def test_a_gate_with_a_bad_matcher_denies_by_itself_and_says_what_to_do(tm
 
     assert (read["verdict"], read["cause"], read["hook"]) == ("deny", "load", "bad")
     assert f"{daemon.folder}/hooks.toml:3: match: '('" in read["reason"]
-    assert read["reason"].endswith("mend it, or: hooklatch hooks disable global/bad")
+    assert read["reason"].endswith("fix it, or: hooklatch hooks disable global/bad")
     assert listed == {"guards:no": "active", "guards:noted": "active", "bad": "inactive"}
     assert is_red(status)
     assert disabled["verdict"] == "pass"

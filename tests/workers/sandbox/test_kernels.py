@@ -139,7 +139,7 @@ def test_where_it_is_not_required_hooks_run_with_what_there_is_and_the_status_is
         assert status["health"] == "red"
         [problem] = status["problems"]
         assert problem["file"] == str(place.config.parent / "guards.py")
-        assert "are to be strict, and only standard is wholly in force" in problem["message"]
+        assert "should be strict, but only standard is fully active" in problem["message"]
         [source] = status["sources"]
         assert (source["isolation"]["configured"], source["isolation"]["in_force"]) == ("strict", "standard")
         assert len(source["isolation"]["missing"]) == 5

@@ -1,4 +1,4 @@
-"""What the daemon says of hooks and events: hooks, hook, events, explain.  Reads the parts; changes none."""
+"""The reports about hooks and events: hooks, hook, events, explain.  Reads the parts; changes none."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def events(self, session: Session | None, *, is_admin: bool) -> dict[str, Any]:
-        """List the catalogue, with each event's budget for this viewer and how often it was fired, as far as it knows.
+        """List the catalogue, with each event's budget for this viewer and how often it was fired.
 
-        An agent is told of the fires of its own session alone, an administrator of all.  In a session of a dialect
-        these are its own events; each has what is known of the first event that it feeds.
+        An agent sees the fires of its own session only, an administrator all.  In a session of a dialect these are the
+        dialect's events; each shows the counts of the first of our events that it maps to.
         """
         view = self.registries.view_of(session)
         catalogue = self.registries.catalogue
@@ -119,7 +119,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def explain(self, session: Session | None, spec: EventSpec, payload: Payload) -> dict[str, Any]:
-        """Return which hooks would fire for a payload, in which order, and why each other one would not."""
+        """Return which hooks would fire for a payload, in which order, and for each other hook why it would not."""
         view = self.registries.view_of(session)
         try:
             firing, _ = parted(self.suspensions, view.for_event(spec))
@@ -130,7 +130,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
         refusal = None
         if selection.is_blind and spec.fails_closed:
             refusal = (
-                f"denied (cause payload) before any hook is called: {spec.match!r} is missing or no string, or too long"
+                f"denied (cause payload) before any hook is called: {spec.match!r} is missing, not a string or too long"
             )
         return {
             "event": spec.name,
@@ -176,7 +176,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
     def about(self, name: str, viewer: Session | None, *, is_admin: bool) -> dict[str, Any]:
         """Describe every hook of this id (or `layer/id`) that the viewer sees; an admin without a session sees all.
 
-        A session is shown the failures of its own hooks alone: those of others may hold others' payloads.
+        A session sees only the failures of its own hooks: those of others may hold others' payloads.
 
         Raises:
             RpcError: there is none.

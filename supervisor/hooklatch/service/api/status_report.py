@@ -1,4 +1,4 @@
-"""What the daemon says of itself: status.  Reads the parts; changes none."""
+"""The report about the daemon itself: status.  Reads the parts; changes none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = ["StatusReport"]
 
 
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Describes the daemon; `started` is when it did, and `places` are its files and sockets."""
+    """Describes the daemon; `started` is its start time, and `places` are its files and sockets."""
 
     health: Health
     registries: Registries
@@ -50,7 +50,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     started: float
 
     def of(self, session: Session | None, *, is_admin: bool) -> dict[str, Any]:
-        """Return how the daemon is, as a session or an administrator is told."""
+        """Return the daemon's status, as far as a session or an administrator may see it."""
         condition = self.health.condition()
         wrong = red(condition)
         view, record = self.registries.view, self.record.status()
@@ -93,9 +93,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         config = self.files.config_path
         if os.path.lexists(config) or os.path.lexists(self.files.folder):
             return []
-        return [
-            f"{config} is not there, nor a hooks.d beside it: no guard is in force but what clients and plugins bring"
-        ]
+        return [f"{config} is not there, nor a hooks.d beside it: the only guards are those of clients and plugins"]
 
     def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
         """Return the hooks whose failures a viewer may see: a session is not told of others' hooks."""

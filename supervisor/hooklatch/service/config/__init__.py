@@ -1,4 +1,4 @@
-"""Configuration and state files as frozen data, and the checks on the files themselves.
+"""Read the configuration and state files into frozen data, and check the files themselves.
 
-Knows keys, values and paths; knows no session and runs nothing.
+Knows keys, values and paths; does not know sessions, and runs nothing.
 """

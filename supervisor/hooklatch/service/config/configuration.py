@@ -1,7 +1,7 @@
-"""Reads hooks.toml and hooks.d/*.toml into frozen data.  Knows their tables; opens no file, runs nothing.
+"""Reads hooks.toml and hooks.d/*.toml into frozen data.  Knows their tables; opens no file and runs nothing.
 
-A file is good as a whole or not at all, with one exception: a hook whose matcher alone is bad stays, marked.
-`ConfigFile` describes all that may be written.
+A file is accepted as a whole or not at all, with one exception: a hook whose only fault is its matcher is kept, and
+marked.  `ConfigFile` describes everything that a file may contain.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 DEFAULT = PoolLimits()
 
 Workers: TypeAlias = Annotated[int, Meta(ge=2, le=64, extra={"note": "one is kept free of notifications"})]
-# At most far beyond what anybody means, and a number that still travels.
+# The upper limit is far beyond any sensible value, and still small enough to send.
 Count: TypeAlias = Annotated[int, Meta(gt=0, le=2**31)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=2**31)]
 
@@ -65,7 +65,7 @@ class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[workers]: how many processes a source has, and when one is replaced."""
+    """[workers]: how many processes a source has, and when a process is replaced."""
 
     workers: Workers = DEFAULT.workers
     calls: Count = DEFAULT.calls
@@ -89,7 +89,7 @@ class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A whole file as it is written, with all tables; which of them a file may hold depends on where it lies."""
+    """A whole file as it is written, with all tables; which of them a file may contain depends on where the file is."""
 
     source: list[SourceTable] = []
     hook: list[HookTable] = []
@@ -105,8 +105,8 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: StateTable = StateTable()
 
 
-TABLES = ("source", "hook", "event", "dialect", "workers")  # of any file of the user's
-PROJECT_TABLES = ("source", "hook")  # of a project's: it changes nothing that other sessions see
+TABLES = ("source", "hook", "event", "dialect", "workers")  # of any file of the operator's
+PROJECT_TABLES = ("source", "hook")  # of a project's files: they change nothing that other sessions see
 
 
 class SourceEntry(msgspec.Struct, frozen=True):
@@ -119,16 +119,16 @@ class SourceEntry(msgspec.Struct, frozen=True):
 
 
 class CustomDialect(msgspec.Struct, frozen=True):
-    """A [[dialect]] table as it is written; one that is wrong leaves the rest of its file good."""
+    """A [[dialect]] table as it is written; a wrong one does not make the rest of its file wrong."""
 
     table: dict[str, Any]
     line: int
 
 
 class FileConfig(msgspec.Struct, frozen=True):
-    """What one file declares, and the sha256 of the bytes that said so (none of a Python file: its source has it).
+    """What one file declares, and the sha256 of its bytes (empty for a Python file: its source has the digest).
 
-    `diagnostics` tell of what is in the file and could not be taken, where the rest of it could.
+    `diagnostics` are about what could not be used although the rest of the file could.
     """
 
     path: str
@@ -143,7 +143,7 @@ class FileConfig(msgspec.Struct, frozen=True):
 
 
 def source_of(run: str, folder: str) -> tuple[Source, str]:
-    """Split a `run` into its source and its function; a path is relative to `folder`."""
+    """Split a `run` into its source and its function; a relative path is relative to `folder`."""
     place, _, function = run.rpartition(":")
     if place.endswith(".py") or "/" in place:
         path = os.path.normpath(os.path.join(folder, os.path.expanduser(place)))
@@ -152,14 +152,14 @@ def source_of(run: str, folder: str) -> tuple[Source, str]:
 
 
 def place_of(definition: HookDefinition, folder: str) -> tuple[Source, str]:
-    """Return the source and the function that a definition's target stands for; a served hook has none."""
+    """Return the source and the function of a definition's target; a served hook has neither."""
     if definition.shell is not None:
         return SHELL.source, SHELL.function
     return source_of(definition.run or "", folder)
 
 
 def read_config(path: str, data: bytes, tables: tuple[str, ...] = (*TABLES, *MAIN_TABLES)) -> FileConfig:
-    """Read one file's bytes; `tables` are those that it may hold.
+    """Read one file's bytes; `tables` are those that the file may contain.
 
     Raises:
         ConfigError: what is wrong, with its line.

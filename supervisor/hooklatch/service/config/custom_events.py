@@ -1,4 +1,4 @@
-"""The events and dialects that configuration files add to the standard ones.  Knows tables; knows no hook."""
+"""The events and dialects that configuration files add to the standard ones.  Knows tables; does not know hooks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,10 @@ def dialects_of(
 
 
 def unknown_event(catalogue: Catalogue, event: str) -> str:
-    """Say that nobody defines an event, and which one was probably meant: what another system calls so comes first."""
+    """Return the message for an event that is not defined, with the event that was probably meant.
+
+    Another system's name for one of our events comes first.
+    """
     meant = canonical_of(event)
     if meant is not None:
         return f"there is no event {event!r}; {meant[0]}'s {event} is {meant[1]!r} here"

@@ -1,6 +1,6 @@
-"""What the service trusts on the disk: files that hold hooks, and its own two folders.  Knows owners and modes only.
+"""Checks that files of hooks, and the daemon's own directories, can be trusted.  Knows only owners and modes.
 
-The rule itself is the worker's too, which holds to it the modules that a file of hooks imports from its folder.
+The worker applies the same rule to the modules that a file of hooks imports from its directory.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ __all__ = ["MAX_FILE", "UnsafeFileError", "check_folders", "guards", "make_priva
 
 
 def make_private(path: str) -> None:
-    """Make a folder that nobody else can look into, or see that the one which is there is one.
+    """Create a directory that nobody else can read, or check the one that exists.
 
-    What others could only read is closed to them; what they could have written to is left for a person to look at.
+    If others could only read it, their access is removed.  If others could have written to it, that is an error for a
+    person to look at.
 
     Raises:
-        UnsafeFileError: it, or a folder above it, is somebody else's or writable by others.
-        OSError: it cannot be made.
+        UnsafeFileError: it, or a directory above it, belongs to somebody else or is writable by others.
+        OSError: it cannot be created.
     """
     os.makedirs(path, mode=0o700, exist_ok=True)
     check_folders(path)

@@ -1,7 +1,7 @@
-"""Which isolation each source gets, and whether one is as strong as another.  Knows levels; knows no kernel.
+"""Which isolation level each source gets, and which of two levels is stricter.  Knows levels; does not know the kernel.
 
-The operator's files may make a source stricter than [isolation] says, or weaker.  A project's may only make it
-stricter: it does not decide over the user's files.
+The operator's files may make a source stricter than [isolation] says, or weaker.  A project's files may only make it
+stricter: a project does not decide over the user's files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["as_strong_as", "levels_of", "shortfalls"]
 def levels_of(
     configs: Iterable[FileConfig], is_operators: Callable[[str], bool], default: str, lsp: str
 ) -> dict[str, str]:
-    """Return the level of each source that has one of its own; of several that are named, the strongest counts."""
+    """Return the level of each source that has its own; if several are named for a source, the strictest wins."""
     levels = {LSP.source.location: lsp}
     for config in configs:
         for entry in config.sources:
@@ -37,7 +37,7 @@ def strongest(*levels: str) -> str:
 
 
 def as_strong_as(held: Isolation, wanted: Isolation) -> bool:
-    """Return whether a worker that was started under `held` may do nothing that `wanted` refuses."""
+    """Return whether a worker started under `held` is denied everything that `wanted` denies."""
     return (
         strongest(held.level, wanted.level) == held.level
         and set(held.write) <= set(wanted.write)
@@ -51,7 +51,7 @@ def shortfalls(pools: Mapping[str, Pool]) -> list[Diagnostic]:
     return [
         Diagnostic(
             location, 0,
-            f"its workers are to be {now.configured}, and only {now.in_force} is wholly in force; this kernel lacks "
+            f"its workers should be {now.configured}, but only {now.in_force} is fully active; this kernel lacks "
             f"{'; '.join(now.missing)}",
         )
         for location, pool in pools.items()

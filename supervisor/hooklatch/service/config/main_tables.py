@@ -1,6 +1,6 @@
-"""The tables that only the main configuration file may hold beside settings: [[override]], [personality.NAME], [lsp].
+"""The tables besides settings that only the main file may hold: [[override]], [personality.NAME], [lsp].
 
-Knows their keys and values; knows no file and no hook that is there.
+Knows their keys and values; does not know files, or which hooks exist.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAIN_TABLES = ("override", "personality", "lsp", "daemon", "record", "isolation"
 
 
 class Override(msgspec.Struct, frozen=True):
-    """An operator's word over a plugin's or a built-in hook."""
+    """What the operator changes of a plugin's or a built-in hook."""
 
     id: str
     changes: dict[str, Any]
@@ -32,9 +32,9 @@ class Override(msgspec.Struct, frozen=True):
 
 
 class MainTables(msgspec.Struct, frozen=True):
-    """What these tables say; `lsp` is the config of the built-in hook, None where it is off.
+    """What these tables say; `lsp` is the config of the built-in hook, None if it is off.
 
-    Language servers write caches where they like, so [isolation] does not hold for them: `lsp_isolation` does.
+    Language servers write caches where they like, so [isolation] does not apply to them; `lsp_isolation` does.
     """
 
     overrides: list[Override] = []
@@ -45,7 +45,7 @@ class MainTables(msgspec.Struct, frozen=True):
 
 
 class OverrideTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """[[override]]: what an operator changes of a hook that a plugin or the daemon brings."""
+    """[[override]]: what the operator changes of a hook that a plugin or the daemon provides."""
 
     id: Annotated[str, Meta(min_length=1, examples=["acme-plugin.audit"])]
     enabled: bool | UnsetType = UNSET
@@ -78,6 +78,6 @@ class LspTable(diagnostics.Config, frozen=True, forbid_unknown_fields=True):
     isolation: Level = "standard"
 
     def config(self) -> dict[str, Any] | None:
-        """Return the config of the built-in hook, None where it is off."""
+        """Return the config of the built-in hook, None if it is off."""
         table = {name: getattr(self, name) for name in diagnostics.Config.__struct_fields__}
         return table if self.enabled else None

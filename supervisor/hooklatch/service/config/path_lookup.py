@@ -1,12 +1,12 @@
-"""What is at a path: nothing, something, or nobody can tell.  Knows paths and errors; reads no file, decides nothing.
+"""What is at a path: nothing, something, or unknown.  Knows paths and errors; reads no file and decides nothing.
 
-    absent   the entry itself is not there, and whoever looked could have seen it
-    found    it is there; of a folder, these are the names in it
-    fault    anything else: no permission, a link that leads nowhere or in a circle, a file where a folder should be, no
-             descriptor left, a disk that does not answer
+    absent   the entry does not exist, and we have the permissions to see that
+    found    the entry exists; for a directory, with the names in it
+    fault    anything else: no permission, a dangling link or a loop of links, a file where a directory should be, no
+             file descriptor left, a disk that does not respond
 
-This is the one place that tells them apart.  What cannot be looked at may hold a guard, so nothing else in the service
-turns an OSError into "not there" on the way to a gate.
+This is the one place that tells the three apart.  What cannot be looked up may hold a guard, so nothing else in the
+service turns an OSError into "does not exist" on the way to a gate.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from hooklatch.service.config.file_safety import guards
 
 __all__ = ["Absent", "Fault", "Found", "Names", "Stamp", "is_passing", "look", "names_in", "stamp", "why"]
 
-# What `stamp` shows when it changes.  Any other error says something of this moment: it is tried again.
+# Faults of the path itself: `stamp` changes when they do.  Any other error may be temporary and is tried again.
 LASTING = frozenset({errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG,
                      errno.EINVAL})  # fmt: skip
 Stamp = tuple[int, ...]
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """There is no such entry."""
+    """The entry does not exist."""
 
 
 class Found(msgspec.Struct, frozen=True):
-    """There is something; `is_folder` says what, links followed."""
+    """The entry exists; `is_folder` says whether it is a directory, after following links."""
 
     is_folder: bool
 
 
 class Names(msgspec.Struct, frozen=True):
-    """What a folder holds, sorted."""
+    """The names in a directory, sorted."""
 
     names: list[str]
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """Nobody can tell what is there, and why; `is_passing` where a later look may say otherwise by itself."""
+    """It is unknown what is there, and why; `is_passing` if a later look may succeed without anybody's help."""
 
     reason: str
     is_passing: bool = False
 
 
 def look(path: str) -> Absent | Found | Fault:
-    """Return whether there is something at an absolute path."""
+    """Look up an absolute path."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -63,13 +63,13 @@ def look(path: str) -> Absent | Found | Fault:
     try:
         return Found(stat.S_ISDIR(os.stat(path).st_mode))
     except FileNotFoundError:
-        return Fault(f"{path} is a link that leads nowhere; mend the link, or remove it")
+        return Fault(f"{path} is a link that leads nowhere; fix the link, or remove it")
     except (OSError, ValueError) as error:
         return fault(path, error)
 
 
 def names_in(folder: str) -> Absent | Names | Fault:
-    """List a folder."""
+    """List a directory."""
     try:
         return Names(sorted(os.listdir(folder)))
     except FileNotFoundError:
@@ -80,7 +80,7 @@ def names_in(folder: str) -> Absent | Names | Fault:
 
 
 def absent_below(path: str) -> Absent | Fault:
-    """Say that an entry is absent, unless that was said of what a broken link above it should lead to."""
+    """Report an entry as absent, unless the error was really about a dangling link above it."""
     parent = os.path.dirname(path)
     if parent == path:
         return Absent()
@@ -89,23 +89,24 @@ def absent_below(path: str) -> Absent | Fault:
 
 
 def fault(path: str, error: OSError | ValueError) -> Fault:
-    return Fault(f"{path} cannot be looked at: {why(error)}; mend that, or remove it", is_passing(error))
+    return Fault(f"{path} cannot be looked at: {why(error)}; fix it, or remove it", is_passing(error))
 
 
 def why(error: BaseException) -> str:
-    """Return an error's own words, without its number and its path."""
+    """Return an error's message without its number and its path."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def is_passing(error: BaseException) -> bool:
-    """Return whether an error may pass: what was short may be there again (EMFILE), what was silent may answer."""
+    """Return whether an error may go away: a shortage can end (EMFILE), and a silent disk may respond again."""
     return isinstance(error, OSError) and error.errno not in LASTING
 
 
 def stamp(path: str) -> Stamp:
-    """Tell versions of what is at a path apart without reading it, and each reason why it cannot be looked at.
+    """Return a value that changes with what is at a path, or with the reason why it cannot be looked up.
 
-    Of what is there: mtime in ns, size, inode; mode and owner of it and of each folder above.
+    It reads no content.  For an entry that exists: mtime in ns, size, inode; mode and owner of it and of each directory
+    above.
     """
     try:
         status = os.stat(path)
@@ -117,9 +118,9 @@ def stamp(path: str) -> Stamp:
 
 
 def of_link(path: str) -> Stamp:
-    """Tell a link that leads nowhere from nothing at all."""
+    """Tell a dangling link from no entry at all."""
     try:
         status = os.lstat(path)
     except OSError:
-        return ()  # then `stat` has said the same
+        return ()  # then `stat` has reported it
     return status.st_mtime_ns, status.st_ino

@@ -1,7 +1,7 @@
-"""The tables that say how the daemon itself runs: [daemon], [record], [isolation], [state].  Knows keys and values.
+"""The tables about how the daemon itself runs: [daemon], [record], [isolation], [state].  Knows keys and values.
 
-They stand in the main configuration file only.  What is in force is kept in the state file too, so that a daemon which
-starts with a broken configuration is not weaker than the last good one was.
+Only the main configuration file may contain them.  The active settings are kept in the state file too, so that a daemon
+that starts with a broken configuration is not weaker than it was with the last good one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hooklatch_worker.wire import Isolation
 
 __all__ = ["DaemonTable", "IsolationTable", "Level", "RecordTable", "Settings", "StateTable", "absolute"]
 
-MAX_PATHS = 16 * 1024  # bytes of `write` and `read` together: they travel in one datagram with each fork
+MAX_PATHS = 16 * 1024  # bytes of `write` and `read` together: they are sent in one datagram with each fork
 HOUR = 3600.0
 DEFAULT = RecordSettings()
 
@@ -31,9 +31,9 @@ FilePath: TypeAlias = Annotated[str, Meta(min_length=1, extra={"is": "a path"})]
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """How the daemon runs.  `metrics_port` is one of 127.0.0.1; None and None: no metrics are given.
+    """How the daemon runs.  `metrics_port` is a port of 127.0.0.1; without any metrics target there are no metrics.
 
-    `keeps_state`: what hooks remember outlives the daemon.
+    `keeps_state`: what hooks remember survives the daemon.
     """
 
     record: RecordSettings = RecordSettings()
@@ -44,7 +44,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class DaemonTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[daemon]: when a decision counts as recorded, and where metrics are given."""
+    """[daemon]: when a decision counts as recorded, and where metrics are served."""
 
     record: Durability = "written"
     metrics_port: Annotated[int, Meta(gt=0, lt=65536, extra={"is": "a port from 1 to 65535"})] | None = None
@@ -52,7 +52,7 @@ class DaemonTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[record]: how much is kept and for how long, and what of a payload never stands in it."""
+    """[record]: how much is kept and for how long, and which parts of a payload are never stored."""
 
     segment_mib: Number = DEFAULT.segment_bytes / MIB
     segment_hours: Number = DEFAULT.segment_age / HOUR
@@ -126,5 +126,5 @@ def check_patterns(key: str, patterns: tuple[str, ...], compile_one: Callable[[s
 
 
 def absolute(path: str, folder: str) -> str:
-    """Return a path as it is meant in a file in `folder`; `~` is the user's home."""
+    """Return the absolute form of a path in a file in `folder`; `~` is the user's home."""
     return os.path.normpath(os.path.join(folder, os.path.expanduser(path)))

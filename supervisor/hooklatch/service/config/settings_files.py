@@ -1,8 +1,8 @@
-"""Another system's settings file, dropped into hooks.d as it is.  Knows how it reads as ours; opens no file.
+"""Another system's settings file, dropped into hooks.d unchanged.  Knows how to read it as ours; opens no file.
 
-Claude Code's `settings.json` and Reasonix's hold commands by event.  They are read anew at each change, as TOML is.
-What cannot run as it stands is not left out: on an event that we know it stands inactive, so a gate denies until it is
-mended; of an entry that says nothing we know, a diagnostic remains.
+Claude Code's `settings.json` and Reasonix's list commands by event.  They are read again at each change, like TOML.
+What cannot run is not left out: if we know its event, it becomes an inactive hook, so that a gate denies until the file
+is fixed; an entry that we cannot read at all becomes a diagnostic.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ __all__ = ["ENDING", "read_settings"]
 logger = logging.getLogger("hooklatch.settings")
 ENDING = ".json"
 KEPT = ("id", "event", "match", "enabled", "observe", "description")  # of a hook that cannot run
-NOTHING = "exit 1"  # what such a hook would run; a hook with a problem is never called
+NOTHING = "exit 1"  # a placeholder for what such a hook runs; a hook with a problem is never called
 
 
 def read_settings(path: str, data: bytes) -> FileConfig:
     """Read a settings file's hooks.
 
     Raises:
-        ConfigError: it is no such file.
+        ConfigError: it is not a settings file.
     """
     try:
         imported = read_hooks(path, data)
@@ -69,7 +69,7 @@ def definitions(path: str, stem: str, hook: ImportedHook, line: int) -> Iterator
 
 
 def is_usable(key: str, value: object) -> bool:
-    """Return whether a matcher can narrow a hook; any other key is."""
+    """Return whether a matcher can be used; any other key can."""
     if key == "match":
         try:
             compile_matcher(value)

@@ -1,7 +1,7 @@
 """What outlives the daemon: hooks registered over the admin socket, switches, manifests.  Knows one JSON file.
 
 A manifest says which hooks a file declared when it was last good (ids, events, matchers, digest; never the code), so
-that after a restart a broken file still denies where its gates stood.
+that after a restart a file that is now broken still denies at its gates.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ __all__ = ["LockedError", "ManifestHook", "State", "StateFile", "lock"]
 
 logger = logging.getLogger("hooklatch.state")
 VERSION = 1
-MAX_STATE = 64 * 2**20  # bytes of it
+MAX_STATE = 64 * 2**20  # bytes of the whole file
 
 
 class LockedError(Exception):
-    """Another daemon holds this folder."""
+    """Another daemon holds this directory."""
 
 
 class ManifestHook(msgspec.Struct, frozen=True):
-    """One hook of a file as it was when the file was last good."""
+    """One hook of a file, from when the file was last good."""
 
     id: str
     event: str
@@ -46,11 +46,11 @@ class ManifestHook(msgspec.Struct, frozen=True):
 
 
 class State(msgspec.Struct):
-    """All of it.  `hooks` are definitions as they came over the API; `switches` map the names of hooks to enabled.
+    """The content of the state file.  `hooks` are definitions as received; `switches` map hook names to enabled.
 
-    `trusted` maps a project's folder to the sha256 of each file below its .hooklatch folder.
-    `settings` and `overrides` are those of the last sound main file.  A manifest without hooks says that its file, or
-    the folder hooks.d, was in force.
+    `trusted` maps a project's directory to the sha256 of each file below its .hooklatch directory.
+    `settings` and `overrides` are those of the last good main file.  A manifest without hooks records that its file, or
+    the directory hooks.d, was active.
     """
 
     version: int = VERSION
@@ -64,23 +64,23 @@ class State(msgspec.Struct):
 
 
 class StateFile:
-    """Reads and writes the state, atomically; the disk is waited for in a thread.
+    """Reads and writes the state, atomically; disk writes wait in a thread.
 
-    A change is made in `state` and then stored, without a checkpoint in between.  Changes that are made while an
-    earlier one is written are written together, so the file never goes back.
+    A change is made in `state` and then stored, without a checkpoint in between.  Changes made during a write are
+    written together by the next one, so the file never goes back to an older state.
     """
 
     def __init__(self, folder: str) -> None:
         self.path = os.path.join(folder, "state.json")
         self.state = State()
         self.is_readable = True
-        self.dropped: list[str] = []  # what of it was not taken, since nobody can tell what it is about
-        self.unwritten: str | None = None  # why what is in force is not on the disk, if it is not
-        self._wanted = self._taken = 0  # how often storing was asked for, and how many of these a write has had
+        self.dropped: list[str] = []  # entries that were not used, since they are ambiguous
+        self.unwritten: str | None = None  # why the current state is not on the disk, if it is not
+        self._wanted = self._taken = 0  # how many stores were requested, and how many of them a write has covered
         self._writing = trio.Lock()
 
     def read(self) -> str | None:
-        """Read it; give what is wrong with it, if anything is (then it stays empty, and the file as it is)."""
+        """Read the file; return what is wrong with it, if anything: then the state stays empty, the file untouched."""
         fault = self._read()
         self.is_readable = fault is None
         return fault
@@ -94,27 +94,27 @@ class StateFile:
         try:
             state = msgspec.json.decode(read_safely(self.path, most=MAX_STATE), type=State)
         except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            return f"{self.path}: {error}; mend it, or delete it and register its hooks again, then restart"
+            return f"{self.path}: {error}; fix it, or delete it and register its hooks again, then restart"
         if state.version != VERSION:
-            return f"{self.path}: it is of version {state.version}, and this hooklatch knows {VERSION}; update it"
+            return f"{self.path}: it has version {state.version}, but this hooklatch reads {VERSION}; update hooklatch"
         self.state = state
         self._drop_what_names_nothing()
         return None
 
     def _drop_what_names_nothing(self) -> None:
-        """Let go of switches and suspensions that name no one hook: what they left out is in force again."""
+        """Drop switches and suspensions whose name does not identify one hook: what they disabled is active again."""
         state = self.state
         for name in [name for name in state.switches if not is_name(name)]:
             what = "enabled" if state.switches.pop(name) else "disabled"
-            self.dropped.append(f"{name!r} was {what}, which may mean several hooks; it holds no more, do it again")
+            self.dropped.append(f"{name!r} was {what}, which may mean several hooks; it no longer applies; do it again")
         for one in [one for one in state.suspensions if one.hook is not None and not is_name(one.hook)]:
             state.suspensions.remove(one)
-            self.dropped.append(f"{one.hook!r} was suspended, which may mean several hooks; it holds no more")
+            self.dropped.append(f"{one.hook!r} was suspended, which may mean several hooks; it no longer applies")
 
     async def store(self) -> None:
-        """Have the state on the disk as it is now; if that fails, `unwritten` says so when this returns.
+        """Write the current state to the disk; if that fails, `unwritten` is set when this returns.
 
-        Whoever asked may be gone meanwhile, and the daemon may be ending: it is written all the same.
+        The write finishes even if the caller is cancelled or the daemon is ending.
         """
         self._wanted += 1
         number = self._wanted
@@ -129,14 +129,14 @@ class StateFile:
             await trio.to_thread.run_sync(self._write, data)
         except OSError as error:
             why = error.strerror or str(error)
-            self.unwritten = f"{self.path}: {why}; what was changed holds only until the daemon ends"
+            self.unwritten = f"{self.path}: {why}; the change is lost when the daemon ends"
             logger.error("state not stored: %s", why, extra={"path": self.path})
         else:
             self.unwritten = None
 
     def _write(self, data: bytes) -> None:
         if not self.is_readable:
-            raise OSError("what is there could not be read and is not written over")
+            raise OSError("the existing file could not be read and is not overwritten")
         temporary = f"{self.path}.new"
         fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file:
@@ -152,10 +152,10 @@ class StateFile:
 
 
 def lock(folder: str, name: str) -> int:
-    """Lock a folder for this process's life; gives the descriptor to keep open.
+    """Lock a directory for the life of this process; return the descriptor to keep open.
 
     Raises:
-        LockedError: another process holds it; its pid is in the text.
+        LockedError: another process holds it; its pid is in the message.
     """
     fd = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

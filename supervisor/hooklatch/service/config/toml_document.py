@@ -1,6 +1,7 @@
-"""A TOML file that knows where in its text a table or a key stands.  Knows TOML; knows no key of ours, opens no file.
+"""A TOML file with the line of each table and key.  Knows TOML; does not know our keys, opens no file.
 
-The parser keeps no positions, so headers and keys are looked for in the lines; a line is a help, and never decides.
+The parser keeps no positions, so headers and keys are searched for in the lines.  A line only helps the reader; nothing
+depends on it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ NAME = re.compile(r"""[\w-]+|"[^"]*"|'[^']*'""")
 
 
 class Diagnostic(msgspec.Struct, frozen=True):
-    """Something wrong in a file: where, what, and what to do.  `is_red` when it makes gates deny."""
+    """Something wrong in a file: where, what, and what to do.  `is_red` if it makes gates deny."""
 
     file: str
     line: int
@@ -38,7 +39,7 @@ class Diagnostic(msgspec.Struct, frozen=True):
 
 
 class ConfigError(Exception):
-    """A file that is not accepted."""
+    """A file is not accepted."""
 
     def __init__(self, diagnostic: Diagnostic) -> None:
         super().__init__(str(diagnostic))
@@ -63,13 +64,13 @@ class TomlDocument:
             found = re.search(r"line (\d+)", str(error))
             line = int(found[1]) if found else text.count("\n") + 1
             raise ConfigError(Diagnostic(path, line, f"not TOML: {clipped(str(error))}")) from None
-        except ValueError:  # what int() says of a number of more digits than it takes
+        except ValueError:  # what int() raises for a number with more digits than its limit
             raise ConfigError(Diagnostic(path, 0, "not TOML: a number has thousands of digits")) from None
         self._lines = text.splitlines()
         self._headers = headers_in(self._lines)
 
     def read(self, into: type[T]) -> T:
-        """Read the whole file.
+        """Convert the whole file.
 
         Raises:
             ConfigError: what is wrong, with its line.
@@ -81,7 +82,7 @@ class TomlDocument:
 
     @contextmanager
     def at(self, *path: str | int) -> Generator[None]:
-        """Give what is wrong with the table at a path its place in the file."""
+        """Return a diagnostic for the table at a path, with its line in the file."""
         try:
             yield
         except InvalidTableError as error:
@@ -89,7 +90,7 @@ class TomlDocument:
             raise ConfigError(Diagnostic(self.path, line, str(error))) from None
 
     def line_of(self, path: Path) -> int:
-        """Return the line at which a table or a key stands, or else the table around it; 0 for the file."""
+        """Return the line of a table or a key, or else of the table around it; 0 if neither is found."""
         end = len(path)
         while path[:end] not in self._headers and end:
             end -= 1
@@ -116,7 +117,7 @@ def check_brackets(name: str, table: object, hint: Any) -> None:
 
 
 def headers_in(lines: list[str]) -> dict[Path, int]:
-    """Return the line of each table's header, by its path; of [[hook]], each has its number."""
+    """Return the line of each table's header, by its path; each [[hook]] also has its number."""
     found: dict[Path, int] = {}
     counts = Counter[str]()
     for number, line in enumerate(lines, 1):

@@ -1,4 +1,4 @@
-"""Which hooks are quarantined.  Knows hooks, their builds and the breaker of each; knows no worker and no clock."""
+"""Which hooks are quarantined.  Knows hooks, their builds and each one's breaker; does not know workers or clocks."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Breakers"]
 
 
 class Breakers:
-    """The breakers of hooks that had deaths.
+    """The breakers of hooks whose workers died.
 
-    One belongs to a hook and the build that it runs, so that a new version of its file begins anew; and to the session
-    that registered the hook, if one did, with which it ends.
+    A breaker belongs to a hook and its build, so that a new version of the file starts without deaths; and to the
+    session that registered the hook, if one did, with which it ends.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Breakers:
             del self._breakers[key]
 
     def forget(self, owner: str) -> None:
-        """Forget the deaths of what a session registered; it has ended."""
+        """Forget the deaths of what a session registered, once it has ended."""
         for key in [key for key in self._breakers if key[1] == owner]:
             del self._breakers[key]
 

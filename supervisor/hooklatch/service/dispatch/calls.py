@@ -1,6 +1,6 @@
-"""Calls hooks' targets: workers of pools, and clients that serve hooks.  Knows targets and deadlines; knows no verdict.
+"""Calls hooks' targets: workers of pools, and clients that serve hooks.  Knows targets and deadlines, not verdicts.
 
-The outcome of a call is there by its deadline, whatever the target does.
+A call has its outcome by its deadline, whatever the target does.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Target(Protocol):
 
 
 class NativeHooks(Protocol):
-    """Calls hooks that were registered in a dialect, and translates what they answer."""
+    """Calls hooks that were registered in a dialect, and translates their answers."""
 
     async def call(self, target: Target, call: Call, fire: FireContext, deadline: float) -> Outcome: ...
 
@@ -69,7 +69,7 @@ class Targets:
         self._on_quarantine = on_quarantine
 
     def find(self, target: PythonTarget | ServedTarget) -> Target | Outcome:
-        """Return what a hook runs on, or why it is not there."""
+        """Return what a hook runs on, or why that is missing."""
         match target:
             case PythonTarget(source, build):
                 found = self._pools.get((source.location, build))
@@ -78,7 +78,7 @@ class Targets:
                 return self._servers.get(owner) or Outcome(cause="crash", message="the client that served it is gone")
 
     async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
-        """Call one hook's target; the outcome is there by the deadline."""
+        """Call one hook's target; return the outcome by the deadline."""
         hook = call.hook
         if hook.problem is not None:
             return Outcome(cause="load", message=hook.problem)
@@ -123,7 +123,7 @@ class Targets:
 
 
 def way_out(hook: Hook) -> str:
-    """Return how to get on with a hook whose workers die."""
+    """Return what the operator can do about a hook whose workers die."""
     place = f"fix {hook.origin} (a new version is taken at once)" if hook.origin else "fix it"
     name = quoted(hook.name)
     return (
@@ -152,30 +152,30 @@ class Calls:
         deadline = min(trio.current_time() + (hook.timeout or self.spec.timeout), self._deadline)
         outcome = await self._targets.call(call, self, deadline)
         self._targets.called(fire, hook, outcome)
-        if outcome.cause not in ("policy", "overload"):  # a flood is counted, and not written line by line
+        if outcome.cause not in ("policy", "overload"):  # a flood is counted, not logged call by call
             what = {
                 "hook": hook.name, "event": self.spec.name, "cause": outcome.cause, "session": fire.envelope.session_id,
                 "call": fire.envelope.call_id, "decision": fire.decision_id,
             }  # fmt: skip
-            logger.warning("hook failed", extra=what)  # its words may be the payload's: the decision has them
+            logger.warning("hook failed", extra=what)  # no message: it may quote the payload
         return outcome
 
     def envelope(self, call: Call) -> Envelope:
-        """Return what a callback is told beside the payload."""
+        """Return what a callback is given besides the payload."""
         envelope = self._fire.envelope
         if call.context is envelope.context:
             return envelope
         return msgspec.structs.replace(envelope, context=call.context)
 
     def answer(self, call: Call, asked: Asked) -> wire.Told:
-        """Do one step on the state of a hook's source, for this fire.
+        """Perform one operation on the state of a hook's source, for this fire.
 
         Raises:
-            FrameError: it is nothing that our own code in the worker would ask for.
+            FrameError: our own code in the worker never sends such a request.
         """
         claimed = self._fire.params.envelope.session_id
         return self._targets.state.answer(asked, call.hook, self._fire.session, self._counted, claimed=claimed)
 
     def take(self, emitted: Sequence[Emitted]) -> None:
-        """Take the telemetry that came with an answer."""
+        """Publish the telemetry that came with an answer."""
         self._take_telemetry(self._fire, emitted)

@@ -1,7 +1,7 @@
-"""Fires and served hooks in another system's own words.  Knows dialects; decides nothing.
+"""Fires and served hooks in another system's format.  Knows dialects; decides nothing.
 
-native event, native keys ─▶ canonical fires, in order ─▶ decisions ─▶ the answer in that system's words
-canonical call of a served hook ─▶ native keys ─▶ the client's native answer ─▶ a verdict of ours
+native event, native keys ─▶ canonical fires, in order ─▶ decisions ─▶ the answer in that system's format
+canonical call of a served hook ─▶ native keys ─▶ the client's native answer ─▶ one of our verdicts
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ __all__ = ["Dialects", "Native", "NativeHook", "read_native_hooks"]
 
 
 class NativeHook(msgspec.Struct, frozen=True):
-    """A definition of ours, and the native event that it was written for."""
+    """One of our definitions, and the native event that it was written for."""
 
     table: dict[str, Any]
     event: str
 
 
 class Configured(Protocol):
-    """The dialects of the configuration that is in force."""
+    """The dialects of the active configuration."""
 
     @property
     def dialects(self) -> Mapping[str, Dialect]: ...
 
 
 class Dialects:
-    """All dialects there are, and the calls of hooks that were registered in one."""
+    """All dialects, and the calls of hooks that were registered in one."""
 
     def __init__(self, installed: Mapping[str, Dialect], configured: Configured) -> None:
         self._installed = installed
@@ -58,7 +58,7 @@ class Dialects:
 
     @property
     def custom(self) -> dict[str, Dialect]:
-        """The dialects that are not ours: those of the configuration, then those of installed packages."""
+        """Return the dialects that are not built in: those of the configuration, then those of installed packages."""
         return {**self._installed, **self._configured.dialects}
 
     def find(self, name: str) -> Dialect:
@@ -74,14 +74,15 @@ class Dialects:
         return dialect
 
     async def call(self, target: Target, call: Call, fire: FireContext, deadline: float) -> Outcome:
-        """Call a hook that was registered in a dialect, and translate its answer into ours.
+        """Call a hook that was registered in a dialect, and translate its answer.
 
-        A client is asked in the dialect's words; a worker's function, which knows our events, may only answer in them.
+        A client is called in the dialect's format; a worker's function gets our events, and may only answer in the
+        dialect's.
         """
         own = call.hook.target
         dialect = find(own.dialect, self.custom)
         if dialect is None:
-            return Outcome(cause="load", message=f"its dialect {own.dialect!r} is gone")
+            return Outcome(cause="load", message=f"its dialect {own.dialect!r} is not defined any more")
         shown = to_native(dialect, own.native, msgspec.json.decode(call.payload.data), context=call.context)
         if isinstance(own, ServedTarget):
             call = in_words_of(dialect, call, shown)
@@ -95,7 +96,7 @@ class Native:
         self._dispatcher = dispatcher
 
     def canonical_name(self, dialect: Dialect | None, event: str) -> str:
-        """Return our name of an event; of a native one, the first that it feeds.
+        """Return our name of an event; of a native one, the first event that it maps to.
 
         Raises:
             RpcError: there is no such event.
@@ -107,12 +108,12 @@ class Native:
     async def fire(
         self, dialect: Dialect, params: FireParams, session: Session | None, fault: str | None = None
     ) -> dict[str, Any]:
-        """Fire every canonical event that a native one feeds; return the first decision, with the others beside it.
+        """Fire every canonical event that a native one maps to; return the first decision, with the others beside it.
 
-        With a `fault` of what came in, no hook is asked.
+        With a `fault` of the request, no hook is called.
 
         Raises:
-            RpcError: the dialect has no such event, or the payload is no object.
+            RpcError: the dialect has no such event, or the payload is not an object.
         """
         payload = payload_of(params)
         feeds = self._feeds(dialect, params.event, payload)
@@ -131,10 +132,10 @@ class Native:
         return answer
 
     async def decide(self, dialect: Dialect, params: FireParams, session: Session | None) -> list[Decision]:
-        """Fire every canonical event that a native one feeds; return their decisions, the one that counts first.
+        """Fire every canonical event that a native one maps to; return their decisions, the deciding one first.
 
         Raises:
-            RpcError: the dialect has no such event, or the payload is no object.
+            RpcError: the dialect has no such event, or the payload is not an object.
         """
         feeds = self._feeds(dialect, params.event, payload_of(params))
         return await self._decide(dialect, feeds, params, session)
@@ -169,7 +170,7 @@ class Native:
         return made
 
     def _fire_later(self, feeds: Sequence[Fed], params: FireParams, session: Session | None) -> dict[str, Any]:
-        """Start what is due whatever comes of the others."""
+        """Start the fires that are due whatever the others decide."""
         due = [fed for fed in feeds if fed.feed.when == "always"]
         started = [self._dispatcher.fire_later(canonical(params, fed), session) for fed in due]
         return started[0]
@@ -194,7 +195,7 @@ def canonical(params: FireParams, fed: Fed) -> FireParams:
 
 
 def read_native_hooks(dialect: Dialect, table: Mapping[str, Any], events: Mapping[str, object]) -> list[NativeHook]:
-    """Read what a client of a dialect registers; a definition on a canonical `events` name stays as it is.
+    """Read what a client of a dialect registers; a definition with a canonical `events` name stays as it is.
 
     Raises:
         InvalidHookError: it is neither.
@@ -216,7 +217,7 @@ def is_native(dialect: Dialect, event: str) -> bool:
 
 
 def in_words_of(dialect: Dialect, call: Call, shown: dict[str, Any]) -> Call:
-    """Return a call that shows a hook its payload, and what was merged so far, in native keys."""
+    """Return a call whose payload, and what was merged so far, has the dialect's keys."""
     payload = Payload(msgspec.json.encode(shown), call.payload.version)
     merged = plain(call.merged)
     if merged:
@@ -225,12 +226,12 @@ def in_words_of(dialect: Dialect, call: Call, shown: dict[str, Any]) -> Call:
 
 
 def plain(value: Any) -> Any:
-    """Return plain values, with JSON that was not decoded yet decoded."""
+    """Return plain values, decoding JSON that was not decoded yet."""
     return msgspec.to_builtins(value, enc_hook=msgspec.json.decode)
 
 
 def read_native(dialect: Dialect, native: str, shown: dict[str, Any], outcome: Outcome) -> Outcome:
-    """Translate an answer from a dialect's words into ours; one that has no meaning there breaks the protocol."""
+    """Translate an answer from a dialect's format; one without a meaning there is a protocol error."""
     if outcome.cause != "policy":
         return outcome
     fault = ambiguity(outcome.answer or b"null")

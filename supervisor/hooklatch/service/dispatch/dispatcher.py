@@ -1,6 +1,6 @@
-"""Runs fires: the machine says which hooks to call, this has them called.  Knows fires and time; decides no verdict.
+"""Runs fires: the machine says which hooks to call, this calls them.  Knows fires and time; decides no verdict.
 
-A fire runs in the task that asked for it.  Its deadline is one moment, from which every call's own is cut.
+A fire runs in the task of its request.  Its deadline is one moment, and each call's own deadline is cut to it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from hooklatch_worker.author.call_context import Emitted
 __all__ = ["Dispatcher"]
 
 logger = logging.getLogger("hooklatch.dispatcher")
-REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # what a refusal's own event repeats of the refused one
+REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # what the event about a refusal repeats of the refused one
 MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
@@ -47,7 +47,7 @@ Settle = Callable[[Session | None, EnvelopeParams, float], Awaitable[Settled]]
 
 
 class Audience(Protocol):
-    """Those who are shown decisions and telemetry."""
+    """The receivers of decisions and telemetry."""
 
     def decided(self, session: Session | None, decision: Decision) -> None: ...
 
@@ -83,7 +83,7 @@ class Dispatcher:
         self.background = Supervisor("background fires")
         self._background_count = 0
         self._background_bytes = 0
-        self._background_alone = 0  # of them those without a session
+        self._background_alone = 0  # the background fires without a session
         self._shields: set[trio.CancelScope] = set()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -107,10 +107,10 @@ class Dispatcher:
         return spec
 
     def fire_later(self, params: FireParams, session: Session | None) -> dict[str, Any]:
-        """Start a fire in the background; one for which there is no room is dropped and counted."""
+        """Start a fire in the background; if there is no room, drop and count it."""
         fire = begin(self.spec(params.event), params, session, self.next_id())
         own = session.background if session is not None else self._background_alone
-        # A half of what is free: however many one session has under way, another one finds room.
+        # Half of what is free: however many one session has under way, another one finds room.
         size = len(fire.payload.data)
         has_room = (
             own < MAX_BACKGROUND - self._background_count
@@ -142,7 +142,7 @@ class Dispatcher:
             self._background_alone += change
 
     async def fire(self, params: FireParams, session: Session | None, *, plan: Plan | None = None) -> Decision:
-        """Decide one event.  Cancelling abandons a gate; anything else is finished in any case.
+        """Decide one event.  Cancelling abandons a gate; any other event is finished in any case.
 
         Raises:
             RpcError: the event is unknown or the params cannot be used.
@@ -190,7 +190,7 @@ class Dispatcher:
     async def refuse(
         self, spec: EventSpec, cause: Cause, message: str, params: FireParams, session: Session | None
     ) -> Decision:
-        """Decide a fire whose payload could not be read, without asking any hook."""
+        """Decide a fire whose payload could not be read, without calling any hook."""
         fire = begin(spec, params, session, self.next_id())
         refused = decisions.refuse(spec, cause, message, decision_id=fire.decision_id, payload=fire.payload)
         return await self._settled(fire, refused)
@@ -222,7 +222,7 @@ class Dispatcher:
             if selection.is_blind and spec.fails_closed:
                 fault = (
                     "payload",
-                    f"its field {spec.match!r} is missing or no string, or too long to match, and hooks match on it",
+                    f"its field {spec.match!r} is missing, not a string, or too long to match, and hooks match on it",
                 )
         if fault is not None:
             return decisions.refuse(
@@ -236,7 +236,7 @@ class Dispatcher:
         if spec.fails_closed:
             await play(machine, calls)
         else:
-            with self._to_the_end():  # also when its client leaves: no answer of it can refuse anything
+            with self._to_the_end():  # also if its client leaves: its answer cannot refuse anything
                 await play(machine, calls)
         elapsed = (time.perf_counter() - began) * 1000
         return machine.decide(decision_id=fire.decision_id, revision=view.revision, duration_ms=round(elapsed, 3))
@@ -265,7 +265,7 @@ class Dispatcher:
                 self._shields.discard(shield)
 
     def stop(self) -> None:
-        """End every fire that the end of a connection does not end; the daemon is about to leave."""
+        """End every fire that outlives its connection; the daemon is stopping."""
         for shield in self._shields:
             shield.cancel()
 
@@ -299,7 +299,7 @@ class Dispatcher:
 
 
 async def play(machine: Machine, calls: Calls) -> None:
-    """Run the calls that a machine asks for, until it asks for no more."""
+    """Run the calls that a machine requests, until it requests none."""
     while asked := machine.next_calls():
         if len(asked) == 1:
             machine.receive(asked[0], await calls.run(asked[0]))
@@ -315,7 +315,7 @@ async def play(machine: Machine, calls: Calls) -> None:
 def narrowed(
     hooks: tuple[Hook, ...], spec: EventSpec, plugins: Sequence[str] | None, session: Session | None
 ) -> tuple[Hook, ...]:
-    """Leave out the plugins that this fire does not name; not the gates that a parent session hands down."""
+    """Leave out the plugins that this fire does not name, but not the gates that a parent session hands down."""
     if plugins is None or all(hook.plugin is None for hook in hooks):
         return hooks
     above = session.gate_plugins if session is not None and spec.fails_closed else ()

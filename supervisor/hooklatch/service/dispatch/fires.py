@@ -1,6 +1,6 @@
-"""A fire: what was asked, by whom, and what is told of it.  Knows shapes; does nothing.
+"""A fire: what was asked, by whom, and what hooks are told of it.  Knows shapes; does nothing.
 
-Here, and only here, stands what a fire's own envelope says and what else its session does.
+This is the only place that merges a fire's envelope with what its session says.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ __all__ = ["EnvelopeParams", "Fire", "FireParams", "Plan", "Settled", "begin"]
 
 
 class EnvelopeParams(msgspec.Struct, frozen=True):
-    """What a host says about the moment, beside the payload.
+    """What a host says about the moment, besides the payload.
 
-    `cwd` is where the agent is, `began_in` where it began, and `began_as` that folder's path with "-" for all but
-    letters and digits.  `parent_session_id` is told to hooks, and brings nothing of that session.
+    `cwd` is where the agent is, `began_in` where it began, and `began_as` that directory's path with "-" for all but
+    letters and digits.  `parent_session_id` is passed on to hooks, and inherits nothing from that session.
     """
 
     session_id: Name | None = None
@@ -40,7 +40,7 @@ class EnvelopeParams(msgspec.Struct, frozen=True):
 
 
 class FireParams(msgspec.Struct, frozen=True):
-    """The params of `fire`; `dialect` says in whose words the event and its payload are, if not in the session's."""
+    """The params of `fire`; `dialect` is the format of the event and its payload, if it is not the session's."""
 
     event: Name
     payload: msgspec.Raw = msgspec.Raw(b"{}")
@@ -62,9 +62,9 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The projects whose hooks fire beside those that the session itself sees.
+    """The projects whose hooks fire besides those that the session itself sees.
 
-    A `fault` says that it cannot be told which these are, or that their hooks are not there in time.
+    A `fault` says that these are unknown, or that their hooks could not be loaded in time.
     """
 
     folders: frozenset[str] = frozenset()
@@ -74,7 +74,7 @@ class Settled(msgspec.Struct, frozen=True):
 class Fire(msgspec.Struct, frozen=True):
     """One fire, from its params to its record.
 
-    `session` is the live one that its connection has; the envelope may name another one, which a host only claims.
+    `session` is the live one of its connection; the envelope may name another one, which is only the host's claim.
     """
 
     spec: EventSpec
@@ -86,9 +86,9 @@ class Fire(msgspec.Struct, frozen=True):
 
     @property
     def share(self) -> str:
-        """Whose turn its calls take: its session's; without one, that of the session that its host names, or its own.
+        """Return whose turn its calls take: its session's, or else that of the session that its host names, or its own.
 
-        What a host says cannot take a live session's turns: those are named apart.
+        A host's claim cannot take a live session's turns: claimed names are kept apart.
         """
         if self.session is not None:
             return self.session.id
@@ -96,7 +96,7 @@ class Fire(msgspec.Struct, frozen=True):
 
     @property
     def ids(self) -> dict[str, object]:
-        """What a line of the log about it names."""
+        """Return the ids for a log line about it."""
         return {
             "event": self.params.event, "decision": self.decision_id, "session": self.envelope.session_id,
             "call": self.params.call_id,
@@ -104,7 +104,7 @@ class Fire(msgspec.Struct, frozen=True):
 
 
 def begin(spec: EventSpec, params: FireParams, session: Session | None, decision_id: str) -> Fire:
-    """Make a fire; what its envelope does not say, its session does."""
+    """Return a new fire; what its envelope does not say comes from its session."""
     given = params.envelope
     session_id, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id
     if session is not None:

@@ -1,6 +1,6 @@
-"""Which fires were under way when sources changed: an old build ends once those have ended (a grace period, as in RCU).
+"""Which fires were under way when sources changed: an old build ends when those have ended (a grace period, as in RCU).
 
-Knows counts; knows no fire and no build.
+Knows counts; does not know fires or builds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Generations:
         self._open = [Generation()]
 
     def enter(self) -> Generation:
-        """Count a fire that starts now; it must `leave`."""
+        """Count a fire that starts now; the caller must `leave`."""
         newest = self._open[-1]
         newest.count += 1
         return newest

@@ -1,7 +1,7 @@
-"""Records each decision before its answer leaves.  Knows the record and what its failure means.
+"""Records each decision before its answer is sent.  Knows the record and what its failure means.
 
-A gate whose decision cannot be recorded is denied, cause `audit`, and that is recorded from the record's reserve.  An
-event that cannot refuse goes on, and the record counts what it misses.
+A gate whose decision cannot be recorded is denied with cause `audit`, and that is recorded from the record's reserve.
+An event that cannot refuse goes on, and the record counts the missing entry.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ __all__ = ["Recording"]
 
 
 class Recording:
-    """The dispatcher's hand on the record."""
+    """The dispatcher's access to the record."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
 
     async def keep(self, fire: Fire, decision: Decision) -> Decision:
-        """Record a decision; return it with the record's head, or the denial that takes its place."""
+        """Record a decision; return it with the record's head, or the denial that replaces it."""
         fact = fact_of(fire)
         try:
             head = self._record.decided(decision, fact)

@@ -1,4 +1,4 @@
-"""What is forgotten when a session ends: deaths, counts and values of it and of its hooks.  Ends no session itself."""
+"""What is forgotten when a session ends: deaths, counts and values of it and of its hooks.  Does not end sessions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["SessionEnd"]
 
 
 class SessionEnd:
-    """Forgets what was known of a session and of its hooks alone."""
+    """Forgets what only belonged to a session and its hooks."""
 
     def __init__(self, breakers: Breakers, statistics: Statistics, shared_state: SharedState) -> None:
         self._breakers = breakers
@@ -19,7 +19,7 @@ class SessionEnd:
         self._shared_state = shared_state
 
     def forget(self, session: Session, live: Sessions) -> None:
-        """Forget it; `live` are the sessions that are left."""
+        """Forget a session; `live` are those that remain."""
         self._breakers.forget(session.id)
         self._statistics.forget(session.id)
         self._shared_state.end_session(session.id, live)

@@ -1,8 +1,8 @@
-"""What hooks remember, served to their workers: `event.state`.  Knows who asks, and what is kept; runs no hook.
+"""What hooks remember, served to their workers: `event.state`.  Knows callers and values; runs no hook.
 
-A worker asks in the middle of a call, over its own socket.  One step is done at once and as a whole, in the task of
-that call, so no lock is needed and a worker that dies leaves nothing half done.  With `[state] kept = true` a change is
-in the journal before it counts.
+A worker sends requests during a call, over its own socket.  One operation is done at once and completely, in the task
+of that call, so no lock is needed and a worker that dies leaves nothing half done.  With `[state] kept = true` a change
+counts only once it is in the journal.
 """
 
 from __future__ import annotations
@@ -27,22 +27,20 @@ from hooklatch_worker.author.state import Asked
 __all__ = ["Counted", "SharedState"]
 
 logger = logging.getLogger("hooklatch.state")
-LINGER = (
-    24 * 3600.0
-)  # seconds that a session's values outlast their last use, where the daemon does not learn of the session's end
-SYNC_INTERVAL = 0.05  # seconds between a change and its sync; a power cut may take what was not synced
-SLACK = 4 * 2**20  # bytes that the journal may have beyond four times what it holds
-SLICE = 200  # values that are written at a time, before others get their turn
+LINGER = 24 * 3600.0  # seconds that values of a session outlast their last use if the daemon does not learn of its end
+SYNC_INTERVAL = 0.05  # seconds between a change and its sync; a power cut may lose what was not synced
+SLACK = 4 * 2**20  # bytes that the journal may have beyond four times the size of its content
+SLICE = 200  # values written before others get their turn
 SESSION = "session"
 Counted = set[tuple[Hook, str, str]]  # what the hooks of one decision have counted `once`: hook, scope, key
 
 
 class SharedState:
-    """All that sources remember, and the journal that keeps it where one is wanted."""
+    """All that sources remember, and the journal, if it is configured."""
 
     def __init__(self, folder: str) -> None:
         self.keyspace = Keyspace()
-        self.unreadable: str | None = None  # then nothing is known of any value, and every step is refused
+        self.unreadable: str | None = None  # then no value is known, and every operation is refused
         self.unwritten: str | None = None
         self._folder = folder
         self._journal: Journal | None = None
@@ -50,11 +48,11 @@ class SharedState:
 
     @property
     def faults(self) -> list[str]:
-        """Return what is wrong, for as long as it is."""
+        """Return what is wrong at the moment."""
         return [fault for fault in (self.unreadable, self.unwritten) if fault is not None]
 
     def open(self) -> None:
-        """Take up what was kept, and keep what is changed from here on; before the first fire."""
+        """Load what was kept, and keep later changes; before the first fire."""
         self._journal = Journal(self._folder)
         try:
             for change in self._journal.open():
@@ -70,7 +68,7 @@ class SharedState:
         if not change.key:
             self.keyspace.end_scope(place)
             return
-        # A clock that was set back prolongs nothing beyond what was left.
+        # Limited to what was left, in case the clock was set back.
         passed = max(time.time() - change.at, 0.0)
         left = change.left - passed if change.left is not None else math.inf
         entry = Entry(change.value.encode(), boot_time() + left) if change.value and left > 0 else None
@@ -79,10 +77,10 @@ class SharedState:
     def answer(
         self, asked: Asked, hook: Hook, session: Session | None, counted: Counted, *, claimed: str | None
     ) -> wire.Told:
-        """Do one step for a hook's call; without a session, the fire may have `claimed` the id of one.
+        """Perform one operation for a hook's call; without a session, the fire may have `claimed` the id of one.
 
         Raises:
-            FrameError: it is nothing that our own code in the worker would ask for.
+            FrameError: our own code in the worker never sends such a request.
         """
         try:
             value = self._step(asked, hook, session, counted, claimed)
@@ -115,19 +113,19 @@ class SharedState:
         if not asked.is_session:
             return Place(namespace)
         if not session_id:
-            raise RefusedStepError("this fire names no session, so there is nothing to remember of one")
+            raise RefusedStepError("this fire has no session, so it has no session state")
         if len(session_id.encode()) > MAX_SESSION:
             raise RefusedStepError(f"the session's id is over {MAX_SESSION} bytes")
         is_live = session is not None and not session.has_ended
         return Place(namespace, session_scope(session_id, is_claimed=session is None), None if is_live else LINGER)
 
     def _write(self, place: Place, key: str, entry: Entry | None, now: float) -> None:
-        """Keep a change, where it is to be kept.
+        """Write a change to the journal, if the value is kept.
 
         Raises:
-            RefusedStepError: it could not be, so it must not count.
+            RefusedStepError: it could not be written, so it must not count.
         """
-        if self._journal is None or place.namespace.layer == SESSION:  # such hooks do not outlive the daemon either
+        if self._journal is None or place.namespace.layer == SESSION:  # hooks of sessions end with the daemon too
             return
         try:
             self._journal.append(seal(change_of(place, key, entry, now)))
@@ -139,9 +137,9 @@ class SharedState:
         self._is_changed.set()
 
     def end_session(self, session_id: str, live: Sessions) -> None:
-        """Forget what was remembered of a session, and of the hooks that it brought once nobody has them any more."""
+        """Forget what was remembered of a session, and of its hooks that nobody else has."""
         for place in self.keyspace.places_of(session_scope(session_id, is_claimed=False)):
-            with suppress(RefusedStepError):  # it ends all the same; after a restart it would linger
+            with suppress(RefusedStepError):  # it ends all the same; a restart brings its values back until they expire
                 self._write(place, "", None, boot_time())
             self.keyspace.end_scope(place)
         gone = [one for one in self.keyspace.usage() if one.layer == SESSION and live.get(one.within) is None]
@@ -151,7 +149,7 @@ class SharedState:
                 self.keyspace.end_namespace(namespace)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Bring what is kept to the disk, and keep its file short."""
+        """Sync what is kept to the disk, and keep the journal short."""
         task_status.started()
         while True:
             await self._is_changed.wait()
@@ -168,7 +166,7 @@ class SharedState:
             except JournalError as error:
                 self.unwritten = str(error)
                 logger.error("%s", error)
-                self._is_changed.set()  # tried again
+                self._is_changed.set()  # try again
 
     async def _rewrite(self, journal: Journal) -> None:
         lines: list[bytes] = []
@@ -186,17 +184,17 @@ class SharedState:
         await trio.to_thread.run_sync(journal.sync_folder)
 
     def warnings(self, settings: Settings) -> list[str]:
-        """Return where what is configured is not what is done."""
+        """Return where the configuration is not applied yet."""
         if settings.keeps_state == (self._journal is not None):
             return []
         return [f"[state] kept = {str(settings.keeps_state).lower()} is taken at the next start of the daemon"]
 
     def clear(self) -> None:
-        """Forget all; for who tests hooks, not for a daemon that keeps what they remember."""
+        """Forget everything; for testing hooks, not for a daemon that keeps state."""
         self.keyspace.clear()
 
     def close(self) -> None:
-        """Bring the last changes to the disk."""
+        """Sync the last changes to the disk."""
         journal, self._journal = self._journal, None
         if journal is None:
             return
@@ -209,7 +207,7 @@ class SharedState:
             journal.close()
 
     def status(self) -> dict[str, Any]:
-        """Return how much is held; what has ended is counted until room is needed."""
+        """Return how much is held; expired values count until their room is needed."""
         usage = self.keyspace.usage()
         return {
             "keys": self.keyspace.total.keys,
@@ -222,7 +220,7 @@ class SharedState:
         }
 
 
-MAX_SESSION = 512  # bytes of a session's id that a one-shot claims; a session that is held has at most 200 characters
+MAX_SESSION = 512  # bytes of a session's id that a one-shot client claims; a live session's has at most 200 characters
 
 
 def namespace_of(hook: Hook) -> Namespace:
@@ -243,5 +241,5 @@ def change_of(place: Place, key: str, entry: Entry | None, now: float) -> Change
 
 
 def boot_time() -> float:
-    """Return the seconds since the boot, also those in which the machine slept."""
+    """Return the seconds since boot, including those in suspend."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

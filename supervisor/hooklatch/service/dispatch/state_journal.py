@@ -1,12 +1,12 @@
-"""The file that keeps what hooks remember: a line for each change, before the change counts.  Knows bytes and one file.
+"""The file that keeps what hooks remember: one line per change, before the change counts.  Knows bytes and one file.
 
     header       the first line; it comes with the file, which is renamed into place
     each change  a line `crc32 json`, which survives any kill of the daemon
-    rewriting    when the file has grown far beyond what it holds, a new one is written beside it and renamed over it;
+    rewriting    when the file has grown far beyond its content, a new one is written beside it and renamed over it;
                  changes meanwhile go into both
 
-A last line without its end was never told of, and is cut off.  Anything else that is not as it was written is a fault:
-what cannot be read is never taken for nothing.
+A last line without its end was never acknowledged, and is cut off.  Any other damage is a fault: what cannot be read is
+never treated as empty.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class JournalError(Exception):
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """What one place holds under one key from the moment `at` on (seconds since 1970), for `left` seconds or for ever.
+    """One place's value under a key from the moment `at` on (seconds since 1970), for `left` seconds or for ever.
 
-    `value` is JSON; none: nothing.  No key: nothing under any key of the place.
+    `value` is JSON; without it, the key is removed.  Without a key, every key of the place is removed.
     """
 
     at: float
@@ -49,10 +49,10 @@ CHANGES: msgspec.json.Decoder[Change] = msgspec.json.Decoder(Change)
 
 
 def seal(change: Change) -> bytes:
-    """Return a change as its line."""
+    """Encode a change as a line."""
     try:
         body = msgspec.json.encode(change)
-    except UnicodeEncodeError:  # of a path that is not UTF-8
+    except UnicodeEncodeError:  # a path that is not UTF-8
         raise JournalError(f"{change.source!r} cannot be written as UTF-8; rename it") from None
     return b"%08x %b\n" % (crc32(body), body)
 
@@ -68,10 +68,10 @@ class Journal:
         self._meanwhile: list[bytes] | None = None  # what was appended while a new file is written
 
     def open(self) -> Iterator[Change]:
-        """Open it, or create it; yield what it holds, from the oldest change on.
+        """Open or create the file; yield its changes, from the oldest on.
 
         Raises:
-            JournalError: it cannot be read, or is not as it was written.
+            JournalError: it cannot be read, or is damaged.
         """
         try:
             data = read_safely(self.path, most=MAX_FILE)
@@ -80,7 +80,7 @@ class Journal:
             self.replace_by(self.write_beside(b""))
             self.sync_folder()
         except (UnsafeFileError, OSError) as error:
-            raise JournalError(f"{self.path}: {error}; mend it, then restart") from None
+            raise JournalError(f"{self.path}: {error}; fix it, then restart") from None
         changes = list(read(self.path, data))
         whole = data.rfind(b"\n") + 1
         try:
@@ -94,13 +94,13 @@ class Journal:
         return iter(changes)
 
     def append(self, line: bytes) -> None:
-        """Write a line; from here on it survives this process.
+        """Write a line; once this returns, the line survives this process.
 
         Raises:
-            JournalError: it is not written, and nothing of it is left.
+            JournalError: it is not written, not even in part.
         """
         if self._is_torn:
-            raise JournalError(f"{self.path}: half a line could not be taken back; restart the daemon")
+            raise JournalError(f"{self.path}: a partly written line could not be removed; restart the daemon")
         try:
             written = os.write(self._fd, line)
             if written < len(line):
@@ -116,10 +116,10 @@ class Journal:
             self._meanwhile.append(line)
 
     def sync(self) -> None:
-        """Bring what is written to the disk; in a thread.
+        """Sync the file to the disk; runs in a thread.
 
         Raises:
-            JournalError: its content is unknown.
+            JournalError: what is on the disk is unknown.
         """
         try:
             os.fdatasync(self._fd)
@@ -127,7 +127,7 @@ class Journal:
             raise self._unwritable(error) from None
 
     def is_in_place(self) -> bool:
-        """Return whether the file that is written is still the one that would be read."""
+        """Return whether the open file is still the one at its path."""
         try:
             there, here = os.stat(self.path, follow_symlinks=False), os.fstat(self._fd)
         except OSError:
@@ -139,7 +139,7 @@ class Journal:
         self._meanwhile = []
 
     def write_beside(self, lines: bytes) -> int:
-        """Write a new file of these lines beside the present one, on the disk; in a thread.  Gives its descriptor.
+        """Write a new file of these lines next to the present one and sync it, in a thread.  Return its descriptor.
 
         Raises:
             JournalError: it could not be written.
@@ -156,7 +156,7 @@ class Journal:
         return fd
 
     def replace_by(self, fd: int) -> None:
-        """Put the new file in the place of the present one, with what was appended meanwhile.
+        """Rename the new file over the present one, with what was appended meanwhile.
 
         Raises:
             JournalError: the present one stays.
@@ -178,7 +178,7 @@ class Journal:
         self._meanwhile = None
 
     def sync_folder(self) -> None:
-        """Bring the file's name to the disk; in a thread."""
+        """Sync the file's name to the disk; runs in a thread."""
         folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
@@ -209,8 +209,8 @@ def read(path: str, data: bytes) -> Iterator[Change]:
 
 def broken(path: str, number: int) -> JournalError:
     return JournalError(
-        f"{path}:{number}: it is not as it was written; put a copy in its place, or delete it"
-        " and every count begins again; then restart"
+        f"{path}:{number}: it is damaged; restore it from a copy, or delete it"
+        " and every count starts at zero; then restart"
     )
 
 

@@ -1,4 +1,4 @@
-"""From files, projects and plugins to sources and layers of hooks, and again when they change.
+"""Loads files, projects and plugins into sources and layers of hooks, again at each change.
 
-Knows folders, builds and the last good versions; knows no socket and no fire.
+Knows directories, builds and the last good versions; does not know sockets or fires.
 """

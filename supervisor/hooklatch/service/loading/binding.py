@@ -1,7 +1,7 @@
-"""From a definition to a hook: the one way, for files, for what clients register and for what the state file kept.
+"""Turns a definition into a hook: the one way, for files, for what clients register and for the state file.
 
-A hook that cannot be bound stands where it would have stood, with a `problem`: at a gate it denies, elsewhere it is
-skipped.  Knows definitions, builds and events; knows no file of hooks and no connection.
+A hook that cannot be bound keeps its place, with a `problem`: at a gate it denies, elsewhere it is skipped.  Knows
+definitions, builds and events; does not know files of hooks or connections.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Binder", "stand_in", "with_way_out"]
 
 
 class Binder:
-    """Makes hooks on the builds of now; `faults` say why a source has none."""
+    """Makes hooks from the current builds; `faults` say why a source has none."""
 
     def __init__(
         self, catalogue: Catalogue, units: Mapping[str, Unit], faults: Mapping[str, Diagnostic] | None = None
@@ -43,7 +43,7 @@ class Binder:
         target: PythonTarget | ServedTarget | None = None,
         origin: Origin | None = None,
     ) -> Hook:
-        """Return the hook of a definition; without a `target`, what it runs is looked up, relative to `folder`."""
+        """Return the hook of a definition; without a `target`, its target is looked up, relative to `folder`."""
         problem, spec = None, self._catalogue.get(definition.event)
         if target is None:
             target, problem = self._target(definition, folder)
@@ -76,19 +76,19 @@ class Binder:
         return PythonTarget(unit.source, unit.build, function), None
 
     def why_unloaded(self, location: str) -> str:
-        """Return why there is no build of a source."""
+        """Return why a source has no build."""
         fault = self._faults.get(location)
         return str(fault) if fault is not None else f"{location} is not loaded"
 
 
 def with_way_out(problem: str, name: str) -> str:
-    """Add to what is wrong with a hook what can be done about it; it is named in full."""
-    remedy = ", or" if problem.rpartition("; ")[2].startswith("mend ") else "; mend it, or"
+    """Add to a hook's problem what can be done about it, with the hook's full name."""
+    remedy = ", or" if problem.rpartition("; ")[2].startswith("fix ") else "; fix it, or"
     return f"{problem}{remedy}: hooklatch hooks disable {quoted(name)}"
 
 
 def stand_in(hook_id: str, event: str, problem: str) -> Hook:
-    """Return a hook that fails in the place of one that could not be had."""
+    """Return a hook that fails, in place of one that could not be made."""
     hook = Hook(
         id=hook_id, event=event, layer=Layer.GLOBAL, matcher=compile_matcher(None),
         target=PythonTarget(Source("file", ""), 0, ""),

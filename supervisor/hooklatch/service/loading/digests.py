@@ -1,4 +1,4 @@
-"""The sha256 of each file that is in force, as it was when it was read.  Knows files and units; reads nothing."""
+"""The sha256 of each active file, from when it was read.  Knows files and units; reads nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["digests", "digests_of"]
 
 
 def digests(files: Files, sources: Sources) -> dict[str, str]:
-    """Return those of all files that declare hooks, and of what each source was loaded from in its folder."""
+    """Return those of all files that declare hooks, and of what each source was loaded from in its directory."""
     found = dict(files.declared_digests)
     for unit in sources.units.values():
         found |= loaded(unit)
@@ -18,7 +18,7 @@ def digests(files: Files, sources: Sources) -> dict[str, str]:
 
 
 def digests_of(hook: Hook, files: Files, sources: Sources) -> dict[str, str]:
-    """Return those of the files that a hook stands on: where it is declared, and what its code was loaded from."""
+    """Return those of the files that a hook depends on: where it is declared, and what its code was loaded from."""
     unit = sources.units.get(hook.target.source.location) if isinstance(hook.target, PythonTarget) else None
     found = loaded(unit) if unit is not None else {}
     if hook.origin is not None and hook.origin.file in files.declared_digests:

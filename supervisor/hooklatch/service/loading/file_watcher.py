@@ -16,7 +16,7 @@ logger = logging.getLogger("hooklatch.hints")
 
 
 async def give_hints(files: Files) -> None:
-    """Watch the folders of all watched files, not what is below them, and begin anew when those folders change."""
+    """Watch the directories of all watched files, not those below, and start again when those directories change."""
     while True:
         folders = folders_of(files)
         stop = trio.Event()
@@ -25,7 +25,7 @@ async def give_hints(files: Files) -> None:
             try:
                 while folders_of(files) == folders:
                     with trio.move_on_after(STAT_INTERVAL):
-                        await files.hint.wait()  # what has just appeared may be a folder to watch
+                        await files.hint.wait()  # a path that has just appeared may be a directory to watch
                         await trio.sleep(SETTLE)
             finally:
                 stop.set()
@@ -33,7 +33,7 @@ async def give_hints(files: Files) -> None:
 
 
 def folders_of(files: Files) -> list[str]:
-    """Return the existing folder that each watched file is in, or the nearest one above."""
+    """Return the existing directory of each watched file, or the nearest one above."""
     found: set[str] = set()
     for path in files.watched:
         folder = path if os.path.isdir(path) else os.path.dirname(path)

@@ -1,11 +1,11 @@
-"""The files that declare hooks, their reload and their watch.  Knows folders and last good versions.
+"""The files that declare hooks, their reload and their watch.  Knows directories and last good versions.
 
-    hint (inotify) or 2 s ─▶ something's time or size differs ─▶ 100 ms without a further change ─▶ reload()
+    hint (inotify) or 2 s ─▶ some time or size differs ─▶ 100 ms without a further change ─▶ reload()
 
     reload: read every file once, in a thread ─▶ plan ─▶ build what has changed ─▶ commit, as one revision ─▶ remember
 
-What a reload takes is decided in `plan`; this is the reading before it, and the commit after it.
-Of a source that does not load, every Python file beside it is watched: who knows which one will mend it.
+What a reload takes is decided in `plan`; this is the reading before it and the commit after it.
+If a source does not load, every Python file beside it is watched, since a change of any of them may fix it.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ from hooklatch_worker.wire import Source
 __all__ = ["Files", "Reloaded"]
 
 logger = logging.getLogger("hooklatch.files")
-STAT_INTERVAL = 2.0  # seconds; a watcher is only a hint (a folder that is made anew is not seen by it)
-SETTLE = 0.1  # seconds without a change before a file is taken: editors write in several steps
+STAT_INTERVAL = 2.0  # seconds; inotify is only a hint (it does not see a directory that is recreated)
+SETTLE = 0.1  # seconds without a change before a file is read: editors write in several steps
 
 
 class Reloaded(msgspec.Struct, frozen=True):
@@ -76,7 +76,7 @@ class Reloaded(msgspec.Struct, frozen=True):
 
 
 class Files:
-    """Keeps the global layer in step with the configuration file and the hooks.d folder beside it."""
+    """Keeps the global layer in step with the configuration file and the hooks.d directory beside it."""
 
     def __init__(
         self,
@@ -102,20 +102,20 @@ class Files:
         self.settings = state.state.settings
         self._on_declared = on_declared
         self._on_settings = on_settings
-        self.reloads: Counter[str] = Counter()  # by what came of them
+        self.reloads: Counter[str] = Counter()  # by their result
         self._lock = trio.Lock()
-        self._good: dict[str, FileConfig] = {}  # what is in force; the listing of hooks.d is one of these
-        self._parsed: dict[str, FileConfig] = {}  # what was last read of each file
-        self._packages: set[str] = set()  # the folders whose plugins were known at the last reload
+        self._good: dict[str, FileConfig] = {}  # the active versions; the listing of hooks.d is one of these
+        self._parsed: dict[str, FileConfig] = {}  # the latest version read of each file
+        self._packages: set[str] = set()  # the directories whose plugins were known at the last reload
         self._wanted: Wanted = {}
         self._built = Built()
-        self._is_to_retry = False  # what is wrong may go by itself, without a change of any file
-        self.declared_digests: dict[str, str] = {}  # of every file that is in force
+        self._is_to_retry = False  # a fault may go away by itself, without a change of any file
+        self.declared_digests: dict[str, str] = {}  # of every active file
         self._builder = SourceBuilder(sources, registries, state)
 
     @property
     def watched(self) -> list[str]:
-        """Every path whose change may matter."""
+        """Return every path whose change may matter."""
         listing = names_in(self.folder)
         listed = paths_of(self.folder, listing) if isinstance(listing, Names) else []
         files = {self.config_path, self.folder, *listed, *known_files(self._active, self.folder), *self._wanted}
@@ -124,11 +124,11 @@ class Files:
             files.update(unit.files)
         for fault in self._built.faults.values():
             files.update((fault.file, *siblings_of(fault.file)))
-        return sorted(path for path in files if os.path.isabs(path))  # a module's name is no path
+        return sorted(path for path in files if os.path.isabs(path))  # a module's name is not a path
 
     async def watch(self) -> None:
         """Reload whenever a watched file changes."""
-        seen: dict[str, Stamp] = {}  # so that the first look takes what changed during the start
+        seen: dict[str, Stamp] = {}  # empty, so that the first look reloads what changed during the start
         while True:
             with trio.move_on_after(STAT_INTERVAL):
                 await self.hint.wait()
@@ -151,7 +151,7 @@ class Files:
         return {path: stamp(path) for path in self.watched}
 
     async def reload(self, *, is_explicit: bool = False) -> Reloaded:
-        """Take what has changed; give what came of it.  `is_explicit` also takes files that are gone or empty."""
+        """Load what has changed; return the result.  `is_explicit` also accepts files that are gone or empty."""
         async with self._lock:
             previous, before = self._registries.view.revision, self.diagnostics
             change = await self._reload(is_explicit=is_explicit)
@@ -170,7 +170,7 @@ class Files:
         return Active(self._good, state.manifests, self.settings, state.overrides, self.plugins, self._packages)
 
     def prepare(self) -> None:
-        """Take what the first hooks need: how workers are limited and isolated, and which events there are."""
+        """Prepare what the first hooks need: how workers are limited and isolated, and which events there are."""
         seen = self._look(self._active, Discovery({}, {}, set()))
         taken = plan(self._active, seen, is_explicit=False)
         self._limit(taken)
@@ -187,7 +187,7 @@ class Files:
         layers = self._layers_of(taken, built)
         change = self._commit(taken, built, layers)
         self._packages = seen.packages.known(self._packages)
-        before = self._state.state.manifests  # as they are now: a project may not be trusted any more
+        before = self._state.state.manifests  # read now: a project may have been untrusted meanwhile
         found = manifests(before, taken, seen, layers, self._sources.units, built.faults, is_explicit=is_explicit)
         is_changed = self._remember(taken, found)
         if is_changed:
@@ -236,7 +236,7 @@ class Files:
         return msgspec.structs.replace(config, digest=digest)
 
     def _limit(self, taken: Plan) -> None:
-        """Have workers be run from now on as the main file says; without a sound one, as it last said."""
+        """From now on run workers as the main file says; if it has an error, as its last good version said."""
         self.settings = taken.settings
         folder = root_below(os.path.dirname(self._state.path))
         isolation = msgspec.structs.replace(taken.settings.isolation, temporary=folder)
@@ -280,7 +280,7 @@ class Files:
         return change
 
     def _remember(self, taken: Plan, found: dict[str, list[ManifestHook]]) -> bool:
-        """Note what the next start is to know; return whether that has changed."""
+        """Store what the next start must know; return whether that has changed."""
         state = self._state.state
         before = (state.settings, state.overrides, state.manifests)
         if taken.is_main_good:
@@ -292,12 +292,12 @@ class Files:
         self._sources.forget(self._wanted.keys() | self._builder.used())
 
     def drop_below(self, folder: str) -> None:
-        """Let go of the sources below a folder, so that what is there now needs not stand up to what was."""
+        """Drop the sources below a directory, so that their present versions are not compared to the old ones."""
         units = self._sources.units
         self._sources.forget({location for location in units if not location.startswith(f"{folder}/")})
 
     async def ensure(self, source: Source) -> Unit:
-        """Return the unit of a source that a client names, building it if nobody has.
+        """Return the unit of a source that a client names, building it if there is none.
 
         Raises:
             UnitError: it cannot be loaded.
@@ -306,7 +306,7 @@ class Files:
         async with self._lock:
             unit = self._sources.units.get(location)
             if unit is not None and not unit.is_current and location in self._wanted.keys() | self._builder.used():
-                await self._reload(is_explicit=False)  # the watch has not come to it yet
+                await self._reload(is_explicit=False)  # the watch has not noticed the change yet
                 if location in self._built.faults:
                     fault = self._built.faults[location]
                     raise UnitError(fault.message, fault.file, fault.line)
@@ -321,5 +321,5 @@ class Files:
 def siblings_of(path: str) -> list[str]:
     folder = os.path.dirname(path)
     listing = names_in(folder)
-    names = listing.names if isinstance(listing, Names) else []  # the file itself is watched in any case
+    names = listing.names if isinstance(listing, Names) else []  # the directory itself is watched in any case
     return [os.path.join(folder, name) for name in names if name.endswith(".py")]

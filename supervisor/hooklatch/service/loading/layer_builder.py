@@ -1,7 +1,7 @@
-"""From files and packages to hooks in order, layer by layer.  Knows declarations and builds; reads no file.
+"""Builds the ordered hooks of each layer from files and packages.  Knows declarations and builds; reads no file.
 
-Whatever cannot be built still stands where it stood: a hook whose source is broken keeps its place with a `problem`,
-a file that cannot be read is stood for by its manifest, and one without a manifest by a hook on every gate.
+What cannot be built keeps its place: a hook whose source is broken is there with a `problem`, a file that cannot be
+read is replaced by the hooks of its manifest, and one without a manifest by a hook on every gate.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from hooklatch_worker.wire import Declared, Source
 
 __all__ = ["DeclaredFile", "Layers", "ProjectFiles", "assemble", "manifest_of"]
 
-LSP_MARGIN = 1.0  # seconds that the hook has over what it lets a server have: silence is better than a kill
+LSP_MARGIN = 1.0  # seconds that the hook has beyond its server's time: no answer is better than a killed worker
 
 
 class DeclaredFile(msgspec.Struct, frozen=True):
-    """One file in its place: what it declares, or why that is not known.
+    """One file in its place: what it declares, or why that is unknown.
 
-    `is_absent` where there is no such file: with a fault it was in force, without one that is accepted.
+    `is_absent` if the file does not exist: with a fault, it was active; without one, its absence is accepted.
     """
 
     path: str
@@ -52,7 +52,7 @@ class DeclaredFile(msgspec.Struct, frozen=True):
 
 
 class ProjectFiles(msgspec.Struct, frozen=True):
-    """What a trusted project's files declare; a `fault` where they are not those that were trusted."""
+    """What a trusted project's files declare; a `fault` if they are not those that were trusted."""
 
     folder: str
     files: list[DeclaredFile] = []
@@ -79,7 +79,7 @@ class Layers(msgspec.Struct, frozen=True):
 
 
 class LayerBuilder:
-    """Makes the hooks of a layer from all its files, and collects what is wrong with them."""
+    """Makes the hooks of a layer from all its files, and collects the problems."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class LayerBuilder:
             self._append(self._binder.bind(definition, self._layer, target=target, origin=origin))
 
     def add_plugin(self, plugin: Plugin) -> None:
-        """Add a plugin's hooks, or what stands for them where it is broken; each is named after it."""
+        """Add a plugin's hooks, or their stand-ins if it is broken; each is named after the plugin."""
         before = len(self.hooks)
         unit = self._units.get(plugin.module)
         fault = plugin.fault
@@ -159,18 +159,18 @@ class LayerBuilder:
         self.by_file[plugin.key] = self.hooks[before:]
 
     def add_unreadable(self, path: str, fault: str) -> None:
-        """Stand for a place of which nobody can tell whether it declares something."""
+        """Add a stand-in for a place of which it is unknown whether it declares hooks."""
         self._stand_in(path, fault)
         self.diagnostics.append(Diagnostic(path, 0, fault))
 
     def add_changed(self, folder: str, problem: str) -> None:
-        """Stand for a project whose files are not those that were trusted."""
+        """Add the stand-ins of a project whose files are not those that were trusted."""
         paths = [path for path in self._manifests if path.startswith(f"{folder}/")]
         for path in paths or [folder]:
             self._stand_in(path, "", problem=problem)
 
     def add_builtin(self, definition: HookDefinition) -> None:
-        """Add a hook of our own."""
+        """Add a built-in hook."""
         self._append(self._binder.bind(definition, self._layer))
 
     def _add_definition(self, definition: HookDefinition, folder: str, origin: Origin) -> None:
@@ -202,7 +202,7 @@ class LayerBuilder:
         self.diagnostics.append(Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}"))
 
     def _add_unusable(self, hook_id: str, event: str, problem: str, origin: Origin, plugin: str | None) -> None:
-        """Stand for a declared function of which no hook can be made: it is a guard that somebody wrote."""
+        """Add a stand-in for a marked function of which no hook can be made: somebody wrote it as a guard."""
         target = PythonTarget(Source("file", origin.file), 0, "")
         matcher = compile_matcher(None)
         hook_id = f"{plugin}.{hook_id}" if plugin is not None else hook_id
@@ -212,9 +212,9 @@ class LayerBuilder:
     def _stand_in(
         self, path: str, fault: str, *, plugin: str | None = None, problem: str = "", is_gone: bool = False
     ) -> None:
-        """Deny where a file's gates stood, or at every gate where nobody remembers them.
+        """Deny where a file's gates were, or at every gate if they are not remembered.
 
-        What is gone (`is_gone`) holds no more than it held.  What cannot be read may.
+        A file that is gone (`is_gone`) holds only what it held; one that cannot be read may hold more.
         """
         target = PythonTarget(Source("file", path), 0, "")
         remembered = self._manifests.get(path)
@@ -232,7 +232,7 @@ class LayerBuilder:
                 priority=entry.priority, enabled=entry.enabled, observe=entry.observe, optional=entry.optional,
                 amends=entry.amends, origin=Origin(path), problem=problem or fault, plugin=plugin,
             )  # fmt: skip
-            if hook.id in self._taken:  # each is a guard of its own, to be seen and switched alone
+            if hook.id in self._taken:  # each is a guard of its own, to be listed and switched separately
                 hook = msgspec.structs.replace(hook, id=f"{hook.id}#{path}")
             self._keep(hook, Origin(path))
 
@@ -258,7 +258,7 @@ def assemble(
 ) -> Layers:
     """Make the hooks of all layers; `taken` are the ids of those that clients registered globally.
 
-    `unreadable` are the folders that may hold a plugin, and why nobody can tell.
+    `unreadable` are the directories that may hold a plugin, and why that is unknown.
     """
 
     def layer(which: Layer, ids: Mapping[str, Origin], project: str = "") -> LayerBuilder:
@@ -315,7 +315,7 @@ def overridden(
     plugins: Iterable[Plugin],
     catalogue: Catalogue,
 ) -> tuple[list[Hook], list[Diagnostic]]:
-    """Apply an operator's word to hooks of the layers that the operator did not write."""
+    """Apply the operator's overrides to hooks that the operator did not write."""
     by_name = {hook.name: hook for hook in hooks}
     broken = {hook.plugin for hook in by_name.values() if hook.problem is not None} - {None}
     complaints: list[Diagnostic] = []
@@ -332,7 +332,7 @@ def overridden(
                 by_name[hook.name], fault = changed(hook, override, catalogue)
                 if fault is not None:
                     complaints.append(Diagnostic(path, override.line, f"override of {override.id!r}: {fault}"))
-        elif override.id.partition(".")[0] not in broken:  # of a broken one nobody knows which hooks it has
+        elif override.id.partition(".")[0] not in broken:  # the hooks of a broken plugin are unknown
             hint = did_you_mean(override.id, [hook.id for hook in by_name.values()]) or "; see: hooklatch hooks"
             text = f"there is no built-in hook and no plugin's of the id {override.id!r}{hint}"
             complaints.append(Diagnostic(path, override.line, text))
@@ -340,7 +340,7 @@ def overridden(
 
 
 def changed(hook: Hook, override: Override, catalogue: Catalogue) -> tuple[Hook, str | None]:
-    """Return a hook as an override wants it, and what of that means nothing on its event."""
+    """Return a hook with an override applied, and which of its keys have no meaning on the hook's event."""
     wanted = msgspec.structs.replace(hook, **override.changes)
     spec = catalogue.get(hook.event)
     fault = misfit(spec, wanted.matcher, amends=wanted.amends) if spec is not None else None
@@ -348,7 +348,7 @@ def changed(hook: Hook, override: Override, catalogue: Catalogue) -> tuple[Hook,
 
 
 def manifest_of(hooks: Iterable[Hook]) -> list[ManifestHook]:
-    """Note what a good file's hooks are, for a start at which it is broken."""
+    """Return what a good file's hooks are, for a start at which the file is broken."""
     return [
         ManifestHook(
             hook.id,

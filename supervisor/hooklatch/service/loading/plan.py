@@ -1,12 +1,12 @@
-"""What a reload takes of what it saw, and what stays as it was.  Pure: knows what was read; reads nothing.
+"""What a reload changes, and what it leaves as it was.  Pure: knows what was read; reads nothing.
 
     plan(active, seen)    which version of each file, which events, plugins and projects, and which sources are wanted
     too_weak(held, …)     whether a build must go although its source has no other
-    manifests(before, …)  what a start at which a file is broken is to know of it
+    manifests(before, …)  what to remember for a start at which a file is broken
 
-A file with an error changes nothing that is in force: its last good version stays, whatever is wrong with it.  Only
-what is not there and never was in force counts as empty; what is gone or has lost its hooks waits for an explicit
-reload, and what cannot be read is never accepted.
+A file with an error changes nothing that is active: its last good version stays.  Only what does not exist and was
+never active counts as empty; what is gone or has lost its hooks waits for an explicit reload, and what cannot be read
+is never accepted.
 """
 
 from __future__ import annotations
@@ -40,23 +40,23 @@ __all__ = [
     "too_weak",
 ]  # fmt: skip
 
-ENDINGS = (".toml", ".py", ENDING)  # of what hooks.d may hold
+ENDINGS = (".toml", ".py", ENDING)  # what hooks.d may contain
 SeenFile: TypeAlias = (
     FileConfig | Diagnostic | Absent | Fault
-)  # what it says, what is wrong in it, or that nobody knows
+)  # its content, what is wrong in it, or that it cannot be read
 Manifests: TypeAlias = Mapping[str, list[ManifestHook]]
 Wanted: TypeAlias = dict[str, tuple[Source, int | None]]  # by location: a source, and its number of workers
 
 
 class Active(msgspec.Struct, frozen=True):
-    """What is in force: the last good version of each file, and what is remembered of those before the last start."""
+    """What is active: the last good version of each file, and the manifests from before the last start."""
 
     configs: Mapping[str, FileConfig] = {}
     manifests: Manifests = {}
     settings: Settings = Settings()
     overrides: list[Override] = []
     plugins: Mapping[str, Plugin] = {}
-    packages: Collection[str] = frozenset()  # the folders whose plugins were known
+    packages: Collection[str] = frozenset()  # the directories whose plugins were known
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -71,7 +71,7 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What a reload is about to put in force."""
+    """What a reload is about to make active."""
 
     files: list[DeclaredFile]
     catalogue: Catalogue
@@ -86,7 +86,7 @@ class Plan(msgspec.Struct, frozen=True):
     wanted: Wanted
     diagnostics: list[Diagnostic]
     is_main_good: bool
-    is_to_retry: bool  # what is wrong may go by itself, without a change of any file
+    is_to_retry: bool  # a fault may go away by itself, without a change of any file
 
     @property
     def configs(self) -> list[FileConfig]:
@@ -94,7 +94,7 @@ class Plan(msgspec.Struct, frozen=True):
 
     @property
     def good(self) -> dict[str, FileConfig]:
-        """Return the versions that are in force from now on."""
+        """Return the versions that are active from now on."""
         return {file.path: file.config for file in self.files if file.config and not file.is_accepted_absence}
 
     @property
@@ -109,7 +109,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(active: Active, seen: Seen, *, is_explicit: bool) -> Plan:
-    """Decide what a reload takes; an explicit one also takes what is gone or empty."""
+    """Decide what a reload changes; an explicit one also accepts what is gone or empty."""
     files, diagnostics = declared_files(active, seen, is_explicit=is_explicit)
     catalogue = catalogue_of(configs_of(files), [])
     files, unknown = with_known_events(files, catalogue, active.configs)
@@ -118,7 +118,7 @@ def plan(active: Active, seen: Seen, *, is_explicit: bool) -> Plan:
     catalogue = catalogue_of(good.values(), diagnostics)
     dialects = dialects_of(good.values(), catalogue, diagnostics)
     main_file = good.get(seen.main)
-    # Without a sound main file, what it last switched on or overrode must at least not be undone.
+    # If the main file has an error, its last good switches and overrides must at least not be undone.
     main = main_file.main if main_file is not None else MainTables(overrides=active.overrides)
     settings = main_file.main.settings if main_file is not None else active.settings
     remembered = remembered_plugins(active.manifests)
@@ -145,9 +145,9 @@ def plan(active: Active, seen: Seen, *, is_explicit: bool) -> Plan:
 
 
 def declared_files(active: Active, seen: Seen, *, is_explicit: bool) -> tuple[list[DeclaredFile], list[Diagnostic]]:
-    """Return the files in their order, the main one first; before those of hooks.d stands the folder itself.
+    """Return the files in their order: the main one, then the hooks.d directory itself, then the files in it.
 
-    One that was there and is gone keeps its place until an explicit reload.
+    One that existed and is gone keeps its place until an explicit reload.
     """
     listing, misnamed = seen.listing, list[Diagnostic]()
     found: list[tuple[DeclaredFile, Diagnostic | None]] = [
@@ -159,7 +159,7 @@ def declared_files(active: Active, seen: Seen, *, is_explicit: bool) -> tuple[li
         paths = set(paths_of(seen.folder, listing))
         found.append((DeclaredFile(seen.folder, FileConfig(seen.folder)), None))
     else:
-        # Without a listing nobody knows what the folder holds now, but what was in force stays.
+        # Without a listing the directory's present content is unknown, but what was active stays.
         found.append(version(active, seen.folder, listing, is_explicit))
     if isinstance(listing, Fault) or not is_explicit:
         paths |= known_files(active, seen.folder)
@@ -168,7 +168,7 @@ def declared_files(active: Active, seen: Seen, *, is_explicit: bool) -> tuple[li
 
 
 def version(active: Active, path: str, seen: SeenFile, is_explicit: bool) -> tuple[DeclaredFile, Diagnostic | None]:
-    """Decide which version of a file is taken: the one that is there, or the last good one, and why."""
+    """Decide which version of a file is used: the present one, or the last good one, and why."""
     known = active.configs.get(path)
     match seen:
         case FileConfig():
@@ -179,7 +179,7 @@ def version(active: Active, path: str, seen: SeenFile, is_explicit: bool) -> tup
         case Absent():
             if is_explicit or (known is None and path not in active.manifests):
                 return DeclaredFile(path, FileConfig(path), is_absent=True), None
-            fault = Diagnostic(path, 0, "it was in force and is gone; to accept that: hooklatch reload")
+            fault = Diagnostic(path, 0, "it was active and is gone; to accept that: hooklatch reload")
             return DeclaredFile(path, known, str(fault), is_absent=True), fault
         case Fault():
             fault = Diagnostic(path, 0, seen.reason)
@@ -191,7 +191,7 @@ def version(active: Active, path: str, seen: SeenFile, is_explicit: bool) -> tup
 def with_known_events(
     files: Iterable[DeclaredFile], catalogue: Catalogue, known: Mapping[str, FileConfig]
 ) -> tuple[list[DeclaredFile], list[Diagnostic]]:
-    """Refuse each file that names an event which nobody defines: what it guards is not known."""
+    """Refuse each file that names an undefined event: what it guards is unknown."""
     checked: list[DeclaredFile] = []
     diagnostics: list[Diagnostic] = []
     for file in files:
@@ -207,18 +207,18 @@ def with_known_events(
 
 
 def missing(config: FileConfig) -> Diagnostic | None:
-    """Return what a file that held hooks seems to have lost: all of them, or an entry that cannot be told any more."""
+    """Return what a file that held hooks seems to have lost: all of them, or an entry that is no longer readable."""
     if not (config.hooks or config.sources):
         return Diagnostic(config.path, 0, "it held hooks and is empty now; to accept that: hooklatch reload")
     dropped = next((one for one in config.diagnostics if one.is_red), None)
     if dropped is None:
         return None
-    text = f"{dropped.message}; what was in force stays; to accept the file as it is: hooklatch reload"
+    text = f"{dropped.message}; the last good version stays active; to accept the file as it is: hooklatch reload"
     return Diagnostic(config.path, dropped.line, text)
 
 
 def known_files(active: Active, folder: str) -> set[str]:
-    """Return the files of hooks.d that are in force, or were before the last start."""
+    """Return the files of hooks.d that are active, or were before the last start."""
     return {path for path in (*active.configs, *active.manifests) if os.path.dirname(path) == folder}
 
 
@@ -227,13 +227,13 @@ def paths_of(folder: str, listing: Names) -> list[str]:
 
 
 def is_misnamed(name: str) -> bool:
-    """Return whether a file was most likely meant to be read, and is not, for its ending."""
+    """Return whether a file was most likely meant to be read, and is not because of its ending."""
     return name[0] != "." and name.lower().endswith((*ENDINGS, f"{ENDING}c")) and not name.endswith(ENDINGS)
 
 
 def misnamed_file(folder: str, name: str) -> Diagnostic:
     path = os.path.join(folder, name).encode("utf-8", "backslashreplace").decode()
-    return Diagnostic(path, 0, f"it is not read, for its ending is none of {', '.join(ENDINGS)}; rename it")
+    return Diagnostic(path, 0, f"it is not read, since its ending is not one of {', '.join(ENDINGS)}; rename it")
 
 
 def is_ours(path: str, main: str, folder: str) -> bool:
@@ -256,7 +256,7 @@ def configs_of(files: Iterable[DeclaredFile]) -> list[FileConfig]:
 
 
 def wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) -> Wanted:
-    """Return the sources that files and packages name; what one of them says of its workers counts."""
+    """Return the sources that files and packages name; a file's own number of workers wins."""
     wanted: Wanted = {source.location: (source, None) for source in extra}
     for config in configs:
         folder = os.path.dirname(config.path)
@@ -268,7 +268,7 @@ def wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) -> Wa
 
 
 def too_weak(held: Isolation | None, wanted: Isolation) -> bool:
-    """Return whether a build in force must go, though the new version of its source cannot be built."""
+    """Return whether an active build must go, though the new version of its source cannot be built."""
     return held is not None and wanted.is_required and not as_strong_as(held, wanted)
 
 
@@ -285,9 +285,9 @@ def manifests(
     *,
     is_explicit: bool,
 ) -> dict[str, list[ManifestHook]]:
-    """Return the manifest of every file that is good now, also of one without hooks; what is rightly gone has none.
+    """Return the manifest of every good file, including those without hooks; an accepted removal leaves none.
 
-    A source with one of the `faults` keeps what it had.
+    A source with one of the `faults` keeps the manifest that it had.
     """
     # Another configuration of the same user may share this state.
     kept = {path: hooks for path, hooks in before.items() if not is_ours(path, seen.main, seen.folder)}
@@ -296,7 +296,7 @@ def manifests(
     for path, hooks in layers.by_file.items():
         is_sound = all(hook.problem is None for hook in hooks)
         remembered = None if is_sound else before.get(path)
-        if not remembered:  # what stands for a part of a good file is better remembered than nothing
+        if not remembered:  # the stand-ins of a file that is good in part are better remembered than nothing
             remembered = manifest_of(hooks) if is_sound or path in known else []
         if remembered or path in known:
             kept[path] = remembered

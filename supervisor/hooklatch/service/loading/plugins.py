@@ -1,7 +1,7 @@
-"""Installed packages that bring hooks.  Knows their metadata; imports none of them: that is a worker's work.
+"""Installed packages that provide hooks.  Knows their metadata; imports none of them: a worker does that.
 
 A plugin is an entry point of the group `hooklatch.plugins`: its name is the plugin's, its value the module whose
-functions marked with @hook are its hooks.  Metadata that cannot be read may name one, and is never as good as none.
+functions marked with @hook are its hooks.  Metadata that cannot be read may name one, and never counts as empty.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from hooklatch_worker.wire import Declared, Source
 __all__ = ["GROUP", "PLUGIN", "Discovery", "Plugin", "discover", "in_force"]
 
 GROUP = "hooklatch.plugins"
-PLUGIN = "plugin:"  # before its name, where its manifest is kept beside those of files
+PLUGIN = "plugin:"  # prefix of the name under which its manifest is kept beside those of files
 
 
 class Plugin(msgspec.Struct, frozen=True):
-    """A plugin by name, or what is wrong with it; `package` is the distribution that brings it."""
+    """A plugin by name, or what is wrong with it; `package` is the distribution that provides it."""
 
     name: str
     module: str
@@ -48,24 +48,24 @@ class Plugin(msgspec.Struct, frozen=True):
 
 
 class Discovery(msgspec.Struct, frozen=True):
-    """What installed packages bring; `faults` are the folders of which nobody can tell whether they bring something."""
+    """What installed packages provide; `faults` are the directories that could not be read."""
 
     plugins: dict[str, Plugin]
     faults: dict[str, Fault]
     read: set[str]
 
     def unread(self, known: set[str]) -> dict[str, str]:
-        """Return what is wrong with each folder that was not `known` before: there may be a guard in it."""
+        """Return what is wrong with each directory that was not `known` before: it may hold a guard."""
         return {place: fault.reason for place, fault in self.faults.items() if place not in known}
 
     def known(self, before: set[str]) -> set[str]:
-        """Return the folders whose plugins are in force: those that could be read, now or when they last were known."""
+        """Return the directories whose plugins are active: those that could be read, now or when last known."""
         return self.read | (before & self.faults.keys())
 
 
 def discover() -> Discovery:
     """Find the plugins of all installed packages, by name."""
-    # What importlib remembers of a folder may be that it could not be listed, and then reads like an empty one.
+    # importlib caches listings; a listing that failed is cached like an empty one.
     importlib.metadata.MetadataPathFinder().invalidate_caches()
     faults = dict(unreadable_folders())
     places = {entry for entry in map(os.path.abspath, sys.path) if entry not in faults}
@@ -84,7 +84,7 @@ def discover() -> Discovery:
 
 
 def plugins_of(package: importlib.metadata.Distribution, place: str, seen: set[str]) -> list[Plugin] | Fault:
-    """Read what a package brings; of two of one name the first one on the path is what is imported."""
+    """Read what a package provides; of two packages of one name the first one on the path is imported."""
     try:
         fault = fault_of(package)
         if fault is not None:
@@ -93,8 +93,8 @@ def plugins_of(package: importlib.metadata.Distribution, place: str, seen: set[s
         points = [point for point in package.entry_points if point.group == GROUP] if name not in seen else []
         seen.add(name)
         return [read(point) for point in points]
-    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # of garbage it says many things
-        return Fault(f"{place} cannot be read: {why(error)}; mend it", is_passing(error))
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:  # garbage raises any of these
+        return Fault(f"{place} cannot be read: {why(error)}; fix it", is_passing(error))
 
 
 def add(found: dict[str, Plugin], plugin: Plugin) -> None:
@@ -106,7 +106,7 @@ def add(found: dict[str, Plugin], plugin: Plugin) -> None:
 
 
 def unreadable_folders() -> Iterator[tuple[str, Fault]]:
-    """Find the folders that modules are imported from and that cannot be listed: importlib takes them for empty."""
+    """Find the directories on the import path that cannot be listed: importlib treats them as empty."""
     for entry in dict.fromkeys(map(os.path.abspath, sys.path)):
         seen = look(entry)
         if isinstance(seen, Found) and seen.is_folder:
@@ -117,13 +117,13 @@ def unreadable_folders() -> Iterator[tuple[str, Fault]]:
 
 
 def fault_of(package: importlib.metadata.Distribution) -> Fault | None:
-    """Return why nobody can tell which entry points a package has; importlib takes such a package to have none."""
+    """Return why a package's entry points are unknown; importlib treats such a package as having none."""
     place: object = getattr(package, "_path", None)
     if not isinstance(place, pathlib.Path):
-        return None  # of an archive, which is read as a whole or not at all
+        return None  # in an archive, which is read completely or not at all
     seen = look(str(place))
     if isinstance(seen, Found) and not seen.is_folder:
-        return None  # the metadata of old is a single file, without entry points
+        return None  # the old format is a single file, without entry points
     points = look(str(place / "entry_points.txt"))
     if isinstance(points, Absent | Fault):
         return points if isinstance(points, Fault) else None
@@ -134,10 +134,10 @@ def fault_of(package: importlib.metadata.Distribution) -> Fault | None:
 def read(point: importlib.metadata.EntryPoint) -> Plugin:
     package = f"{point.dist.name} {point.dist.version}" if point.dist is not None else ""
     if not is_id(point.name):
-        return Plugin(repr(point.name)[:80], "", package, "its name is no line of at most 200 characters")
+        return Plugin(repr(point.name)[:80], "", package, "its name must be one line of at most 200 characters")
     module, colon, _ = point.value.partition(":")
     if colon or not all(part.isidentifier() for part in module.strip().split(".")):
-        return Plugin(point.name, "", package, f"its entry point names no module but {point.value!r}")
+        return Plugin(point.name, "", package, f"its entry point must name a module, not {point.value!r}")
     return Plugin(point.name, module.strip(), package)
 
 
@@ -152,7 +152,7 @@ def in_force(
 
     One that had hooks and is gone stays until an explicit reload.
 
-    Where something cannot be looked at nobody can tell which are gone: then all that are known stay.
+    If something cannot be looked up, it is unknown which plugins are gone: then all known ones stay.
     """
     found = dict(discovery.plugins)
     diagnostics = [

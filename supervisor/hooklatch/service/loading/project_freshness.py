@@ -1,4 +1,4 @@
-"""Before a fire: in which projects is it, and is what is loaded of them what is there?
+"""Before a fire: which projects it is in, and whether their loaded hooks are up to date.
 
 Knows places, projects and reloads; decides nothing.
 """
@@ -20,7 +20,7 @@ __all__ = ["ProjectFreshness"]
 
 
 class ProjectFreshness:
-    """Has what fires be what is there.
+    """Keeps the hooks of a fire's projects up to date.
 
     The watch sees a change too, but up to 2 s later: time enough for an agent to write a file and have it run.
     """
@@ -33,7 +33,7 @@ class ProjectFreshness:
         self._turn = trio.Lock()
 
     async def settle(self, session: Session | None, envelope: EnvelopeParams, limit: float) -> Settled:
-        """Find the projects that a fire is in, and have their hooks be those that are there now."""
+        """Find the projects that a fire is in, and bring their hooks up to date."""
         projects = self._projects
         places = self._places(session, envelope)
         if not projects.trusted:
@@ -46,25 +46,25 @@ class ProjectFreshness:
         fault = fault_of((*places, *known_places(session)))
         with projects.holding(named | own):
             late = await self._load(named | own, limit)
-        # The session may have moved meanwhile: what held when the fire began holds beside what its view has now.
+        # The session may have moved meanwhile: the projects of the fire's start count besides those of its view now.
         folders = (named | own) - projects.nearest(known_places(session))
         return Settled(frozenset(folders), fault or fault_of(known_places(session)) or late)
 
     async def _load(self, folders: set[str], limit: float) -> str | None:
-        """Have the hooks of projects be those that are there now; say what is wrong if they are not in time."""
+        """Bring the hooks of projects up to date; return what is wrong if that is not done in time."""
         projects = self._projects
         if all(projects.is_settled(one) for one in folders):
             return None
         with trio.move_on_after(limit):
-            async with self._turn:  # who waits for a reload that begins anyway needs none of its own
+            async with self._turn:  # a fire that waits here may find that the reload before it has done the work
                 if not all(projects.is_settled(one) for one in folders):
                     await self._files.reload()
             return None
-        self._files.hint.set()  # the watch finishes what we have no time for
+        self._files.hint.set()  # the watch finishes what did not fit into the limit
         return f"the hooks of {', '.join(sorted(folders))} were not loaded within {limit:g} s; try again"
 
     def _own(self, session: Session | None) -> set[str]:
-        """Return the projects that the session's view has, with places looked up again that could not be told."""
+        """Return the projects of the session's view, after looking up again the places that were unknown."""
         if session is None:
             return set()
         if any(place.fault is not None for place in known_places(session)):
@@ -77,7 +77,7 @@ class ProjectFreshness:
         host_session = envelope.session_id if session is None else None
         known = self._session_starts.get(host_session) if host_session is not None else ()
         if not self._projects.trusted and (host_session is None or known):
-            return ()  # nobody needs to know
+            return ()  # nothing to look up: no project is trusted
         said = tuple(find_place(folder) for folder in (envelope.cwd, envelope.began_in) if folder is not None)
         if host_session is not None:
             self._session_starts.note(host_session, said)
@@ -88,7 +88,7 @@ class ProjectFreshness:
         if name is None:
             return set()
         found = self._projects.alike(name)
-        if told is not None and dashed(told) == name:  # the host says which folder the name is of
+        if told is not None and dashed(told) == name:  # the host gives the directory that the name stands for
             return {folder for folder in found if dashed(folder) == name}
         return found
 
@@ -97,7 +97,7 @@ def fault_of(places: Iterable[Place]) -> str | None:
     fault = next((place.fault for place in places if place.fault is not None), None)
     if fault is None:
         return None
-    return f"which project's guards hold cannot be told: {fault}; work in a folder that can be looked up"
+    return f"cannot determine which project's guards apply: {fault}; work in a folder that can be looked up"
 
 
 def known_places(session: Session | None) -> tuple[Place, ...]:

@@ -1,6 +1,6 @@
-"""Projects: folders whose own hooks fire in the sessions that work there, once somebody trusts them.
+"""Projects: directories whose own hooks fire in the sessions that work there, once the operator trusts them.
 
-Knows which folders are trusted and in use, and what their files hold; builds no source and makes no hook.
+Knows which directories are trusted and in use, and what their files hold; builds no source and makes no hook.
 
     not trusted ──trust──▶ trusted: read ──files differ from the pins──▶ changed: its gates deny
                              ▲                                             │
@@ -38,19 +38,19 @@ from hooklatch.service.registry.sessions import Sessions
 
 __all__ = ["Projects"]
 
-LINGER = 600.0  # seconds that a project stays loaded after a one-shot asked for it
+LINGER = 600.0  # seconds that a project stays loaded after a fire of a one-shot client
 
 
 class Projects:
-    """Says which projects are in use, and whether what is loaded of them is what is there."""
+    """Says which projects are in use, and whether their loaded files are up to date."""
 
     def __init__(self, state: StateFile, sessions: Sessions) -> None:
         self._state = state
         self._sessions = sessions
         self._asked: dict[str, float] = {}
         self._held: Counter[str] = Counter()
-        self._seen: dict[str, trust.Stamps | None] = {}  # when it was last read
-        self._taken: dict[str, trust.Stamps | None] = {}  # when what is in force was read
+        self._seen: dict[str, trust.Stamps | None] = {}  # stamps of when it was last read
+        self._taken: dict[str, trust.Stamps | None] = {}  # stamps of the version that is active
         self.faults: dict[str, str] = {}
 
     @property
@@ -58,7 +58,7 @@ class Projects:
         return self._state.state.trusted
 
     def used(self) -> list[str]:
-        """Return the trusted projects of sessions, and those that a one-shot has lately asked for."""
+        """Return the trusted projects of sessions, and those of recent one-shot clients."""
         if not self.trusted:
             return []
         now = trio.current_time()
@@ -70,18 +70,18 @@ class Projects:
 
     @property
     def watched(self) -> Iterable[str]:
-        """Every path of the used ones whose change may matter."""
+        """Return every path of the used ones whose change may matter."""
         for folder in self.used():
             yield trust.folder_of(folder)
             yield from trust.stamps(folder) or ()
 
     def ask(self, folder: str) -> None:
-        """Have a project loaded for a while."""
+        """Keep a project loaded for a while."""
         self._asked[folder] = trio.current_time()
 
     @contextmanager
     def holding(self, folders: Iterable[str]) -> Generator[None]:
-        """Have projects loaded for as long as the block lasts."""
+        """Keep projects loaded while the block runs."""
         held = Counter(folders)
         self._held += held
         try:
@@ -92,20 +92,20 @@ class Projects:
     def nearest(self, places: Iterable[Place]) -> set[str]:
         """Return the trusted projects of some places: for each the nearest one at or above it.
 
-        A folder that nobody trusts hides none above it, whatever it holds: an agent can make one.
+        An untrusted directory does not hide a trusted one above it, whatever it holds: an agent can create one.
         """
         return nearest(places, self.trusted)
 
     def alike(self, name: str) -> set[str]:
-        """Return the trusted projects that an agent may have begun in, by what is left of that folder's name."""
+        """Return the trusted projects that an agent may have begun in, by the letters and digits of its directory."""
         return alike(name, self.trusted)
 
     def is_settled(self, folder: str) -> bool:
-        """Return whether what is in force of a project is what is there now."""
+        """Return whether the active version of a project is the present one."""
         return folder not in self.trusted or is_now(self._taken, folder)
 
     def taken(self) -> None:
-        """Note that what was last read is in force; until then it says nothing of what a fire would be decided by."""
+        """Record that the version last read is now active."""
         self._taken = dict(self._seen)
 
     def read(self) -> list[ProjectFiles]:
@@ -136,7 +136,7 @@ class Projects:
         return fault if fault is not None or self._seen[folder] is not None else "it cannot be looked at"
 
     def changed(self, folder: str, fault: str) -> ProjectFiles:
-        """Take note that a project's files are not those that were trusted."""
+        """Return the fault of a project whose files are not those that were trusted."""
         self.faults[folder] = (
             f"{trust.folder_of(folder)} has changed since it was trusted ({fault}); "
             f"look at it, then: hooklatch trust {shlex.quote(folder)}"
@@ -144,13 +144,13 @@ class Projects:
         return ProjectFiles(folder, fault=self.faults[folder])
 
     def verified(self, project: ProjectFiles) -> ProjectFiles:
-        """Return a project as it was read, unless its files have changed while its sources were loaded."""
+        """Return a project as it was read, unless its files changed while its sources were loaded."""
         if project.fault is not None or is_now(self._seen, project.folder):
             return project
         return self.changed(project.folder, "just now")
 
     def warnings(self, places: Iterable[Place]) -> list[str]:
-        """Return what those who work in these places should know of their projects."""
+        """Return the warnings about projects for whoever works in these places."""
         places = list(places)
         faults = [place.fault for place in places if place.fault is not None and self.trusted]
         changed = [self.faults[folder] for folder in sorted(self.nearest(places)) if folder in self.faults]
@@ -158,7 +158,7 @@ class Projects:
         return [*faults, *changed, *(untrusted(path) for path in ignored if os.path.isdir(trust.folder_of(path)))]
 
     def all_warnings(self) -> list[str]:
-        """Say the same of every place that a session works in."""
+        """Return the warnings for every place that a session works in."""
         return self.warnings(sorted(self._places(), key=lambda place: place.named))
 
     def trust(self, folder: str, pins: trust.Pins) -> None:
@@ -216,11 +216,11 @@ def declared(root: str, name: str, pins: trust.Pins) -> DeclaredFile:
 
 
 def check_places(config: FileConfig, root: str) -> None:
-    """Refuse a file that names Python code outside of what is pinned."""
+    """Refuse a file that names Python code outside of the pinned directory."""
     places = [(entry.kind, entry.location, 0) for entry in config.sources]
     for hook in config.hooks:
         source, _ = place_of(hook, os.path.dirname(config.path))
         places.append((source.kind, source.location, hook.line))
     for kind, location, line in places:
         if kind == "file" and not location.startswith(f"{root}/"):
-            raise ConfigError(Diagnostic(config.path, line, f"{location} is not below {root}, so nobody pinned it"))
+            raise ConfigError(Diagnostic(config.path, line, f"{location} is not below {root}, so it is not pinned"))

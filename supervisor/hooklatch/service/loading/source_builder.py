@@ -1,6 +1,6 @@
-"""Builds the sources that hooks name, when their files change.  Knows configurations and proof; reads no file of hooks.
+"""Builds the sources that hooks name, when their files change.  Knows configurations and units; reads no file of hooks.
 
-A source whose new version fails keeps the last good one, unless that is held to less than is required by now.
+A source whose new version fails keeps the last good one, unless that is isolated less than is now required.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from hooklatch_worker.wire import Elsewhere, Source
 
 __all__ = ["Built", "SourceBuilder", "aimed_at", "aimed_at_nothing"]
 
-Functions: TypeAlias = set[tuple[str, str]]  # that hooks name, each with the location of its source
-AT_ONCE = 4  # builds; each imports in a worker of its own
+Functions: TypeAlias = set[tuple[str, str]]  # functions that hooks name, each with the location of its source
+AT_ONCE = 4  # builds; each imports in its own worker
 
 
 class Built(msgspec.Struct, frozen=True):
-    """What became of the sources of one reload."""
+    """The results for the sources of one reload."""
 
     fresh: dict[str, Unit] = {}
     faults: dict[str, Diagnostic] = {}
-    too_weak: set[str] = set()  # what is in force of them must go, though there is nothing else
+    too_weak: set[str] = set()  # their active build must go, though there is no other
     diagnostics: list[Diagnostic] = []
-    is_to_retry: bool = False  # a fault may go by itself, without a change of any file
+    is_to_retry: bool = False  # a fault may go away by itself, without a change of any file
 
 
 class SourceBuilder:
-    """Builds what is wanted of sources and has changed."""
+    """Builds the wanted sources that have changed."""
 
     def __init__(self, sources: Sources, registries: Registries, state: StateFile) -> None:
         self._sources = sources
@@ -48,7 +48,7 @@ class SourceBuilder:
         self._state = state
 
     async def build(self, taken: Plan, *, is_explicit: bool) -> Built:
-        """Build every source whose files have changed, some at once; a failure leaves the last good unit in force."""
+        """Build every source whose files changed, several at once; if that fails, the last good unit stays active."""
         asked, targets = Asked(taken.configs, taken.extra), self.targets()
         wanted = dict(taken.wanted)
         for target in targets:
@@ -72,7 +72,7 @@ class SourceBuilder:
         return Built(fresh, faults, weak, diagnostics, any(error.is_passing for error in errors.values()))
 
     def _is_current(self, source: Source, workers: int | None) -> bool:
-        """Return whether the unit in force is what a build would be; its pool takes the limits of now."""
+        """Return whether the active unit is what a build would produce; its pool takes the current limits."""
         unit = self._sources.units.get(source.location)
         limits = self._sources.limits_of(source, workers)
         if unit is None or not unit.is_current or unit.pool.limits.worker.isolation != limits.worker.isolation:
@@ -87,7 +87,7 @@ class SourceBuilder:
 
     def _fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
         is_kept = location in self._sources.units and location not in weak
-        kept = "; the last good version stays in force" if is_kept else ""
+        kept = "; the last good version stays active" if is_kept else ""
         return Diagnostic(error.file, error.line, error.message + kept)
 
     async def _build_all(
@@ -109,7 +109,7 @@ class SourceBuilder:
             async with trio.open_nursery() as nursery:
                 for one in stale.values():
                     nursery.start_soon(build, *one)
-        except BaseException:  # whoever asked for this is gone, and nobody will ever adopt them
+        except BaseException:  # the caller was cancelled, and nobody else will adopt these units
             for unit in results.values():
                 if isinstance(unit, Unit):
                     self._sources.discard(unit)
@@ -117,7 +117,7 @@ class SourceBuilder:
         return results
 
     def _check(self, unit: Unit, catalogue: Catalogue, asked: Asked) -> None:
-        """Refuse a build with a function that would never be asked.
+        """Refuse a build with a function that would never be called.
 
         Raises:
             UnitError: which one, and why.
@@ -149,21 +149,21 @@ class SourceBuilder:
         return unit
 
     def _held_hooks(self, location: str, old: Unit | None) -> bool:
-        """Return whether a source declared hooks when it was last good, be it before the last start."""
+        """Return whether a source declared hooks when it was last good, also before the last start."""
         return bool(old.loaded.hooks if old is not None else self._state.state.manifests.get(location))
 
     def targets(self) -> list[PythonTarget]:
-        """The Python targets that come from the API: admin clients' and sessions'."""
+        """Return the Python targets that come from the API: admin clients' and sessions'."""
         hooks = self._registries.api_and_own_hooks()
         targets = [hook.target for hook in hooks if isinstance(hook.target, PythonTarget)]
-        return [target for target in targets if target.source.location]  # what stands in for another has no source
+        return [target for target in targets if target.source.location]  # a stand-in has no source
 
     def used(self) -> set[str]:
         return {target.source.location for target in self.targets()}
 
 
 class Asked:
-    """Which marks of which files are hooks in force, by what the files of hooks declare."""
+    """Which marked functions of which files are active hooks, by what the files of hooks declare."""
 
     def __init__(self, configs: Iterable[FileConfig], extra: Iterable[Source]) -> None:
         self._sources = {source.location for source in extra}
@@ -177,27 +177,27 @@ class Asked:
         self._named = {location for location, _ in self.functions}
 
     def strays(self, unit: Unit) -> list[Diagnostic]:
-        """Find marks that a source met in other files, and that nobody asks there."""
+        """Find marks that a source imports from other files, and that are not called there."""
         return [
             Diagnostic(
                 mark.file, mark.line,
-                f"{mark.function!r} is marked with @hook, but this file is no source, so it would never be asked"
-                f" ({unit.source.location} imports it); add it as a [[source]], or take the mark away",
+                f"{mark.function!r} is marked with @hook, but this file is not a source, so it would never be called"
+                f" ({unit.source.location} imports it); add it as a [[source]], or remove the mark",
             )
             for mark in unit.loaded.elsewhere
             if not self._is_asked(mark)
         ]  # fmt: skip
 
     def unused(self, unit: Unit) -> list[Diagnostic]:
-        """Find marks in a file of which hooks name functions, and which is no source itself."""
+        """Find unused marks in a file whose functions hooks name, but which is not a source itself."""
         location = unit.source.location
         if location in self._sources or location not in self._named:
             return []
         return [
             Diagnostic(
                 location, declared.line,
-                f"{declared.function!r} is marked with @hook, but this file is only named by run, so it is never asked;"
-                " add it as a [[source]], or take the mark away",
+                f"{declared.function!r} is marked with @hook, but this file is only named by run, so nothing calls it;"
+                " add it as a [[source]], or remove the mark",
             )
             for declared in unit.loaded.hooks
             if (location, declared.function) not in self.functions

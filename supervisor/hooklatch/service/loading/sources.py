@@ -1,7 +1,7 @@
-"""The sources of callbacks and their pools.  Knows builds and their proof; knows no hook and no layer.
+"""The sources of callbacks and their pools.  Knows builds and how they are proven; does not know hooks or layers.
 
-A source is a file or a module.  Each version of it is a *build* with a pool of its own.  A new build is proven to
-import in a fresh worker before anything uses it; the old one retires when the last fire that may need it has ended.
+A source is a file or a module.  Each version of it is a *build* with its own pool.  A new build is proven to import in
+a fresh worker before anything uses it; the old one retires when the last fire that may need it has ended.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from hooklatch_worker.wire import Loaded, Source
 __all__ = ["Sources", "Unit", "UnitError"]
 
 logger = logging.getLogger("hooklatch.sources")
-GRACE = 60.0  # seconds in which a client must register hooks on the unit that it had built
+GRACE = 60.0  # seconds for a client to register hooks on the unit that it had built
 
 
 class UnitError(Exception):
-    """A source that could not be taken: what is wrong, and where; `is_passing` where trying again may help."""
+    """A source that cannot be used: what is wrong, and where; `is_passing` if trying again may help."""
 
     def __init__(self, message: str, file: str, line: int = 0, *, is_passing: bool = False) -> None:
         super().__init__(f"{file}:{line}: {message}" if line else f"{file}: {message}")
@@ -53,7 +53,7 @@ class Unit:
         self.pool = pool
         self.loaded = loaded
         self.stamps = stamps
-        # What was loaded, not what is there by now: a file that changed meanwhile must count as changed.
+        # From what was loaded, not from the present files: a file that changed meanwhile must count as changed.
         self.digests: dict[str, str | None] = {source.location: source.digest} if source.digest else {}
         for path, seen in stamps.items():
             if path not in self.digests:
@@ -66,17 +66,17 @@ class Unit:
 
     @property
     def is_current(self) -> bool:
-        """Return whether its files still hold what was loaded, and may; a new time alone is no new version."""
+        """Return whether its files still have the loaded content, and may; a new mtime alone is not a new version."""
         now = {path: stamp(path) for path in self.stamps}
         if now == self.stamps:
             return True
         if any(known is None or self._digest(path) != known for path, known in self.digests.items()):
-            return False  # what nobody could read then or cannot read now is not known to be the same
+            return False  # unreadable then or now: not known to be the same
         self.stamps = now
         return True
 
     def _digest(self, path: str) -> str | None:
-        """Hash a file; None where it cannot be read, or may not be.  Packages are trusted wherever they are."""
+        """Hash a file; None if it cannot be read, or may not be loaded.  Packages are trusted wherever they are."""
         try:
             if self.source.kind == "file":
                 return hashlib.sha256(read_safely(path)).hexdigest()
@@ -99,7 +99,7 @@ class Sources:
         on_adopted: Callable[[Unit], None],
     ) -> None:
         self.limits = limits
-        self.levels: dict[str, str] = {}  # the isolation of sources that have one of their own
+        self.levels: dict[str, str] = {}  # the isolation of sources with their own level
         self.units: dict[str, Unit] = {}
         self.pools = pools
         self.zygote = zygote
@@ -111,7 +111,7 @@ class Sources:
 
     @property
     def pools_in_force(self) -> dict[str, Pool]:
-        """The pool of each source that new fires use, by the source's location."""
+        """Return the pool of each source that new fires use, by the source's location."""
         return {location: unit.pool for location, unit in self.units.items()}
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -119,7 +119,7 @@ class Sources:
         await self.supervisor.run(task_status)
 
     def limits_of(self, source: Source, workers: int | None) -> PoolLimits:
-        """Return a source's limits: those of all, with what is its own."""
+        """Return a source's limits: the common ones, with its own on top."""
         isolation = self.limits.worker.isolation
         isolation = msgspec.structs.replace(isolation, level=self.levels.get(source.location, isolation.level))
         ours = BUILTIN_SOURCES.get(source)
@@ -132,9 +132,9 @@ class Sources:
         )
 
     async def build(self, source: Source, *, workers: int | None = None) -> Unit:
-        """Prove that the present version of a source imports, in a worker of a pool of its own.
+        """Prove that the present version of a source imports, in a worker of a new pool.
 
-        The unit is not in force yet: `adopt` or `discard` it.
+        The unit is not active yet: `adopt` or `discard` it.
 
         Raises:
             UnitError: it is missing, unsafe, or its code fails; or no worker could be forked.
@@ -168,7 +168,7 @@ class Sources:
         return Source(source.kind, source.location, hashlib.sha256(data).hexdigest()), data
 
     def adopt(self, unit: Unit) -> None:
-        """Put a unit in force; the one before it retires once no fire can need it."""
+        """Make a unit active; the one before it retires once no fire can need it."""
         old = self.units.get(unit.source.location)
         self.units[unit.source.location] = unit
         self._on_adopted(unit)
@@ -180,11 +180,11 @@ class Sources:
         self._retire(self.units.pop(location))
 
     def discard(self, unit: Unit) -> None:
-        """Drop a unit that never came into force."""
+        """Drop a unit that was never active."""
         self._end(unit)
 
     def forget(self, keep: Iterable[str]) -> None:
-        """Retire every unit whose source nobody declares any more, but those just built for a registration."""
+        """Retire every unit whose source is no longer declared, except those just built for a registration."""
         now = trio.current_time()
         for location in set(self.units) - set(keep):
             if now - self.units[location].asked_for > GRACE:

@@ -1,7 +1,7 @@
-"""What is in a project's .hooklatch folder, pinned by its hashes.  Knows files; knows no hook and no session.
+"""What is in a project's .hooklatch directory, pinned by its hashes.  Knows files; does not know hooks or sessions.
 
-Every file below it is pinned, whatever its name: a worker imports from there.  A link is refused, since what it leads
-to could change without it.
+Every file below it is pinned, whatever its name: a worker imports from there.  Links are refused, since the target of a
+link could change while the link stays the same.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from hooklatch.service.config.file_safety import UnsafeFileError, guards, read_s
 __all__ = ["Pins", "Stamps", "difference", "folder_of", "pin", "stamps"]
 
 FOLDER = ".hooklatch"
-MAX_FILES = 1000  # below one project's folder
+MAX_FILES = 1000  # below one project's directory
 Pins = dict[str, str]  # sha256 by the path below .hooklatch
 Stamps = dict[str, tuple[int, ...]]
 
 
 def folder_of(project: str) -> str:
-    """Return the folder that holds a project's hooks."""
+    """Return the directory that holds a project's hooks."""
     return os.path.join(project, FOLDER)
 
 
 def pin(project: str) -> Pins:
-    """Hash every file below a project's .hooklatch folder; none where there is no such folder.
+    """Hash every file below a project's .hooklatch directory; return no pins if there is no such directory.
 
     Raises:
-        UnsafeFileError: somebody else could have written one of them, or it is no plain file.
+        UnsafeFileError: somebody else could have written one of them, or it is not a regular file.
         OSError: it cannot be read.
     """
     root = folder_of(project)
@@ -50,7 +50,7 @@ def files_below(root: str) -> Iterator[str]:
         try:
             entry.path.encode()
         except UnicodeEncodeError:
-            raise UnsafeFileError(f"{os.fsencode(entry.path)!r} is no UTF-8; rename it") from None
+            raise UnsafeFileError(f"{os.fsencode(entry.path)!r} is not UTF-8; rename it") from None
         yield entry.path
 
 
@@ -67,9 +67,9 @@ def entries(root: str) -> Iterator[os.DirEntry[str]]:
 
 
 def stamps(project: str) -> Stamps | None:
-    """Tell versions of all these files apart without reading them; None where that cannot be told.
+    """Return a value that changes with any of these files, without reading them; None if that cannot be determined.
 
-    The change time is among them, which a program without privileges cannot set, and who may write to the folders.
+    It includes the change time, which a program without privileges cannot set, and who may write to the directories.
     """
     root = folder_of(project)
     found: Stamps = {root: guards(os.path.join(root, FOLDER))}
@@ -85,7 +85,7 @@ def stamps(project: str) -> Stamps | None:
 
 
 def difference(pinned: Mapping[str, str], now: Mapping[str, str]) -> str | None:
-    """Return how files differ from those that were pinned; None where they do not."""
+    """Return how files differ from those that were pinned; None if they do not."""
     kinds = (
         ("changed", [path for path in pinned if path in now and pinned[path] != now[path]]),
         ("missing", [path for path in pinned if path not in now]),

@@ -1,4 +1,4 @@
-"""Who is registered: layers, sessions, what each session sees, suspensions, counts and last failures.
+"""The registry: layers, sessions, what each session sees, suspensions, counts and last failures.
 
-Held in memory and changed without a checkpoint; knows no file of hooks and no socket.
+Held in memory and changed without a checkpoint; does not know files of hooks or sockets.
 """

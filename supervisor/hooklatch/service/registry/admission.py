@@ -1,11 +1,10 @@
-"""Lets requests of busy sessions in one at a time.  Knows sessions and turns of the loop; knows no bytes, no request.
+"""Admits requests of busy sessions one at a time.  Knows sessions and turns of the loop, but no bytes and no request.
 
-A request takes a piece of the one thread that all share.  Where a client has more requests here already, or its
-session has some under way, the next one waits for admission, which is given once each time that the event loop goes
-round, for another session each time (`core/fair_queue.py`).
-So what a flood adds to anybody's wait is one request a round
-and not all that there are; and who has nothing under way passes by.  Meanwhile nothing is read from those who wait:
-what they offer beyond it stays with them.
+All requests share one thread.  If a client already has several requests here, or its session has some under way, the
+next request waits for admission.  One is admitted per round of the event loop, each time of another session
+(`core/fair_queue.py`).  So a flood delays everybody else by one request a round, not by all of its requests, and a
+session with nothing under way is admitted at once.  While a connection waits, nothing more is read from it: what it
+sends stays in its socket.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from hooklatch.core.fair_queue import FairQueue
 
 __all__ = ["MAX_OF_SESSION", "UNHINDERED", "Flow", "Admission"]
 
-UNHINDERED = 4  # requests of a session, or of all strangers, that may be under way before the next one has to queue
-MAX_OF_SESSION = 256  # requests that all connections of one session may have unanswered
+UNHINDERED = 4  # requests of a session, or of all strangers, that may be under way before the next one queues
+MAX_OF_SESSION = 256  # unanswered requests that all connections of one session may have
 PLACES = 2**14  # connections that may wait: more than there can be
 
 
 class Flow:
-    """What the connections of one session have under way, or all that have none; and whose turn a turn is."""
+    """What the connections of one session, or all without one, have under way; the fair queue takes turns by flow."""
 
     __slots__ = ("in_flight",)
 
@@ -31,12 +30,12 @@ class Flow:
 
 
 class Admission:
-    """Opens once a round of the event loop.  It sleeps while nobody waits."""
+    """Admits one request per round of the event loop; sleeps while nobody waits."""
 
     def __init__(self) -> None:
         self._waiting: FairQueue[Flow, trio.Event] = FairQueue(PLACES)
         self._wake = trio.Event()
-        self.strangers = Flow()  # connections without a session: they are counted together, and take turns apart
+        self.strangers = Flow()  # connections without a session: counted together, but each takes its own turns
 
     def __len__(self) -> int:
         return len(self._waiting)

@@ -1,7 +1,6 @@
-"""The last failures of each hook, for who asks why.  Knows hooks and outcomes; keeps so many bytes of them in memory.
+"""The last failures of each hook, for whoever looks for the cause.  Knows hooks and outcomes; bounds their size.
 
-What failed may hold what it failed on, a payload's words, so it is neither logged nor recorded; who may read it is
-not decided here.
+A failure may contain parts of the payload, so it is neither logged nor recorded.  Who may read it is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from hooklatch.core.messages import Cause, Outcome
 
 __all__ = ["STREAK", "Failing", "Failure", "Failures"]
 
-KEPT = 5  # of a hook
-UNASKED = ("overload", "quarantined")  # it was not even called: that would only push out why it is so
-STREAK = 5  # calls of a hook in a row that failed, before it is said
-MAX_TEXT = 16 * 2**10  # characters of a message, or of what was written to the standard error
-MAX_BYTES = 4 * 2**20  # of all of them; the hook whose last failure is the oldest goes first
-OVERHEAD = 300  # bytes of a failure without a word in it
+KEPT = 5  # per hook
+UNASKED = ("overload", "quarantined")  # not called at all: keeping these would push out the failures that caused them
+STREAK = 5  # consecutive failed calls of a hook before it is reported
+MAX_TEXT = 16 * 2**10  # characters of a message, or of the standard error output
+MAX_BYTES = 4 * 2**20  # for all failures; the hook whose last failure is the oldest is dropped first
+OVERHEAD = 300  # bytes of a failure without any text
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A call that failed: when, what it was asked about, and what is known of the cause."""
+    """A call that failed: when, for which event, and what is known of the cause."""
 
     at: float
     decision_id: str
@@ -54,31 +53,31 @@ class Failing(msgspec.Struct, frozen=True):
 
 
 class Kept:
-    """What is kept of one hook: its last failures, and how many there were since a call of it went well."""
+    """What is kept of one hook: its last failures, and how many there were since its last successful call."""
 
     def __init__(self) -> None:
         self.failures: deque[Failure] = deque()
         self.streak = 0
         self.cause: Cause = "policy"
-        self.target: PythonTarget | ServedTarget | None = None  # what failed; a new version is not blamed for it
+        self.target: PythonTarget | ServedTarget | None = None  # what failed; a new version starts without failures
 
 
 class Failures:
-    """Of all hooks, by name and by the session that registered them: names alone are not unique among sessions."""
+    """The failures of all hooks, by name and by the session that registered them: sessions may use the same names."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, str], Kept] = {}
         self._bytes = 0
 
     def called(self, hook: Hook, outcome: Outcome, *, decision_id: str, event: str, session: str | None) -> None:
-        """Take note of how a call ended."""
+        """Keep a failed call; a successful one ends the streak."""
         key = (hook.name, hook.owner)
         if outcome.cause == "policy":
             if (kept := self._kept.get(key)) is not None:
                 kept.streak = 0
             return
         kept = self._kept.pop(key, None) or Kept()
-        self._kept[key] = kept  # as the newest
+        self._kept[key] = kept  # moves to the end: the newest
         kept.streak = kept.streak + 1 if kept.target == hook.target else 1
         kept.target, kept.cause = hook.target, outcome.cause
         if outcome.cause in UNASKED:
@@ -101,7 +100,7 @@ class Failures:
         return [*reversed(kept.failures)] if kept is not None else []
 
     def failing(self, hooks: Iterable[Hook]) -> list[Failing]:
-        """Name those that have failed at every one of their last calls."""
+        """Return the hooks that have failed at every one of their last calls."""
         found: list[Failing] = []
         for hook in hooks:
             kept = self._kept.get((hook.name, hook.owner))
@@ -113,7 +112,7 @@ class Failures:
         return found
 
     def forget(self, owner: str) -> None:
-        """Forget what a session registered; it has ended."""
+        """Forget the failures of what a session registered, once it has ended."""
         for key in [key for key in self._kept if key[1] == owner]:
             self._drop(key)
 

@@ -1,8 +1,8 @@
-"""Where an agent is, or began, and in which projects that is.  Knows paths; knows no session and no hook.
+"""Where an agent is, or began, and which projects that is in.  Knows paths; does not know sessions or hooks.
 
-A place can be told or it cannot; one that cannot be told is never one without a project: whoever needs its guards
-denies.  What is ambiguous counts for each folder that it may stand for, since that only adds guards: a folder as it was
-named, and as it is without links; a name of which only the letters and digits are known.
+A place is known or unknown.  An unknown one is never treated as one without a project: a fire that needs its guards is
+denied.  An ambiguous one counts for each directory that it may mean, since that only adds guards: a directory as named,
+and with links resolved; a name of which only the letters and digits are known.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import msgspec
 
 __all__ = ["Place", "alike", "dashed", "find_place", "nearest"]
 
-CUT = 200  # characters of a folder's name after which Claude Code replaces the rest by a digest
+CUT = 200  # characters of a directory's name after which Claude Code replaces the rest by a digest
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A folder by every whole path that it may have; a `fault` says why that is not known."""
+    """A directory by every absolute path that it may have; a `fault` says why that is unknown."""
 
     named: str
     paths: tuple[str, ...]
@@ -26,9 +26,9 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def find_place(folder: str) -> Place:
-    """Look where a folder is.  What is missing of it counts as plain folders below what is there."""
+    """Look up a directory.  Missing components count as plain directories below the existing ones."""
     if not os.path.isabs(folder):
-        return Place(folder, (), f"{folder!r} is no whole path")
+        return Place(folder, (), f"{folder!r} is not an absolute path")
     plain = os.path.normpath(folder)
     try:
         real = real_path(folder)
@@ -42,11 +42,11 @@ def real_path(folder: str) -> str:
     try:
         return os.path.realpath(folder, strict=True)
     except (FileNotFoundError, NotADirectoryError):
-        return os.path.realpath(folder)  # follows what links there are; the rest is as it is named
+        return os.path.realpath(folder)  # follows the links that exist; missing components stay as they are named
 
 
 def nearest(places: Iterable[Place], folders: Collection[str]) -> set[str]:
-    """Return for each path of these places the nearest of `folders` at or above it."""
+    """Return, for each path of these places, the nearest of `folders` at or above it."""
     if not folders:
         return set()
     paths = {path for place in places for path in place.paths}
@@ -63,9 +63,9 @@ def first_above(path: str, folders: Collection[str]) -> str | None:
 
 
 def alike(name: str, folders: Iterable[str]) -> set[str]:
-    """Return those of `folders` at or below which a folder may be of whose path `name` has the letters and digits.
+    """Return those of `folders` that may contain a directory whose path has the letters and digits of `name`.
 
-    `name` has "-" for every other character: so Claude Code names the folder of a session's transcript.
+    `name` has "-" for every other character, as Claude Code names the directory of a session's transcript.
     """
     return {folder for folder in folders if is_alike(name, dashed(folder))}
 
@@ -77,7 +77,7 @@ def is_alike(name: str, folder: str) -> bool:
 
 
 def dashed(path: str) -> str:
-    # Claude Code counts in UTF-16: what is beyond the first plane is two characters.
+    # Claude Code counts UTF-16 units: characters beyond the first plane are two.
     return "".join(
         char if char.isascii() and char.isalnum() else "-" * (2 if ord(char) > 0xFFFF else 1) for char in path
     )

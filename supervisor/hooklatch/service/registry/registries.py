@@ -1,15 +1,15 @@
 """The registries: global layers, sessions' layers, and the announcement of every change.
 
-Knows snapshots and who looks at them; knows no file and no process.  Every change is one step without a checkpoint:
-when its method returns, each fire that starts later uses what it made.
+Knows snapshots and their viewers; does not know files or processes.  Every change is one step without a checkpoint:
+once its method has returned, each fire that starts uses the change.
 
-What a change costs does not grow with the number of sessions.  A commit counts the epoch on, and a session's view is
-made anew when somebody looks at it: a fire, a report, an announcement.  Sessions of one scope share one snapshot.
+The cost of a change does not grow with the number of sessions.  A commit increments the epoch, and a session's view is
+rebuilt when it is next looked at: by a fire, a report, an announcement.  Sessions of one scope share one snapshot.
 
-    commit  ─▶  a new epoch  ─▶  a view is looked at: of an older epoch, so it is made anew
-       └─▶  subscribers are told: as many as a slice has time for at once, the rest by `announced`
+    commit  ─▶  a new epoch  ─▶  a view of an older epoch is rebuilt when it is looked at
+       └─▶  subscribers are told: as many as fit in a slice at once, the rest by `announced`
 
-`announced` is what a change waits for before it is acknowledged.
+A change waits for `announced` before it is acknowledged.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SLICE = 0.002  # seconds of a turn of the loop in which subscribers are told
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What a viewer is told: its view went from `previous` to `revision`."""
+    """A viewer's view went from `previous` to `revision`."""
 
     previous: int
     revision: int
@@ -55,15 +55,15 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def line(self) -> bytes:
-        """Return it as it is sent, encoded once for all who are told the same."""
+        """Return the line to send, encoded once for all viewers with the same change."""
         return encode_notification("announce", self)
 
 
-Publish = Callable[[Session | None, Announcement], bool]  # false where nobody listens any more
+Publish = Callable[[Session | None, Announcement], bool]  # false when nobody listens any more
 
 
 class Registries:
-    """Owns all layers.  A viewer is a session, or None for those who look at the global layers alone."""
+    """Owns all layers.  A viewer is a session, or None for those who see only the global layers."""
 
     def __init__(
         self, catalogue: Catalogue, sessions: Sessions, publish: Publish, *, switches: Mapping[str, bool]
@@ -71,23 +71,23 @@ class Registries:
         self.catalogue = catalogue
         self.switches = dict(switches)
         self.personalities: dict[str, list[str]] = {}
-        self.view = Snapshot(time.time_ns() // 1_000_000, ())  # of those who look at the global layers alone
+        self.view = Snapshot(time.time_ns() // 1_000_000, ())  # of viewers that see only the global layers
         self._files: list[Hook] = []
         self._api: dict[str, Hook] = {}
         self._projects: dict[str, list[Hook]] = {}
         self._sessions = sessions
         self._publish = publish
-        self._revision = self.view.revision  # the highest one of any view
-        self._epoch = 1  # how often something has changed that sessions share
-        self._shared: dict[Scope, Snapshot] = {}  # of this epoch
-        self._told: dict[Session, Snapshot] = {}  # of each with a subscriber: what it has been told of
-        self._untold: OrderedDict[Session, None] = OrderedDict()  # those of them whose view may be another by now
-        self._announcements: dict[tuple[Snapshot, Snapshot], Announcement] = {}  # that several are told
+        self._revision = self.view.revision  # the highest of any view
+        self._epoch = 1  # the number of changes so far to what sessions share
+        self._shared: dict[Scope, Snapshot] = {}  # of the current epoch
+        self._told: dict[Session, Snapshot] = {}  # the snapshot last announced to each subscribed session
+        self._untold: OrderedDict[Session, None] = OrderedDict()  # subscribed sessions whose view may have changed
+        self._announcements: dict[tuple[Snapshot, Snapshot], Announcement] = {}  # shared by several sessions
         self._telling = trio.Lock()
 
     @property
     def revision(self) -> int:
-        """Return the highest revision that any view has."""
+        """Return the highest revision of any view."""
         return self._revision
 
     @property
@@ -95,11 +95,11 @@ class Registries:
         return list(self._api.values())
 
     def api_and_own_hooks(self) -> list[Hook]:
-        """Return what clients registered, over the admin socket and in their sessions, also in parents now ended."""
+        """Return what clients registered, over the admin socket and in sessions, including ended parents' hooks."""
         return [*self._api.values(), *self._own_hooks()]
 
     def view_of(self, session: Session | None, plugins: Collection[str] | None = None) -> Snapshot:
-        """Return what a viewer sees; a fire's list of `plugins` stands in for the one that its session lacks."""
+        """Return what a viewer sees; a fire's list of `plugins` replaces the one that its session lacks."""
         if session is None:
             return self.view
         if session.epoch < self._epoch:
@@ -113,12 +113,12 @@ class Registries:
         return session.unlisted
 
     def follow(self, session: Session | None) -> Snapshot:
-        """Return what a viewer sees; from now on it is told of every change of that."""
+        """Return what a viewer sees; from now on every change of that is announced to it."""
         view = self.view_of(session)
         if session is not None:
             if session in self._untold:
                 del self._untold[session]
-                self._tell(session)  # who listens already; the new one begins with what they know by then
+                self._tell(session)  # tells the existing subscribers first; the new one starts from the same snapshot
             self._told[session] = view
         return view
 
@@ -126,7 +126,7 @@ class Registries:
         """Wait until each subscriber has been told of all changes so far, some of them in each turn of the loop."""
         if not self._untold:
             return
-        # Whoever made the change may leave meanwhile: the others are told all the same.
+        # Shielded: if the one who made the change leaves, the others are told all the same.
         with trio.CancelScope(shield=True):
             async with self._telling:  # one slice a turn, however many wait
                 while self._untold:
@@ -142,7 +142,7 @@ class Registries:
         projects: Mapping[str, list[Hook]] | None = None,
         personalities: Mapping[str, list[str]] | None = None,
     ) -> Difference:
-        """Replace what is global, in one revision; a change of nothing makes none."""
+        """Replace the global layers, in one revision; a call without changes makes no revision."""
         if files is not None:
             self._files = list(files)
         if api is not None:
@@ -156,11 +156,11 @@ class Registries:
         return self._commit_global(hands_down=True)
 
     def all_hooks(self) -> list[Hook]:
-        """Return the hooks of all layers but sessions' own."""
+        """Return the hooks of all layers except sessions' own."""
         return [*self.view.hooks, *(hook for folder in self._projects for hook in self.project_hooks(folder))]
 
     def every_hook(self) -> list[Hook]:
-        """Return the hooks of all layers, sessions' own too."""
+        """Return the hooks of all layers, including sessions' own."""
         return [*self.all_hooks(), *self._own_hooks()]
 
     def _own_hooks(self) -> Iterator[Hook]:
@@ -176,7 +176,7 @@ class Registries:
     def view_at(
         self, session: Session | None, folders: Collection[str], plugins: Collection[str] | None = None
     ) -> Snapshot:
-        """Return what a viewer sees who is in these projects too."""
+        """Return what a viewer in these projects too would see."""
         view = self.view_of(session, plugins)
         if not folders:
             return view
@@ -184,9 +184,9 @@ class Registries:
         return Snapshot(view.revision, [*view.hooks, *hooks])
 
     def retarget(self, retargeted: Mapping[str, Callable[[Hook], Hook]]) -> None:
-        """Point clients' hooks at the new builds of their sources, which are given by location.
+        """Point clients' hooks at the new builds of their sources, by location.
 
-        The `set_global` that must follow puts it in force.
+        The `set_global` that must follow makes this visible.
         """
         if not retargeted:
             return
@@ -215,7 +215,7 @@ class Registries:
         self._commit_global()
 
     def unregister_global(self, name: str) -> Hook | None:
-        """Remove a hook of the admin socket's clients, by its id or its name; a missing one is no error.
+        """Remove a hook of the admin socket's clients, by its id or its name; a missing one is not an error.
 
         Raises:
             RpcError: a file declares it.
@@ -240,14 +240,14 @@ class Registries:
         return next((hook for hook in hooks if name in (hook.id, hook.name)), None)
 
     def switch_global(self, name: str, *, enabled: bool) -> Target[Hook]:
-        """Enable or disable the one hook, or the one whole plugin, that a name means; not a session's own.
+        """Enable or disable the one hook, or the one whole plugin, that a name identifies; not a session's own.
 
         Raises:
-            RpcError: there is none of that name, or it may mean several.
+            RpcError: nothing has that name, or several do.
         """
         target = found(name, self.all_hooks())
         if target.plugin is not None:
-            # Take a whole plugin out, or let each of its hooks be again what its definition says.
+            # Disable a whole plugin, or reset each of its hooks to what its definition says.
             for hook in target.hooks:
                 self.switches.pop(hook.name, None)
             self.switches.pop(target.name, None)
@@ -257,7 +257,7 @@ class Registries:
         return target
 
     def take_settings(self, session: Session) -> None:
-        """Put in force what a session's host said of its plugins, its personality and its working directory."""
+        """Apply what a session's host said of its plugins, its personality and its working directory."""
         self._outdate(session)
         self._hand_down(session)
         self._tell_some()
@@ -279,7 +279,7 @@ class Registries:
         """Enable or disable a hook of the session's own layer.
 
         Raises:
-            RpcError: it has none of that id.
+            RpcError: it has no hook of that id.
         """
         hook = session.own.get(hook_id)
         if hook is None:
@@ -291,7 +291,7 @@ class Registries:
         return hook
 
     def adopt(self, session: Session, parent: Session, hooks: Iterable[Hook] = ()) -> None:
-        """Make a session another one's child, which brings it that one's gates beside its own hooks."""
+        """Make a session another one's child: it gets that one's gates beside its own hooks."""
         session.parent, session.parent_id = parent, parent.id
         parent.children.append(session)
         inherit(session, parent, self.catalogue)
@@ -315,9 +315,9 @@ class Registries:
         return change
 
     def _hand_down_all(self) -> None:
-        """Bring sessions what those above them have now: a new catalogue may call other events gates."""
+        """Hand down what each parent has now: with a new catalogue, other events may be gates."""
         for session in self._sessions:
-            if session.personality is not None:  # one that is no longer defined stays as it was
+            if session.personality is not None:  # a personality that is no longer defined keeps its last definition
                 names = self.personalities.get(session.personality, session.personality_plugins)
                 session.personality_plugins = frozenset(names) if names is not None else None
         for session in self._sessions:
@@ -325,7 +325,7 @@ class Registries:
                 self._hand_down(session)
 
     def _hand_down(self, session: Session) -> None:
-        # At once, not when somebody looks: a session may end, and those it started keep what they were handed.
+        # Eagerly, not when the view is next looked at: a session may end, and its children keep what they were handed.
         for child in session.children:
             inherit(child, session, self.catalogue)
             self._outdate(child)
@@ -344,7 +344,7 @@ class Registries:
         if new.digest == old.digest:
             return
         if new.revision <= old.revision:
-            # Only this session has changed, or it is back at what others see: revisions never go back.
+            # Only this session changed, or it is back at what others see: revisions never go back.
             self._revision += 1
             new = Snapshot(self._revision, own, shared)
         session.view = new
@@ -360,7 +360,7 @@ class Registries:
         return found
 
     def _tell_some(self) -> None:
-        """Tell subscribers for a slice of time, in the order in which they became due."""
+        """Tell subscribers for one slice of time, in the order in which they became due."""
         until = time.monotonic() + SLICE
         while self._untold and time.monotonic() < until:
             self._tell(self._untold.popitem(last=False)[0])
@@ -380,10 +380,10 @@ class Registries:
 
 
 def found(name: str, hooks: Iterable[Hook]) -> Target[Hook]:
-    """Find the one hook, or the one whole plugin, that a name means.
+    """Find the one hook, or the one whole plugin, that a name identifies.
 
     Raises:
-        RpcError: there is none, or it may mean several.
+        RpcError: nothing has that name, or several do.
     """
     try:
         return resolve(name, hooks)

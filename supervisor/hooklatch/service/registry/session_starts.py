@@ -1,7 +1,8 @@
-"""Where host sessions began that open no session here: the place of the first fire that named each.
+"""Where host sessions without a session here began: the place of the first fire that named each.
 
-Knows ids and places; knows no project.  A one-shot tells where its agent is now; an agent that has left its project by
-`cd` is held to the guards of where it began.  What is remembered only adds guards, so that a forged id gains nothing.
+Knows ids and places; does not know projects.  A one-shot client says where its agent is now; an agent that has left its
+project by `cd` is still held to the guards of where it began.  What is remembered only adds guards, so a forged id
+gains nothing.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from hooklatch.service.registry.places import Place
 
 __all__ = ["SessionStarts"]
 
-MOST = 10_000  # host sessions that are remembered; the one that has been silent for longest goes first
+MOST = 10_000  # host sessions that are remembered; the one silent for longest is dropped first
 
 
 class SessionStarts:
-    """What the first fire of each host session said of its place."""
+    """The place that the first fire of each host session named."""
 
     def __init__(self) -> None:
         self._places: dict[str, tuple[Place, ...]] = {}
@@ -23,14 +24,14 @@ class SessionStarts:
         return len(self._places)
 
     def get(self, session_id: str) -> tuple[Place, ...]:
-        """Return where a session began, as far as it is known; it counts as heard of now."""
+        """Return where a session began, if known, and count it as heard of now."""
         places = self._places.pop(session_id, ())
         if places:
             self._places[session_id] = places
         return places
 
     def note(self, session_id: str, places: tuple[Place, ...]) -> None:
-        """Remember the first places of a session, if they can be told."""
+        """Remember the first places of a session, if they are known."""
         if places and all(place.fault is None for place in places) and session_id not in self._places:
             self._places[session_id] = places
             if len(self._places) > MOST:

@@ -1,4 +1,4 @@
-"""Live sessions: who they are, what they registered, how long they stay.  Knows no socket but by its number."""
+"""Live sessions: who they are, what they registered, how long they stay.  Knows sockets only by number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger("hooklatch.sessions")
 LINGER = 60.0  # seconds that a session outlives its last connection
 MAX_SESSIONS = 10_000
 TOKEN_BYTES = 32
-TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # so many letters are 32 bytes
+TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 43 characters of base64 are 32 bytes
 
 
 class Session:
@@ -34,15 +34,15 @@ class Session:
 
     def __init__(self, session_id: str, view: Snapshot, resume_token: str | None = None) -> None:
         self.id = session_id
-        self.run = secrets.token_hex(8)  # in the record: ids come again, and a one-shot may name any
+        self.run = secrets.token_hex(8)  # in the record: ids are reused, and a one-shot client may name any id
         self.resume_token = resume_token or secrets.token_urlsafe(TOKEN_BYTES)
-        self.view = view  # as it was last looked at: `Registries.view_of` says what it is now
-        self.epoch = 0  # the registries' one when that was
-        self.unlisted: Snapshot | None = None  # the view of a fire whose list stands in for the session's own
+        self.view = view  # as last looked at: `Registries.view_of` returns the current one
+        self.epoch = 0  # of the registries, when the view was last built
+        self.unlisted: Snapshot | None = None  # the view of a fire whose list replaces the session's own
         self.own: dict[str, Hook] = {}
         self.inherited: tuple[Hook, ...] = ()
         self.parent: Session | None = None
-        self.parent_id: str | None = None  # also when that one has ended
+        self.parent_id: str | None = None  # stays set when the parent has ended
         self.children: list[Session] = []
         self.dialect: str | None = None
         self.cwd: str | None = None
@@ -57,19 +57,17 @@ class Session:
         self.personality: str | None = None
         self.plugins: frozenset[str] | None = None
         self.personality_plugins: frozenset[str] | None = None
-        self.plugins_without_list: frozenset[str] | None = None  # where neither of these two says which
+        self.plugins_without_list: frozenset[str] | None = None  # those that apply where neither list does
         self.gate_plugins: frozenset[str] | None = frozenset()
         self.began: Place | None = None  # where it first was; it keeps that project's hooks wherever it goes
         self.here: Place | None = None
-        self.places_above: frozenset[Place] = (
-            frozenset()
-        )  # those of the sessions above it, of whose projects it has gates
+        self.places_above: frozenset[Place] = frozenset()  # projects of its ancestors, of which it has only the gates
         self.has_ended = False
         self.switches: dict[str, bool] = {}  # of its own hooks, by layer/id, apart from their definitions
         self.left_count = 0
         self.created_at = time.time()
         self.fires = 0
-        self._fired: dict[str, tuple[int, float]] = {}  # how often each event, and when last
+        self._fired: dict[str, tuple[int, float]] = {}  # how often each event fired, and when last
 
     def fired(self, event: str) -> None:
         """Count a fire."""
@@ -77,35 +75,35 @@ class Session:
         self._fired[event] = (self._fired.get(event, (0, 0.0))[0] + 1, time.time())
 
     def count_of(self, event: str) -> EventCount:
-        """Return how often it fired an event, and when last."""
+        """Return how often the session fired an event, and when last."""
         count, last = self._fired.get(event, (0, None))
         return EventCount(count, last, HookTimings(count))
 
     @property
     def child_token(self) -> str:
-        """What a session shows that wants this one's gates; it joins nothing, and follows from the resume token."""
+        """Return the token with which a child gets this session's gates; it cannot be used to join the session."""
         digest = hmac.digest(self.resume_token.encode(), b"child", "sha256")
         return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
     def has_below(self, other: Session | None) -> bool:
-        """Return whether a session is this one, or one that it started, or that such a one did."""
+        """Return whether a session is this one or a descendant of it."""
         while other is not None and other is not self:
             other = other.parent
         return other is self
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """Where it began and where it is: the projects of both are its own."""
+        """Return where it began and where it is: the projects of both are its own."""
         return tuple(place for place in dict.fromkeys((self.began, self.here)) if place is not None)
 
     def enter(self, here: Place | None, began: Place | None = None) -> None:
-        """Be in a place; the first one is where it began, unless that was another one."""
+        """Move to a place; the first one is where it began, unless `began` says otherwise."""
         if here is not None:
             self.here, self.cwd = here, here.named
         self.began = self.began or began or here
 
     def look_again(self) -> None:
-        """Look up the places that could not be told."""
+        """Look up again the places that were unknown."""
         self.began, self.here = again(self.began), again(self.here)
         self.places_above = frozenset(find_place(place.named) if place.fault else place for place in self.places_above)
 
@@ -115,7 +113,7 @@ def again(place: Place | None) -> Place | None:
 
 
 class Sessions:
-    """Opens, resumes and ends sessions; `on_end` is told which one ended, and of those that are left."""
+    """Opens, resumes and ends sessions; calls `on_end` with the session that ended and those that remain."""
 
     def __init__(self, *, on_end: Callable[[Session, Sessions], None]) -> None:
         self._by_id: dict[str, Session] = {}
@@ -132,14 +130,14 @@ class Sessions:
         return self._by_id.get(session_id)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the timers that end sessions."""
+        """Run the timers that end sessions."""
         await self.timers.run(task_status)
 
     def check(self, session_id: str | None, resume_token: str | None) -> Session | None:
-        """Return the live session that this id and token join; None where they open a new one.
+        """Return the live session that this id and token join; None if they open a new one.
 
         Raises:
-            RpcError: the id is in use and the token is not its own, or there are too many sessions.
+            RpcError: the id is in use and the token is wrong, or there are too many sessions.
         """
         known = self._by_id.get(session_id) if session_id is not None else None
         if known is not None:
@@ -150,17 +148,17 @@ class Sessions:
             return known
         if session_id is not None and not is_id(session_id):
             raise RpcError(
-                ErrorCode.INVALID_PARAMS, "a session's id is a line of text, at most 200 characters; or leave it out"
+                ErrorCode.INVALID_PARAMS, "a session's id must be one line of at most 200 characters; or leave it out"
             )
         if len(self._by_id) >= MAX_SESSIONS:
             raise RpcError(ErrorCode.OVERLOAD, f"{MAX_SESSIONS} sessions are live already")
         return None
 
     def parent(self, session_id: str, child_token: str | None) -> Session:
-        """Return the session whose gates a new one is to have.
+        """Return the session whose gates a new one inherits.
 
         Raises:
-            RpcError: it is not live, or the token is not its own.
+            RpcError: it is not live, or the token is wrong.
         """
         parent = self._by_id.get(session_id)
         if parent is None:
@@ -179,7 +177,7 @@ class Sessions:
     def open(self, session_id: str | None, resume_token: str | None, view: Snapshot) -> tuple[Session, bool]:
         """Return the session and whether it is new.
 
-        A new one keeps a resume token that it brings: who lost a daemon has told it to others.
+        A new one keeps a resume token that it brings: a client that outlived a daemon has given its token to others.
 
         Raises:
             RpcError: see `check`.
@@ -207,14 +205,14 @@ class Sessions:
         self._on_end(session, self)
 
     def closed(self, session: Session, connection: int) -> bool:
-        """Take note that a connection is done with its session; the last one ends it now.  Say whether it has ended."""
+        """Detach a connection that closes its session; the last one ends it now.  Return whether it has ended."""
         session.connections.discard(connection)
         if not session.connections:
             self.discard(session)
         return session.has_ended
 
     def left(self, session: Session, connection: int) -> None:
-        """Take note that a connection has ended; the last one starts the timer."""
+        """Detach a connection that was lost; the last one starts the timer."""
         session.connections.discard(connection)
         if not session.connections and not session.has_ended:
             session.left_count += 1
@@ -222,7 +220,7 @@ class Sessions:
 
     async def _end_later(self, session: Session, left_count: int) -> None:
         await trio.sleep(LINGER)
-        # One that came back and left again has a newer timer.
+        # If it came back and left again, a newer timer is running.
         if not session.connections and session.left_count == left_count:
             self.discard(session)
 

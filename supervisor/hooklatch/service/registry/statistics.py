@@ -13,9 +13,9 @@ from hooklatch.service.registry.failure_log import Failures
 
 __all__ = ["BOUNDS_MS", "EventCount", "HookTimings", "Record", "Statistics"]
 
-MAX_HOOKS = 4096  # whose timings are kept; sessions come and go with hooks of ever new names
+MAX_HOOKS = 4096  # hooks whose timings are kept; sessions come and go with ever new hook names
 BOUNDS_MS = (0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
-SAMPLES = 512  # latest durations of a hook that its percentiles are taken from
+SAMPLES = 512  # latest durations of a hook, for its percentiles
 
 
 class HookTimings(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class EventCount(msgspec.Struct, frozen=True):
 
 
 class Record:
-    """All durations, counted by the bound that they did not pass; the latest ones as they were; failures by cause."""
+    """All durations, counted in histogram buckets; the latest ones exactly; failures by cause."""
 
     __slots__ = ("buckets", "count", "durations", "failures", "total_ms")
 
@@ -72,7 +72,7 @@ class Record:
 
 
 class Statistics:
-    """What `status`, `hooks` and `events` show; kept since the daemon's start."""
+    """What `status`, `hooks` and `events` show; counted since the daemon's start."""
 
     def __init__(self) -> None:
         self._hooks: dict[tuple[str, str], Record] = {}  # by the session that registered it, and its name
@@ -109,11 +109,11 @@ class Statistics:
         return self._events
 
     def hook_record(self, hook: str) -> Record | None:
-        """Return what is known of a shared hook by its layer and id; None when it was never called."""
+        """Return the timings of a shared hook by its layer and id; None if it was never called."""
         return self._hooks.get(("", hook))
 
     def forget(self, owner: str) -> None:
-        """Forget what a session registered; it has ended, and its id may come again."""
+        """Forget what a session registered, once it has ended: its id may be reused."""
         self._hooks = {key: record for key, record in self._hooks.items() if key[0] != owner}
         self.failures.forget(owner)
 

@@ -1,4 +1,4 @@
-"""The suspensions in force, and their end.  Knows the state file and time; knows no fire."""
+"""The active suspensions, and when they end.  Knows the state file and time; does not know fires."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Note = Callable[[str, dict[str, Any]], None]
 
 
 class Suspensions:
-    """What an operator has suspended, also over a restart.
+    """What an operator has suspended, across restarts.
 
-    A suspension ends by the monotonic clock, so that setting the clock back prolongs none.
+    A suspension ends by the monotonic clock, so setting the clock back does not prolong it.
     """
 
     def __init__(self, state: StateFile, note: Note) -> None:
@@ -33,14 +33,14 @@ class Suspensions:
         self._changed = trio.Event()
 
     def __iter__(self) -> Iterator[Suspension]:
-        """Return those that last."""
+        """Iterate over the active ones."""
         if not self._ends:
             return iter(())
         now = time.monotonic()
         return iter([one for one, end in self._ends.items() if end > now])
 
     def restore(self) -> None:
-        """Take up those of the state file that still last; none lasts longer than it was meant to."""
+        """Restore those of the state file that have not ended; none lasts longer than it was meant to."""
         now = time.time()
         for one in self._state.state.suspensions:
             left = min(one.until - now, one.until - one.since)
@@ -49,7 +49,7 @@ class Suspensions:
         self._changed.set()
 
     async def suspend(self, hook: str | None, seconds: float, reason: str) -> Suspension:
-        """Suspend a hook, a plugin or (None) everything, in place of an earlier word on the same.
+        """Suspend a hook, a plugin or (None) everything, replacing an earlier suspension of the same.
 
         Raises:
             SuspensionError: it is for too long, or without a reason.
@@ -65,13 +65,13 @@ class Suspensions:
         return made
 
     async def resume(self, name: str | None) -> bool:
-        """Put in force again what was suspended under that name; None ends every suspension.  False: there was none.
+        """End the suspensions of a name; None ends every suspension.  Return whether there was one.
 
         Raises:
             AmbiguousNameError: it is the id of several.
         """
         ended = [one for one in self._ends if one.hook == name] if name is not None else list(self._ends)
-        if name is not None and not ended:  # its hook may be gone by now: only the suspension itself can tell
+        if name is not None and not ended:  # its hook may be gone: only the suspension itself still has the name
             ended = [one for one in self._ends if one.hook is not None and bare(one.hook) == name]
             if len(ended) > 1:
                 raise AmbiguousNameError(name, [str(one.hook) for one in ended])
@@ -82,7 +82,7 @@ class Suspensions:
         return bool(ended)
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Note the end of each when it comes; that it has ended holds without this."""
+        """Log the end of each when it comes; a suspension ends on time without this."""
         task_status.started()
         while True:
             self._changed = trio.Event()

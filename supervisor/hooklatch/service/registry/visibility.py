@@ -1,7 +1,7 @@
 """What one session sees of all hooks: which plugins', which projects', whose gates.  Knows layers; changes none.
 
-A session that another one started never sees fewer gates than that one: those of plugins that are allowed there, of the
-project that is worked on there, and what it registered itself.
+A session started by another one never sees fewer gates than its parent: those of plugins that are allowed there, of the
+project that the parent works in, and those that it registered itself.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["EVERYTHING", "Scope", "allowed_plugins", "has_list", "inherit", "own
 
 
 class Scope(NamedTuple):
-    """Which of the hooks that sessions share one of them sees; sessions of one scope see the same.
+    """Which of the shared hooks a session sees; sessions of one scope see the same.
 
     `plugins` are those that are allowed (None: all), `gate_plugins` those that are allowed to bring gates.  `projects`
-    are the folders of its own, `above` those of which it has the gates alone.
+    are the session's own directories; of those in `above` it has only the gates.
     """
 
     plugins: frozenset[str] | None = None
@@ -32,19 +32,19 @@ class Scope(NamedTuple):
     above: frozenset[str] = frozenset()
 
     def sees(self, hook: Hook, catalogue: Catalogue) -> bool:
-        """Return whether a hook is seen, as far as its plugin decides that."""
+        """Return whether a hook's plugin is visible."""
         if hook.plugin is None or has(self.plugins, hook.plugin):
             return True
         return has(self.gate_plugins, hook.plugin) and is_gate(hook, catalogue)
 
 
-EVERYTHING = Scope()  # of the layers that all sessions share: no plugin is left out, and no project is entered
+EVERYTHING = Scope()  # of the layers that all sessions share: no plugin is excluded, and no project is included
 
 
 def scope_of(session: Session, folders: Collection[str], *, is_unlisted: bool = False) -> Scope:
-    """Return what a session sees where projects of these folders are in use.
+    """Return what a session sees when projects of these directories are in use.
 
-    `is_unlisted` is for a fire whose own list of plugins stands in for the one that the session has not.
+    `is_unlisted` is for a fire whose own list of plugins replaces the one that the session does not have.
     """
     own = nearest(session.places, folders)
     above = nearest(session.places_above, folders) - own
@@ -56,7 +56,7 @@ def scope_of(session: Session, folders: Collection[str], *, is_unlisted: bool = 
 def shared_hooks(
     scope: Scope, shared: Iterable[Hook], projects: Mapping[str, Iterable[Hook]], catalogue: Catalogue
 ) -> list[Hook]:
-    """Return the hooks that all sessions of one scope see, but for their own."""
+    """Return the hooks that all sessions of one scope see, without their own."""
     hooks = (*shared, *project_hooks(scope, projects, catalogue))
     return [hook for hook in hooks if scope.sees(hook, catalogue)]
 
@@ -85,12 +85,12 @@ def allowed_plugins(session: Session) -> frozenset[str] | None:
 
 
 def has_list(session: Session) -> bool:
-    """Return whether its host or its personality names the plugins that it allows."""
+    """Return whether its host or its personality lists the plugins that it allows."""
     return session.plugins is not None or session.personality_plugins is not None
 
 
 def own_layer(session: Session, scope: Scope, catalogue: Catalogue) -> list[Hook]:
-    """Return the hooks that a session shares with no other one: its own, and the gates of those that started it."""
+    """Return the hooks that no other session shares: its own, and the gates of its ancestors."""
     return [*(hook for hook in own_hooks(session) if scope.sees(hook, catalogue)), *session.inherited]
 
 
@@ -110,7 +110,7 @@ def gates_of(parent: Session, catalogue: Catalogue) -> tuple[Hook, ...]:
 
 
 def inherit(session: Session, parent: Session, catalogue: Catalogue) -> None:
-    """Bring a session its parent's gates, as they are now."""
+    """Give a session its parent's gates, as they are now."""
     allowed = allowed_plugins(parent)
     session.gate_plugins = (
         None if allowed is None or parent.gate_plugins is None else frozenset(allowed | parent.gate_plugins)
