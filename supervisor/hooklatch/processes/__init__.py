@@ -1,4 +1,4 @@
-"""trio over processes: the zygote, workers, pools, and the supervisor that restarts them.
+"""Worker processes under trio: the zygote, workers, pools, and the supervisor that restarts them.
 
-Knows calls and deadlines; knows no verdict, no session and no file of hooks.
+Knows calls and deadlines; does not know verdicts, sessions or files of hooks.
 """

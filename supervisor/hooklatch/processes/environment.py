@@ -10,11 +10,11 @@ __all__ = ["allowed", "only"]
 
 NAMES = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV"})
 PREFIXES = ("LC_", "XDG_", "HOOKLATCH_")
-SECRETS = frozenset({"HOOKLATCH_PARENT"})  # an agent's, where one starts the daemon
+SECRETS = frozenset({"HOOKLATCH_PARENT"})  # an agent's, if an agent starts the daemon
 
 
 def allowed(environ: Mapping[str, str]) -> dict[str, str]:
-    """Keep what programs need to run, and no secret that the daemon's own environment happens to hold."""
+    """Keep what programs need to run, and no secret of the daemon's own environment."""
     return {
         name: value
         for name, value in environ.items()
@@ -24,9 +24,9 @@ def allowed(environ: Mapping[str, str]) -> dict[str, str]:
 
 @contextmanager
 def only(variables: Mapping[str, str]) -> Generator[None]:
-    """Have this process's environment be `variables` for a moment.
+    """Set this process's environment to `variables` for a moment.
 
-    multiprocessing hands a spawned child its parent's environment and takes no other, and clearing it later would
+    multiprocessing gives a spawned child its parent's environment and accepts no other, and clearing it later would
     leave the secrets readable in /proc/PID/environ.
     """
     kept = dict(os.environ)

@@ -1,11 +1,10 @@
-"""Who gets a worker of a pool next.  Knows calls, sessions and time; knows no process.
+"""Decides who gets a worker of a pool next.  Knows calls, sessions and time; does not know processes.
 
-Each call is some session's, and sessions have equal shares of the queue and of the workers (`core/fair_queue.py`);
-gates go before notifications, which never have the last worker.  Where several sessions call, the last worker that
-could be had is kept for a gate of one that holds none and waits for none: who asks seldom finds a worker while others
-hold theirs for long.  A session that is alone may have them all, and then the first call of a second one waits for
-one of those.
-What has no place in the queue, or cannot be served in time, is refused at once with cause `overload`.
+Each call belongs to a session, and sessions have equal shares of the queue and of the workers (`core/fair_queue.py`);
+gates go before notifications, which never get the last worker.  If several sessions call, the last worker available is
+kept for a gate of a session that holds none and waits for none: a session that calls seldom finds a worker while others
+hold theirs for long.  A session that is alone may have them all, and then the first call of a second one waits for one
+of those.  A call that has no place in the queue, or cannot be served in time, is refused at once with cause `overload`.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from hooklatch.processes.worker import FireContext, Worker
 
 __all__ = ["CallQueue", "Waiter"]
 
-SHARED_FOR = 600.0  # seconds in which a session may think before no worker is kept for it any more
+SHARED_FOR = 600.0  # seconds without a call after which no worker is kept for a session any more
 MARGIN = 4.0  # times the usual length that a call must have left, or its worker would be killed at the deadline
 
 
@@ -59,7 +58,7 @@ class CallQueue:
         return self._gates.count + self._notifications.count
 
     def arrived(self, share: str) -> None:
-        """Note whose call has arrived."""
+        """Note that a session's call has arrived."""
         if share != self._latest:
             if self._latest is not None:
                 self._shared_until = trio.current_time() + SHARED_FOR
@@ -78,11 +77,11 @@ class CallQueue:
             del self._held[fire.share]
 
     def took(self, seconds: float) -> None:
-        """Note how long a call occupied its worker."""
+        """Record how long a call occupied its worker."""
         self._pace.add(seconds)
 
     def may_run(self, fire: FireContext) -> bool:
-        """Return whether a call may have a worker that is idle."""
+        """Return whether a call may have an idle worker."""
         share = fire.share
         if not fire.spec.is_gate:
             return not self._is_closed_to_notifications
@@ -97,10 +96,10 @@ class CallQueue:
         return self._busy >= self._workers - 1 and trio.current_time() < self._shared_until
 
     def wait(self, fire: FireContext, deadline: float) -> Waiter | Outcome:
-        """Put a call in the queue; return its place there, or why it has none."""
+        """Queue a call; return its place, or why it has none."""
         queue, share = self._queue(fire), fire.share
         expected = queue.ahead(share) * self._pace.median / self._workers
-        if expected > deadline - trio.current_time():  # and it counts neither who comes later nor what takes longer
+        if expected > deadline - trio.current_time():  # a low estimate: later calls and slower ones are not counted
             return Outcome(cause="overload", message=f"its turn would come in {expected:.1f} s, past its deadline")
         waiter = Waiter(fire, deadline)
         pushed_out = queue.put(share, waiter)
@@ -117,11 +116,11 @@ class CallQueue:
         return waiter
 
     def leave(self, waiter: Waiter) -> None:
-        """Take a call out that waits no longer."""
+        """Remove a call that waits no longer."""
         self._queue(waiter.fire).remove(waiter.fire.share, waiter)
 
     def next(self) -> Waiter | None:
-        """Return the call that an idle worker is for, if there is one; those whose turn comes too late are refused."""
+        """Return the call that an idle worker is for, if any; refuse those whose turn comes too late."""
         while waiter := self._next_gate() or self._next_notification():
             left = waiter.deadline - trio.current_time()
             if MARGIN * self._pace.median <= left:

@@ -1,8 +1,8 @@
-"""Watches what workers take: memory, and processes below them.  Knows sizes and counts; knows no hook.
+"""Watches what workers use: memory, and processes below them.  Knows sizes and counts; does not know hooks.
 
-RLIMIT_AS would break healthy programs that only reserve memory (node, java), so what is bounded is what is resident.
-RLIMIT_NPROC does not bind root, and counts all that the user runs, so a hook's limit would be the user's: what is
-bounded is what a worker has below it.  The zygote stops and kills that when the worker is dead.
+RLIMIT_AS would break healthy programs that only reserve memory (node, java), so the limit is on resident memory.
+RLIMIT_NPROC does not bind root, and counts all processes of the user, so a hook's limit would be the user's: the limit
+is on the processes below a worker.  The zygote stops and kills those when the worker is dead.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from hooklatch_worker.sandbox import linux
 __all__ = ["watch_memory"]
 
 logger = logging.getLogger("hooklatch.memory")
-INTERVAL = 0.1  # seconds between two looks at a busy worker: Python fills about 1 GiB a second
-IDLE_ROUNDS = 5  # such intervals between two looks at an idle one that has no child: what grows there is a thread's
+INTERVAL = 0.1  # seconds between two checks of a busy worker: Python fills about 1 GiB a second
+IDLE_ROUNDS = 5  # such intervals between two checks of an idle one without children: only a thread can grow there
 
 
 async def watch_memory(pools: Callable[[], Iterable[Pool]]) -> None:
-    """Kill what is over a limit of its pool: in a call it is a crash, between calls a recycling."""
+    """Kill what is over a limit of its pool: during a call that is a crash, between calls a recycling."""
     unmeasured: str | None = None
     async with trio.open_nursery() as nursery:
         for round_number in itertools.count():
@@ -42,7 +42,7 @@ async def watch_memory(pools: Callable[[], Iterable[Pool]]) -> None:
 
 
 class UnmeasuredError(Exception):
-    """What a process takes cannot be read just now: nothing is known of it, which is not that it takes nothing."""
+    """What a process uses cannot be read at the moment: that is unknown, not zero."""
 
 
 def is_due(pool: Pool, worker: Worker) -> bool:
@@ -78,7 +78,7 @@ def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
     elif limits.total_bytes is None or worker.is_being_measured:
         return
     elif own + sum(map(resident, below)) > limits.total_bytes:
-        # The sum says too much, for forked children share most of their pages.  The truth takes its time, and the
+        # The sum is too high, since forked children share most of their pages.  The exact value takes time, and the
         # counting must go on meanwhile.
         worker.is_being_measured = True
         nursery.start_soon(check_total, pool, worker, below)
@@ -98,7 +98,7 @@ async def check_total(pool: Pool, worker: Worker, below: list[int]) -> None:
 
 
 def stop(pids: Iterable[int]) -> None:
-    """Keep those found from starting more until the zygote comes to all of them."""
+    """Keep the processes found from starting more, until the zygote has killed them all."""
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
@@ -117,21 +117,21 @@ def shared_once(pids: list[int]) -> int:
 
 
 def resident(pid: int) -> int:
-    """Return what a process holds in memory, pages that it shares with others counted whole; 0 when it is gone.
+    """Return a process's resident memory, counting shared pages in full; 0 if it is gone.
 
     Raises:
-        UnmeasuredError: that cannot be read.
+        UnmeasuredError: it cannot be read.
     """
     try:
         return psutil.Process(pid).memory_info().rss
-    except psutil.NoSuchProcess:  # ZombieProcess is one too
+    except psutil.NoSuchProcess:  # includes ZombieProcess
         return 0
     except (psutil.Error, OSError) as error:
         raise UnmeasuredError(f"the memory of process {pid} cannot be read: {error}") from None
 
 
 def proportional(pid: int) -> int:
-    """Return the same, of a shared page its share alone; the kernel walks the page tables for that."""
+    """Return the same, counting of a shared page only its share; for that the kernel walks the page tables."""
     try:
         return psutil.Process(pid).memory_full_info().pss
     except psutil.AccessDenied:

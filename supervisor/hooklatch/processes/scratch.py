@@ -1,9 +1,8 @@
-"""The temporary folders of isolated workers: where they are, and their end.  Knows paths; knows no worker and no level.
+"""The temporary directories of isolated workers: their paths, and their removal.  Does not know workers or levels.
 
-A worker that may not write into /tmp makes a folder of its own (hooklatch_worker.sandbox.isolation),
-below one of its daemon's.
-It goes when the worker is dead.  When the daemon is dead its zygote removes what is left; when both are, the next
-daemon does.
+A worker that may not write into /tmp creates its own directory (hooklatch_worker.sandbox.isolation), below one of the
+daemon's.  It is removed when the worker is dead.  When the daemon is dead its zygote removes what is left; when both
+are, the next daemon does.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from hooklatch_worker.sandbox.temporary import remove_tree
 
 __all__ = ["clear", "remove", "root_below"]
 
-PATIENCE = 5.0  # seconds for a big folder; what is left goes when the daemon ends
+PATIENCE = 5.0  # seconds for a big directory; what is left is removed when the daemon ends
 
 
 def root_below(state_dir: str) -> str:
-    """Return the folder of this daemon's workers; another daemon's zygote may still be removing its own beside it."""
+    """Return the directory of this daemon's workers; another daemon's zygote may still be removing its own."""
     return os.path.join(state_dir, "tmp", str(os.getpid()))
 
 
 def clear(state_dir: str) -> None:
-    """Remove what daemons that are dead have left."""
+    """Remove what dead daemons have left."""
     remove_tree(os.path.join(state_dir, "tmp"))
 
 
 async def remove(root: str, name: str) -> None:
-    """Remove the folder of a worker that is dead; a big one in a thread, since its hooks decide how big it is."""
+    """Remove the directory of a dead worker; a big one in a thread, since its hooks decide its size."""
     folder = os.path.join(root, name)
     try:
         os.rmdir(folder)

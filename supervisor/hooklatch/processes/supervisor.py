@@ -1,13 +1,13 @@
-"""Supervises: starts children, and starts again what fails.  Knows tasks and time; knows nothing of what they do.
+"""Supervises children: starts them, and restarts those that fail.  Knows tasks and time; not what children do.
 
-Its only strategy is one_for_one: no child here keeps what another one's failure spoils.  What is decided of a child is
-`core/restarts.py`'s; this runs it.
+Its only strategy is one_for_one: no child here holds anything that another one's failure spoils.  `core/restarts.py`
+decides about each child; this runs it.
 
     start(spec)      a child that is kept: permanent or transient; its first start must succeed
     spawn(name, f)   a temporary one, of any number: it is counted, and a failure is logged and ends nobody else
 
-A failure is an Exception, alone or in a group, or a return that should not have been.  Cancelled, KeyboardInterrupt
-and SystemExit are none: they pass through.  Children are ended in the reverse order of their start.
+A failure is an Exception, alone or in a group, or an unexpected return.  Cancelled, KeyboardInterrupt and SystemExit
+are not failures: they pass through.  Children are ended in the reverse order of their start.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class PartFailedError(Exception):
 class ChildSpec(msgspec.Struct, frozen=True):
     """One child: what runs, and what its end means.
 
-    One that `reports_start` is given a trio.TaskStatus and says when it can be used; else that is at once.  `below` is
-    what it supervises itself.
+    A child that `reports_start` is given a trio.TaskStatus and reports when it can be used; any other can at once.
+    `below` is what it supervises itself.
     """
 
     name: str
@@ -67,7 +67,7 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Child:
-    """A child as its supervisor holds it."""
+    """A child and its current state."""
 
     def __init__(self, spec: ChildSpec) -> None:
         self.spec = spec
@@ -77,7 +77,7 @@ class Child:
 
 
 class Started:
-    """Hears that a child can be used, and tells whoever started it, the first time."""
+    """Receives the report that a child can be used, and passes the first one to whoever started it."""
 
     def __init__(self, task_status: trio.TaskStatus[Any] | None) -> None:
         self._task_status = task_status
@@ -98,11 +98,11 @@ class Supervisor:
         self._nursery: trio.Nursery | None = None
         self._running = 0  # temporary ones
         self._failed = 0
-        self._last: tuple[float, str] | None = None  # the newest failure of a temporary one
+        self._last: tuple[float, str] | None = None  # the latest failure of a temporary one
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Supervisor]:
-        """Supervise for as long as the block lasts."""
+        """Supervise while the block runs."""
         async with trio.open_nursery() as self._nursery:
             try:
                 yield self
@@ -123,7 +123,7 @@ class Supervisor:
         """Start a child and keep it running; return what it reported when it had started.
 
         Raises:
-            Exception: what its first start raised; it is not kept then.
+            Exception: what its first start raised; the child is not kept then.
         """
         assert self._nursery is not None
         assert spec.name not in self._children, f"there is a child {spec.name!r} already"
@@ -131,13 +131,13 @@ class Supervisor:
         return await self._nursery.start(self._keep, child)
 
     def end(self, name: str) -> None:
-        """End a child that is kept, if there is such a one."""
+        """End a child that is kept, if there is one of this name."""
         child = self._children.get(name)
         if child is not None:
             child.scope.cancel()
 
     def spawn(self, name: str, run: Callable[..., Awaitable[object]], *arguments: Any) -> bool:
-        """Run a temporary child; False where this does not run, and so the child does not either."""
+        """Run a temporary child; return False if the supervisor does not run, and so the child does not either."""
         if self._nursery is None:
             return False
         try:
@@ -193,10 +193,10 @@ class Supervisor:
                         logger.error("part failed: %s: %s", spec.name, life.fault, extra={"part": spec.name})
                     await trio.sleep_until(max(life.not_before, trio.current_time()))
 
-    # -- what is said of it ------------------------------------------------------------------------------------------
+    # -- reports ------------------------------------------------------------------------------------------------------
 
     def faults(self) -> Iterator[str]:
-        """Return what is down, and what has failed within its period."""
+        """Return which children are down, and which have failed within their period."""
         now = trio.current_time()
         for name, child in self._children.items():
             fault = child.life.explain(now)
@@ -213,7 +213,7 @@ class Supervisor:
 
     @property
     def counts(self) -> tuple[int, int]:
-        """How many temporary children run, and how many have failed since the start."""
+        """Return how many temporary children run, and how many have failed since the start."""
         return self._running, self._failed
 
 
@@ -235,7 +235,7 @@ def node_of(child: Child) -> Node:
 
 
 def cause_of(group: BaseExceptionGroup[Exception]) -> Exception:
-    """Return what failed: the one exception of a group, or the group itself where there are several."""
+    """Return what failed: the only exception of a group, or the group itself if there are several."""
     found: Exception | BaseExceptionGroup[Exception] = group
     while isinstance(found, BaseExceptionGroup) and len(found.exceptions) == 1:
         found = found.exceptions[0]

@@ -1,10 +1,10 @@
-"""One worker as an actor: its socket, its pidfd, one call at a time.  Knows frames and outcomes; knows no registry.
+"""One worker as an actor: its socket, its pidfd, one call at a time.  Knows frames and outcomes; not the registry.
 
     starting ──Loaded──▶ idle ◀──────▶ busy          any state ──pidfd readable──▶ dead (reaped by its zygote)
 
-The task that calls also reads the answer: a fire crosses no other task.  `watch()` is the one owner of the pidfd;
-when the process is dead, `bury()` shuts the socket down, which wakes whoever waits for an answer, even where a child
-of the callback still holds the other end open.
+The task that calls also reads the answer: a fire crosses no other task.  `watch()` alone owns the pidfd; when the
+process is dead, `bury()` shuts the socket down, which wakes the task that waits for an answer, even if a child of the
+callback still holds the other end open.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from hooklatch_worker.author.state import MAX_STEPS, Asked
 
 __all__ = ["FireContext", "LoadError", "Worker"]
 
-EXIT_NOTICE = 0.02  # seconds to wait for the news how a worker died; only the text of a crash depends on it
+EXIT_NOTICE = 0.02  # seconds to wait for how a worker died; only the text of a crash depends on it
 LOAD_NOTICE = 1.0  # the same while importing, when no decision waits for it
-BATCH = struct.Struct("=512Q")  # call ids that are drawn at once, so that one costs no system call
+BATCH = struct.Struct("=512Q")  # call ids are drawn in batches, which saves a system call per id
 
 
 class FireContext(Protocol):
@@ -49,24 +49,24 @@ class FireContext(Protocol):
     def share(self) -> str: ...
 
     def envelope(self, call: Call) -> Envelope:
-        """Return what the callback is told beside the payload."""
+        """Return what the callback is given besides the payload."""
         ...
 
     def answer(self, call: Call, asked: Asked) -> wire.Told:
-        """Do one step on the state of the hook's source, at once.
+        """Perform one operation on the state of the hook's source, at once.
 
         Raises:
-            FrameError: it is nothing that our own code in the worker would ask for.
+            FrameError: our own code in the worker never sends such a request.
         """
         ...
 
     def take(self, emitted: Sequence[Emitted]) -> None:
-        """Take the telemetry that came with an answer."""
+        """Publish the telemetry that came with an answer."""
         ...
 
 
 class CallIds:
-    """Numbers of 64 random bits each, so that no worker can guess the id of a call that it was not sent."""
+    """Numbers of 64 random bits each, so that no worker can guess the id of a call that was not sent to it."""
 
     def __init__(self) -> None:
         self._drawn: list[int] = []
@@ -103,7 +103,7 @@ class Worker:
         self.has_children = False
         self.is_being_measured = False
         self.started_at = trio.current_time()
-        # By generation, so that workers which started together do not leave together.
+        # By generation, so that workers which started together are not recycled together.
         self.endurance = random.Random(process.generation).uniform(0.9, 1.1)
         self.is_dead = False
         self.kill_reason: str | None = None
@@ -116,19 +116,19 @@ class Worker:
 
     @property
     def fault(self) -> str | None:
-        """Return why no call may be sent to it now: bytes that are there before a call are not its answer."""
+        """Return why no call may be sent to it now: bytes that arrived before a call are not its answer."""
         return self.process.fault
 
     @property
     def is_doomed(self) -> bool:
-        """It is dead, or killed and about to be."""
+        """Return whether it is dead, or killed and about to be."""
         return self.is_dead or self.kill_reason is not None
 
     async def load(self, code: bytes) -> wire.Loaded:
-        """Have it import its source, whose file (if it is one) holds `code`.
+        """Have it import its source; `code` is the content of the source's file, if it is one.
 
         Raises:
-            LoadError: its code failed, or the process died over it.
+            LoadError: its code failed, or the process died while importing.
         """
         try:
             await self._send(wire.frame(wire.Code(code)))
@@ -147,9 +147,9 @@ class Worker:
                 raise LoadError("the worker spoke out of turn")
 
     async def call(self, call: Call, fire: FireContext, timeout: float) -> Outcome:
-        """Run one callback; `timeout` is the seconds that it has.
+        """Run one callback; `timeout` is its time in seconds.
 
-        Cancelling leaves the worker busy: then `settle` or kill it.
+        If cancelled, the worker stays busy: then `settle` or kill it.
         """
         target, hook = call.hook.target, call.hook
         assert isinstance(target, PythonTarget)
@@ -189,11 +189,11 @@ class Worker:
         return True
 
     async def _answer(self, number: int) -> wire.Answered:
-        """Receive the answer to a call; serve what the callback asks of its state before it.
+        """Receive the answer to a call; serve the callback's requests for state before it.
 
         Raises:
             EOFError: the worker is gone.
-            FrameError: what came is not that.
+            FrameError: what came is not an answer to this call.
         """
         while isinstance(message := wire.decode_from_worker(await self._receive()), Asked):
             await self._tell(message, number)
@@ -208,10 +208,10 @@ class Worker:
         return message
 
     async def _tell(self, asked: Asked, number: int) -> None:
-        """Do one step on the state for the call that is under way, and let all other tasks run before the next one.
+        """Perform one state operation for the call under way, and let all other tasks run before the next one.
 
         Raises:
-            FrameError: it is not that call's next question, or it did not wait for the answer to the one before.
+            FrameError: it is not the next question of that call, or it did not wait for the answer to the one before.
         """
         self._asked += 1
         expected = self.generation, number, self._asked
@@ -223,11 +223,11 @@ class Worker:
         self._is_cut_short = True
         await self._send(wire.frame(told))
         self._is_cut_short = False
-        # Not tried at once: a callback that asks without end takes one turn of the loop for each question.
+        # Not tried at once: a callback that sends requests without end takes one turn of the loop for each.
         await trio.lowlevel.wait_readable(self.process.socket)
 
     def _garbage(self, message: str) -> Outcome:
-        # A stream that once held garbage cannot be trusted to be in step again.
+        # A stream that once held garbage cannot be trusted to be in sync again.
         self.kill("it broke the protocol")
         return self.lost_outcome("protocol", message)
 
@@ -241,7 +241,7 @@ class Worker:
         return self.lost_outcome("crash", text, is_orphaned=is_orphaned)
 
     def lost_outcome(self, cause: Cause, message: str, *, is_orphaned: bool = False) -> Outcome:
-        """Make the outcome of a call whose worker is dead or about to be, with what it had printed so far."""
+        """Return the outcome of a call whose worker is dead or about to be, with what it had printed so far."""
         stdout, out_cut = tail(self.process.stdout_fd)
         stderr, err_cut = tail(self.process.stderr_fd)
         return Outcome(
@@ -258,7 +258,7 @@ class Worker:
         return f"the worker exited with code {code}" if code >= 0 else f"the worker was killed by signal {-code}"
 
     def kill(self, reason: str) -> None:
-        """Kill it now.  Its death is noticed, and its descriptors are closed, by `watch`."""
+        """Kill it now.  `watch` notices its death, and closes its descriptors."""
         if not self.is_dead:
             self.kill_reason = self.kill_reason or reason
             self.process.kill()
@@ -268,7 +268,7 @@ class Worker:
         await trio.lowlevel.wait_readable(self.process.pidfd)
 
     def bury(self) -> None:
-        """Make it known dead, and wake the task that waits for its answer, if there is one."""
+        """Mark it as dead, and wake the task that waits for its answer, if there is one."""
         self.is_dead = True
         self._hang_up()
 
@@ -316,14 +316,14 @@ class Worker:
         return body
 
 
-# What a worker may say of how a call ended; any other word of its is a crash.
+# The outcomes that a worker may report; anything else it sends is a crash.
 CAUSES: dict[str, Cause] = {
     "": "policy", "protocol": "protocol", "timeout": "timeout", "load": "load", "overload": "overload"
 }  # fmt: skip
 
 
 def outcome_of(said: wire.Answered) -> Outcome:
-    """Return what a worker told of a call; it is not trusted, not even with the length of what it tells."""
+    """Return what a worker reported of a call; a worker is not trusted, not even with the length of its report."""
     return Outcome(
         cause=CAUSES.get(said.cause, "crash"), message=said.message, stdout=text_of(said.stdout),
         stderr=text_of(said.stderr), exit_code=said.exit_code, truncated=said.truncated,

@@ -1,7 +1,7 @@
-"""The daemon's handle on its zygote.  Knows two processes and a control socket; knows no hook and no verdict.
+"""The daemon's handle on its zygote.  Knows two processes and a control socket; does not know hooks or verdicts.
 
-run() ── starts a zygote, hears it, and fails when it dies: its supervisor then runs another
-fork() ─ asks for a worker, waits for a new zygote if there is none, kills a silent one after 2 s
+run() ── starts a zygote, reads its messages, and fails when it dies: its supervisor then runs another
+fork() ─ requests a worker, waits for a new zygote if there is none, kills one that is silent for 2 s
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from hooklatch_worker.sandbox import linux
 __all__ = ["ForkError", "WorkerProcess", "Zygote", "ZygoteLostError", "open_zygote"]
 
 logger = logging.getLogger("hooklatch.zygote")
-BOOT_TIMEOUT = 20.0  # seconds; a cold import on a busy machine, not a promise
+BOOT_TIMEOUT = 20.0  # seconds; enough for a cold import on a busy machine
 SILENCE = 2.0  # seconds without an answer to a fork, after which the zygote is stuck
-STOP_TIMEOUT = 5.0  # seconds that it may take to kill all that is below it
+STOP_TIMEOUT = 5.0  # seconds that it may take to kill everything below it
 RESTARTS = RestartPolicy(intensity=5, period=5.0, waits=(0.0, 0.1, 0.5, 1.0, 2.0))  # without it nothing can be called
-SWEEP_TIMEOUT = 5.0  # seconds for killing what a dead zygote left; what still lives then cannot be killed
-SWEEP_INTERVAL = 0.002  # seconds between two looks for what is left
+SWEEP_TIMEOUT = 5.0  # seconds for killing what a dead zygote left; what lives on after that cannot be killed
+SWEEP_INTERVAL = 0.002  # seconds between two checks for what is left
 
 
 class ForkError(Exception):
@@ -40,11 +40,11 @@ class ForkError(Exception):
 
 
 class ZygoteLostError(ForkError):
-    """The zygote died over it, or fell silent; the next one may do better."""
+    """The zygote died or fell silent during the request; the next one may succeed."""
 
 
 class WorkerProcess:
-    """A forked worker as the daemon holds it: four descriptors, and how it ended once that is known."""
+    """The daemon's handle on a forked worker: four descriptors, and how it ended once that is known."""
 
     def __init__(self, life: Life, generation: int, pid: int, fds: list[int]) -> None:
         self._life = life
@@ -53,7 +53,7 @@ class WorkerProcess:
         socket_fd, self.pidfd, self.stdout_fd, self.stderr_fd = fds
         self.socket = socket.socket(fileno=socket_fd)
         self.socket.setblocking(False)
-        self._poll = select.poll()  # select(2) would stop at descriptor 1023
+        self._poll = select.poll()  # select(2) is limited to descriptors up to 1023
         for fd in (self.pidfd, life.pidfd, socket_fd):
             self._poll.register(fd, select.POLLIN)
         self.exit_code: int | None = None
@@ -61,7 +61,7 @@ class WorkerProcess:
 
     @property
     def fault(self) -> str | None:
-        """Return why no call may be sent to it now; None where it and its zygote live and nothing is to be read."""
+        """Return why no call may be sent to it now; None if it and its zygote live and nothing is to be read."""
         if self._life.is_over:
             return "its zygote ended"
         ready = self._poll.poll(0)
@@ -72,7 +72,7 @@ class WorkerProcess:
 
     @property
     def is_orphaned(self) -> bool:
-        """Its zygote is dead, and that was its own death too."""
+        """Return whether it died because its zygote did."""
         return not self._life.is_alive
 
     def kill(self) -> None:
@@ -88,7 +88,7 @@ class WorkerProcess:
 
 
 class Order:
-    """A fork that was asked for."""
+    """A requested fork."""
 
     def __init__(self) -> None:
         self.done = trio.Event()
@@ -138,10 +138,10 @@ class Life:
         return not self.is_over and not linux.has_ended(self.pidfd)
 
     async def receive(self) -> tuple[wire.FromZygote, list[int]] | None:
-        """Wait for its next message; None when it is dead.
+        """Wait for its next message; return None when it is dead.
 
         Raises:
-            FrameError: it is not itself any more.
+            FrameError: its messages cannot be trusted any more.
         """
         while True:
             try:
@@ -160,11 +160,11 @@ class Life:
                 signal.pidfd_send_signal(self.pidfd, number)
 
     async def aclose(self) -> None:
-        """End it: it sweeps when its control socket ends; a stuck one is killed."""
+        """End it: it kills its workers when its control socket ends; a stuck one is killed."""
         with trio.CancelScope(shield=True):
             trio.lowlevel.notify_closing(self.control)
             self.control.close()
-            self.kill(signal.SIGCONT)  # somebody may have stopped it, or the guardian
+            self.kill(signal.SIGCONT)  # it, or the guardian, may have been stopped
             with suppress(ProcessLookupError):  # it died with the zygote, and is reaped
                 signal.pidfd_send_signal(self._guardian_pidfd, signal.SIGCONT)
             for end in (self.kill, self.guardian.kill):
@@ -186,7 +186,7 @@ class Zygote:
 
     def __init__(self, *, owns_process: bool = False) -> None:
         self._life: Life | None = None
-        self._latest: Life | None = None  # from its start until all that it left is gone
+        self._latest: Life | None = None  # from its start until everything that it left is gone
         self._ready = trio.Event()
         self._generation = 0
         self._owns_process = owns_process
@@ -194,12 +194,12 @@ class Zygote:
 
     @property
     def spec(self) -> ChildSpec:
-        """How it is supervised."""
+        """Return how the zygote is supervised."""
         return ChildSpec("zygote", self.run, policy=RESTARTS, reports_start=True)
 
     @property
     def restarts(self) -> int:
-        """How often there was another one, or should have been."""
+        """Return how often the zygote was restarted, or should have been."""
         return max(self._lives - 1, 0)
 
     @property
@@ -211,20 +211,20 @@ class Zygote:
         return self._life is not None and self._life.is_alive
 
     def roots(self) -> frozenset[int]:
-        """Name the processes below which everything is that runs hooks.
+        """Return the processes below which everything that runs hooks is.
 
-        The daemon's own process is one, which adopts what a zygote and its guardian leave if both are killed; but as
-        process 1 of a container it adopts what anybody leaves there.
+        The daemon's own process is one, since it adopts what a zygote and its guardian leave if both are killed; but as
+        process 1 of a container it also adopts the orphans of anything else there.
         """
         latest = self._latest
         found = {latest.pid, latest.guardian_pid} - {0} if latest is not None else set[int]()
         return frozenset(found | {os.getpid()} if self._owns_process and os.getpid() != 1 else found)
 
     async def fork(self, source: wire.Source, limits: wire.WorkerLimits) -> WorkerProcess:
-        """Fork a worker that will import `source`; waits for a zygote if there is none just now.
+        """Fork a worker that will import `source`; wait for a zygote if there is none just now.
 
         Raises:
-            ForkError: the system refuses, or the zygote died or fell silent over it.
+            ForkError: the system refuses, or the zygote died or fell silent meanwhile.
         """
         while (life := self._life) is None:  # it may be gone again before a task that waited for it runs
             await self._ready.wait()
@@ -236,7 +236,7 @@ class Zygote:
                 await self._send(life, wire.encode(wire.Fork(generation, source, limits)))
                 await order.done.wait()
         except BaseException:
-            # Cancelled; the worker may have come at the same moment, and then nobody else knows of it.
+            # Cancelled; the worker may have come at the same moment, and then nothing else knows of it.
             if isinstance(order.result, WorkerProcess):
                 order.result.kill()
                 order.result.close()
@@ -267,13 +267,13 @@ class Zygote:
                 raise ZygoteLostError(f"the zygote is gone: {error.strerror}") from None
 
     def _lose(self, life: Life) -> None:
-        """Have whoever wants a worker wait for the next life; this one's end may not have been heard yet."""
+        """Make new forks wait for the next life, even if the end of this one was not received yet."""
         if self._life is life:
             self._life = None
             self._ready = trio.Event()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Live through one zygote, from its start to its death.
+        """Run one zygote, from its start to its death.
 
         Raises:
             ForkError: it did not start, or has died.
@@ -336,7 +336,7 @@ class Zygote:
             result.close()
 
     async def _sweep(self) -> None:
-        """Kill what the dead zygote left to us, who adopt its orphans when this process is the daemon's own."""
+        """Kill what the dead zygote left, whose orphans we adopt if this process is the daemon's own."""
         if not self._owns_process:
             return
         keep = (
@@ -351,7 +351,7 @@ class Zygote:
 
 
 def resource_tracker_pids() -> frozenset[int]:
-    """Name the helper process that multiprocessing starts beside a spawned one; it holds no lock and no hook."""
+    """Return the helper process that multiprocessing starts beside a spawned one; it holds no lock and no hook."""
     from multiprocessing import resource_tracker
 
     pid = getattr(resource_tracker, "_resource_tracker", None)
@@ -361,7 +361,7 @@ def resource_tracker_pids() -> frozenset[int]:
 
 @asynccontextmanager
 async def open_zygote(*, owns_process: bool = False) -> AsyncGenerator[Zygote]:
-    """Run a zygote for as long as the block lasts."""
+    """Run a zygote while the block runs."""
     async with Supervisor("zygote").open() as supervisor:
         zygote = Zygote(owns_process=owns_process)
         await supervisor.start(zygote.spec)

@@ -1,4 +1,4 @@
-"""What each method of the protocol does, and the reports that it answers with.
+"""Implements each method of the protocol, and the reports that methods answer with.
 
-Knows params and results; knows no bytes and no socket.
+Knows params and results; does not know bytes or sockets.
 """

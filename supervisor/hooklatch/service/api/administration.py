@@ -33,7 +33,7 @@ class FolderParams(msgspec.Struct, frozen=True):
 
 
 class ResumeParams(msgspec.Struct, frozen=True):
-    """A hook's or a plugin's id, or every hook there is."""
+    """A hook's or a plugin's id, or all of them."""
 
     id: str | None = None
     all: bool = False
@@ -55,7 +55,7 @@ class SuspendParams(ResumeParams, frozen=True, kw_only=True):
 
 
 class Administration:
-    """The daemon itself: reload, stop, acknowledge.  `end` ends it, where this process is its own."""
+    """The daemon itself: reload, stop, acknowledge.  `end` ends the process, if it is the daemon's own."""
 
     def __init__(
         self, files: Files, breakers: Breakers, dispatcher: Dispatcher, record: Record, end: Callable[[], None] | None
@@ -72,7 +72,7 @@ class Administration:
         }
 
     async def reload(self) -> Reloaded:
-        """Take every change of the files, removals too, and lift every quarantine."""
+        """Apply every change of the files, removals too, and lift every quarantine."""
         self._breakers.clear()
         return await self._files.reload(is_explicit=True)
 
@@ -108,7 +108,7 @@ class Trusting:
         self.methods: AdminMethods = {"trust": self._trust, "untrust": self._untrust}
 
     async def _trust(self, raw: msgspec.Raw) -> dict[str, Any]:
-        """Pin what a project's folder holds now, and have its hooks fire in the sessions that work there.
+        """Pin what a project's directory holds now, so that its hooks fire in the sessions that work there.
 
         Raises:
             RpcError: there is nothing to trust, or somebody else could have written it.
@@ -135,7 +135,7 @@ class Trusting:
         }
 
     async def _untrust(self, raw: msgspec.Raw) -> dict[str, Any]:
-        """Ignore a project's hooks from now on; that it was not trusted is no error."""
+        """Ignore a project's hooks from now on; a project that was not trusted is not an error."""
         project = without_links(convert(raw, FolderParams).folder)
         was_trusted = self._projects.untrust(project)
         if was_trusted:

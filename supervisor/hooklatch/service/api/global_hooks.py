@@ -44,7 +44,7 @@ class GlobalHooks:
     async def restore(self, fault: str | None) -> None:
         """Register again what was registered before the last stop.
 
-        A `fault` says that this is not known; then every gate denies, since some of it may have been guards.
+        A `fault` says that this is unknown; then every gate denies, since some of it may have been guards.
         """
         hooks: list[Hook] = []
         faults: list[str] = []
@@ -68,7 +68,7 @@ class GlobalHooks:
         faults: dict[str, Diagnostic] = {}
         try:
             await self._files.ensure(source)
-        except UnitError as error:  # a reload that finds it fixed takes this away
+        except UnitError as error:  # removed by a reload that finds it fixed
             faults[source.location] = Diagnostic(error.file, error.line, error.message)
         catalogue = self._registries.catalogue
         hook = Binder(catalogue, self._sources.units, faults).bind(definition, Layer.GLOBAL)
@@ -79,7 +79,7 @@ class GlobalHooks:
         return msgspec.structs.replace(hook, problem=with_way_out(str(hook.problem), hook.name))
 
     async def register(self, hooks: Iterable[Hook], tables: Iterable[dict[str, Any]]) -> None:
-        """Add or replace hooks, and store their definitions: a table for each, in the order of firing.
+        """Add or replace hooks, and store their definitions: a table for each, in firing order.
 
         Raises:
             RpcError: a file declares one of these ids.
@@ -91,7 +91,7 @@ class GlobalHooks:
         await self._store()
 
     async def unregister(self, name: str) -> None:
-        """Remove a hook by its id or its name; a missing one is no error.
+        """Remove a hook by its id or its name; a missing one is not an error.
 
         Raises:
             RpcError: a file declares it.
@@ -106,7 +106,7 @@ class GlobalHooks:
         """Enable or disable a hook of the layers that sessions share; enabling lifts its quarantine.
 
         Raises:
-            RpcError: there is no such hook, or it may be several.
+            RpcError: there is no such hook, or the name is ambiguous.
         """
         target = self._registries.switch_global(name, enabled=enabled)
         for hook in target.hooks if enabled else ():
@@ -118,11 +118,11 @@ class GlobalHooks:
         await self._store()
 
     async def _store(self) -> None:
-        """Wait until subscribers have been told and the state is on the disk: then a change is acknowledged."""
+        """Wait until subscribers have been told and the state is on the disk: then a change can be acknowledged."""
         await self._registries.announced()
         await self._state.store()
 
 
 def stored(state: StateFile, result: dict[str, Any]) -> dict[str, Any]:
-    """Add to the answer of a global change that it is in force and could not be stored, if so."""
+    """Return the answer of a global change, with a warning if the change is active but could not be stored."""
     return {**result, "warnings": [state.unwritten]} if state.unwritten is not None else result

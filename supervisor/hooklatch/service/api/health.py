@@ -1,4 +1,4 @@
-"""How the daemon is: gathers what the one definition of red (`core/health.py`) is told.  Cheap: probes ask often."""
+"""The daemon's health: gathers what the definition of red (`core/health.py`) needs.  Cheap: probes call it often."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class HookStates(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
-    """Looks at the parts on which it depends whether the daemon can do its work."""
+    """Inspects the parts that the daemon needs to do its work."""
 
     supervisors: Sequence[Supervisor]
     listeners: Faults
@@ -69,7 +69,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     dispatcher: Dispatcher
 
     def condition(self) -> Condition:
-        """Return all that makes it ready or not, as it is now."""
+        """Return everything that makes the daemon ready or not, at this moment."""
         return Condition(
             is_draining=self.dispatcher.is_draining,
             parts=[fault for supervisor in self.supervisors for fault in supervisor.faults()],
@@ -87,7 +87,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def report(self) -> dict[str, Any]:
-        """Answer `health`: a word, and one for each kind of thing that is wrong."""
+        """Answer `health`: one word, and one code for each kind of problem."""
         condition = self.condition()
         return {
             "health": word(condition),
@@ -97,10 +97,10 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
         }
 
     def is_vital_well(self) -> bool:
-        """Return whether no restart is called for.  The loop runs, since it asks."""
+        """Return whether no restart is needed.  The loop runs, since it runs this."""
         return is_vital_well(is_zygote_alive=self.zygote.is_alive, is_record_sound=self.record.is_sound)
 
 
 def inactive(hooks: Iterable[Hook]) -> list[Diagnostic]:
-    """Name clients' hooks that cannot be called: files' have diagnostics, and these nothing but themselves."""
+    """Return clients' hooks that cannot be called: those of files have diagnostics, these only show here."""
     return [Diagnostic(f"hook {hook.id!r}", 0, hook.problem) for hook in hooks if hook.problem is not None]

@@ -1,4 +1,4 @@
-"""Changes of hooks over the protocol: register, unregister, enable, disable; in a session's layer or the global one."""
+"""Changes hooks over the protocol: register, unregister, enable, disable; in a session's layer or the global one."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class HookMethods:
         return await self._announced(session)
 
     async def _announced(self, session: Session) -> dict[str, Any]:
-        """Wait until subscribers have been told of a session's change, and return the revision that it made."""
+        """Wait until subscribers have been told of a session's change, and return the resulting revision."""
         await self._registries.announced()
         return {"revision": self._registries.view_of(session).revision}
 
@@ -115,7 +115,7 @@ def is_global(connection: Connection, scope: str | None) -> bool:
 
 
 def single_tables(tables: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return one definition for each hook, with its id written out: what is stored is found again by that id."""
+    """Return one definition per hook, with its id written out: a stored definition is found again by that id."""
     return [
         {**table, "id": definition.id, "event": definition.event}
         for table in tables

@@ -1,6 +1,6 @@
-"""Which method of the protocol is answered by what, and who may call it; `fire` is answered here.
+"""Maps each method of the protocol to its handler, and checks who may call it; `fire` is answered here.
 
-One object answers for all connections; what belongs to one connection is on the connection.
+One object serves all connections; what belongs to one connection is on the connection.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Firing:
     async def fire(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FireParams)
         session = connection.session
-        # Checked on the raw bytes: once decoded, a key that stood twice can no longer be seen.
+        # Checked on the raw bytes: once decoded, a duplicate key can no longer be seen.
         fault = ambiguity(bytes(raw))
         dialect = params.dialect or (session.dialect if session is not None else None)
         if dialect is not None:
@@ -92,7 +92,7 @@ class Methods:
         return lambda _, raw: administer(raw)
 
     def revision_for(self, connection: Connection) -> int:
-        """Return the revision of what a connection sees; from now on it is told of every change of that."""
+        """Return the revision of what a connection sees; from now on every change of that is announced to it."""
         return self._registries.follow(connection.session).revision
 
     def closed(self, connection: Connection) -> None:

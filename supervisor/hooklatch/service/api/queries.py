@@ -1,4 +1,4 @@
-"""What only looks: hooks, events, explain, status, sessions, log, ping, health.  Says who may see what."""
+"""The methods that only read: hooks, events, explain, status, sessions, log, ping, health.  Says who may see what."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ExplainParams(msgspec.Struct, frozen=True):
 
 
 class Queries(msgspec.Struct, frozen=True, kw_only=True):
-    """Answers requests that only look; `record_folder` is where the log is."""
+    """Answers requests that only read; `record_folder` is where the log is."""
 
     hook_reports: HookReports
     status_report: StatusReport
@@ -95,7 +95,7 @@ class Queries(msgspec.Struct, frozen=True, kw_only=True):
         return self.status_report.of(connection.session, is_admin=connection.is_admin)
 
     async def _sessions(self, connection: Connection, raw: msgspec.Raw) -> object:
-        """List live sessions; on the agent socket the asking one and those below it."""
+        """List live sessions; on the agent socket only the caller's own and those below it."""
         only = None if connection.is_admin else own_session(connection)
         shown = [session for session in self.sessions if only is None or only.has_below(session)]
         return {"sessions": [described(session, self.registries.view_of(session)) for session in shown]}
@@ -117,7 +117,7 @@ class Queries(msgspec.Struct, frozen=True, kw_only=True):
         return self.health.report()
 
     def _our_name(self, connection: Connection, event: str | None) -> str | None:
-        """Return our name of an event that a session may have named in its dialect; any other stays as it is."""
+        """Return our name of an event that a session may have named in its dialect; any other name unchanged."""
         session = connection.session
         if event is None or session is None or session.dialect is None:
             return event

@@ -1,6 +1,6 @@
 """Turns the definitions that a client sends into hooks: checked, their sources loaded, all of them or none.
 
-Knows definitions and units; knows no layer's contents and no connection but by its number.
+Knows definitions and units; does not know what layers contain, and knows connections only by number.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events, in dialects 
 
 
 class Wanted(NamedTuple):
-    """A definition, the native event that it was written for (or ""), and how many bytes it takes as JSON."""
+    """A definition, the native event that it was written for (or ""), and its size in bytes as JSON."""
 
     definition: HookDefinition
     native: str
@@ -56,7 +56,7 @@ class Wanted(NamedTuple):
 
 
 class Registrar:
-    """Makes hooks of what clients register."""
+    """Makes hooks of the definitions that clients register."""
 
     def __init__(
         self, registries: Registries, files: Files, sources: Sources, dispatcher: Dispatcher, dialects: Dialects
@@ -71,7 +71,7 @@ class Registrar:
         """Check definitions, without side effects.
 
         Raises:
-            RpcError: one of them cannot be accepted, and so none is.
+            RpcError: one of them is refused, and so all are.
         """
         try:
             natives = [native for table in listed(tables, registrant) for native in self._read(table, registrant)]
@@ -96,14 +96,14 @@ class Registrar:
         return wanted
 
     async def hooks_of(self, wanted: list[Wanted], connection: Connection, registrant: Registrant) -> list[Hook]:
-        """Load the sources of what was read, and make the hooks; there is no checkpoint after the last load.
+        """Load the sources of these definitions, and make the hooks; there is no checkpoint after the last load.
 
         Raises:
             RpcError: one of them cannot be loaded, and so none is registered.
         """
         for one in wanted:
             await self._load(one.definition, registrant)
-        # No checkpoint from here on: a reload meanwhile has put other builds in force than those that were loaded.
+        # No checkpoint from here on: a reload could activate other builds than those that were just loaded.
         return [
             msgspec.structs.replace(
                 self._hook_of(one.definition, one.native, connection, registrant), owner=registrant.id, size=one.size
@@ -140,7 +140,7 @@ class Registrar:
         hook = binder.bind(definition, layer, folder=registrant.cwd or "", target=served)
         if hook.problem is not None:
             raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {hook.problem}")
-        if not native or definition.shell is not None:  # a command says by its `payload` how it is spoken to
+        if not native or definition.shell is not None:  # a command says in its `payload` which format it takes
             return hook
         target = msgspec.structs.replace(hook.target, dialect=registrant.dialect or "", native=native)
         return msgspec.structs.replace(hook, target=target)
@@ -156,7 +156,7 @@ class Registrar:
 
 
 def listed(tables: HookTables, registrant: Registrant) -> list[dict[str, Any]]:
-    """Return the definitions of a request; a dialect's session may give one map of events, as its system writes it.
+    """Return the definitions of a request; a dialect's session may send one map of events, in that system's format.
 
     Raises:
         RpcError: it is a map, and there is no dialect to read it.
@@ -196,7 +196,7 @@ def check_sizes(wanted: list[Wanted], registrant: Registrant) -> None:
     """Refuse definitions that take a session over its limit.
 
     Raises:
-        RpcError: with these it is too much.
+        RpcError: the session's definitions would be too large.
     """
     kept = {**registrant.own, **{one.definition.id: one.size for one in wanted}}
     total = sum(kept.values())

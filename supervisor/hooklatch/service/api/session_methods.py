@@ -1,4 +1,4 @@
-"""What a connection does with its session: hello, change, close, subscribe.  Knows params and results, no bytes."""
+"""What a connection does with its session: hello, change, close, subscribe.  Knows params and results, not bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TopicsParams(msgspec.Struct, frozen=True):
 
 
 class SessionMethods:
-    """Answers what is asked about a connection's own session."""
+    """Answers requests about a connection's own session."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class SessionMethods:
 
     async def _subscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
         topics = known_topics(raw)
-        view = self._registries.follow(connection.session)  # before it listens: what others are due is not for it
+        view = self._registries.follow(connection.session)  # before it listens: what is due to others is not for it
         connection.topics |= topics
         self._bus.take_topics(connection)
         return {"revision": view.revision}

@@ -104,7 +104,7 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
         """Open the session that a client asks for, or join it.
 
         Raises:
-            RpcError: something of it cannot be had, and nothing of it has happened.
+            RpcError: a part of the request was refused, and nothing has happened.
         """
         params = hello.session or SessionParams()
         emitted = frozenset(self.native.canonical_name(dialect, event) for event in hello.emits)
@@ -146,7 +146,7 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
         """Change what a session may change while it lives.
 
         Raises:
-            RpcError: something of it cannot be had, and nothing has changed.
+            RpcError: a part of the request was refused, and nothing has changed.
         """
         here = place_named(params.cwd)
         self._change(params, here)
@@ -157,7 +157,7 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
             self.registries.take_settings(session)
 
     def _parent_of(self, params: SessionParams, known: Session | None) -> Session | None:
-        """Return the session whose gates a new one is to have; a live one has its parent or none already."""
+        """Return the parent of a new session; a live session has its parent, or none, already."""
         if params.parent_session_id is None:
             if params.parent_token is not None:
                 raise RpcError(ErrorCode.INVALID_PARAMS, "parent_token needs the parent_session_id that it is of")

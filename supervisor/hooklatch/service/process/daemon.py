@@ -1,7 +1,7 @@
-"""The composition root: opens what the parts stand on, runs each part as the tree says, and ends them in reverse.
+"""The composition root: opens files and processes, runs each part as the tree says, and ends them in reverse order.
 
 The tree is what `foundations`, `services` and `main` list (one_for_one; `hooklatch status --tree` shows it, and
-docs/design.md says of each part what it owns and what its failure means):
+docs/design.md says what each part owns and what its failure means):
 
     daemon
     ├─ record              significant: the daemon ends with it, and clients deny
@@ -16,9 +16,9 @@ docs/design.md says of each part what it owns and what its failure means):
     process (from before the daemon's start to after its end)
     ├─ signal receiver     permanent
     ├─ lifecycle           permanent: reload, drain
-    └─ watchdog            transient: it returns where no manager watches
+    └─ watchdog            transient: it returns if no manager watches
 
-The registries have no task: an exception there is the caller's, who gets an error, and clients deny.
+The registries have no task: an exception there goes to the caller, who gets an error, and clients deny.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ logger = logging.getLogger("hooklatch.daemon")
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """What `serve` prints when it can answer."""
+    """What `serve` prints once it accepts clients."""
 
     agent: str
     admin: str
@@ -81,7 +81,7 @@ class Ready(msgspec.Struct, frozen=True):
 
 
 class Process(msgspec.Struct, frozen=True):
-    """The daemon's own process: its supervisor, what ends it, and the sockets that were passed on to it."""
+    """The daemon's own process: its supervisor, how to end it, and the sockets that were passed on to it."""
 
     supervisor: Supervisor
     end: Callable[[], None]
@@ -146,10 +146,10 @@ async def main(
 
 @asynccontextmanager
 async def serve(options: Options, process: Process | None = None) -> AsyncGenerator[Daemon]:
-    """Run all parts for as long as the block lasts, in a process of the daemon's own or inside another program.
+    """Run all parts while the block runs, in a process of the daemon's own or inside another program.
 
     Raises:
-        StartError: another daemon runs, or a folder cannot be used, or the configuration that was named is not there.
+        StartError: another daemon runs, or a directory cannot be used, or the named configuration does not exist.
     """
     if options.is_config_named:
         check_config(options.config)
@@ -272,7 +272,7 @@ def open_record(options: Options, state: StateFile) -> Record:
 def close_record(
     record: Record, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
 ) -> None:
-    """Close the record, with why the daemon ended if it failed."""
+    """Close the record, noting why the daemon ended if it failed."""
     record.close(text_of(error) if isinstance(error, Exception) else None)
 
 

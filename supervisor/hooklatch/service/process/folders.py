@@ -1,4 +1,4 @@
-"""Where the daemon's files and sockets are, and the locks that keep a second daemon away.  Knows no part of it."""
+"""Where the daemon's files and sockets are, and the locks that keep a second daemon away.  Does not know its parts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LOCK_INTERVAL = 0.02
 class Options(msgspec.Struct, frozen=True):
     """Where the daemon's files are; `admin_dir` is where the admin socket is, if not in `runtime_dir`.
 
-    A `config` that somebody named (`is_config_named`) must be there.
+    A `config` that was given explicitly (`is_config_named`) must exist.
     `owns_process` lets it adopt and kill every orphan: not inside a test.
     """
 

@@ -1,4 +1,4 @@
-"""What the daemon does when it is asked to reload or to leave.  Knows when it drains and for how long; knows no hook.
+"""Reloads or ends the daemon on request.  Knows when it drains and for how long; does not know hooks.
 
 serving ──SIGHUP──▶ reload ──▶ serving
    │
@@ -31,10 +31,10 @@ FLUSH_INTERVAL = 0.005
 
 
 class Drain:
-    """The end of a daemon that has been asked to leave: new gates are denied, fires under way are answered.
+    """The end of a daemon that was asked to stop: new gates are denied, fires under way are answered.
 
-    `listeners` are those whose sockets outlive it: they accept nobody from then on, so that the next daemon finds who
-    has come.
+    `listeners` are those whose sockets outlive the daemon: they accept nobody from then on, so that clients that have
+    connected wait for the next daemon.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Drain:
             await self._generations.quiesced()
             with trio.move_on_after(FLUSH_TIMEOUT):
                 while not all(connection.is_quiet for connection in self._connections.values()):  # noqa: ASYNC110
-                    await trio.sleep(FLUSH_INTERVAL)  # a client reads its answer when it likes
+                    await trio.sleep(FLUSH_INTERVAL)  # a client reads its answer in its own time
 
     def end(self) -> None:
         """Stop waiting for fires."""
@@ -73,7 +73,7 @@ class Drain:
 
 
 class Lifecycle:
-    """Does what signals ask; `ended` is set when the daemon has nothing left to do."""
+    """Carries out what signals request; `ended` is set when the daemon has nothing left to do."""
 
     def __init__(
         self,
@@ -91,8 +91,8 @@ class Lifecycle:
         self._reload_lock = trio.Lock()
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Do what is asked until cancelled."""
-        # Reading what is asked is a part of its own: its failure must not cancel a drain.
+        """Serve requests until cancelled."""
+        # Reading the requests is a child of its own: its failure must not cancel a drain.
         async with self.supervisor.open() as supervisor:
             await supervisor.start(ChildSpec("requests", self._take_all))
             task_status.started()
@@ -125,7 +125,7 @@ class Lifecycle:
             await self._notifier.stopping("draining: fires under way are answered, new gates denied")
             await self._drain.wait()
         finally:
-            self._end()  # whatever happens: it was asked to leave
+            self._end()  # whatever happens: the daemon was asked to stop
 
     def _end(self) -> None:
         self._drain.end()

@@ -71,7 +71,7 @@ def quoted(value: object) -> str:
 class Log(logging.Handler):
     """Writes the lines to a descriptor in a thread, since the descriptor may block for any time.
 
-    Where that is a file of its own, by `path`, the file is moved to `PATH.1` when it is large, and begun anew.
+    If that is a file of its own, given by `path`, a large one is moved to `PATH.1` and a new one started.
     """
 
     def __init__(self, fd: int, formatter: logging.Formatter, path: str | None = None, most: int = MAX_FILE) -> None:

@@ -1,7 +1,7 @@
-"""What the daemon measures of itself, as a table of families.  Reads the parts in one step; needs no metrics library.
+"""The daemon's metrics, as a table of families.  Reads the parts in one step; needs no metrics library.
 
 Names and units are those of Prometheus: seconds, bytes, counters that end in `_total`.  Labels are bounded: events of
-the catalogue, hooks and sources of the global layers, causes.  What sessions bring is counted together.
+the catalogue, hooks and sources of the global layers, causes.  What sessions register is counted together.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Values: TypeAlias = dict[Labels, float | Spread]
 
 
 class Family(msgspec.Struct, frozen=True):
-    """One metric: its name without unit suffixes that the library adds, and a value for each set of labels."""
+    """One metric: its name without the unit suffixes that the library adds, and a value for each set of labels."""
 
     kind: Literal["counter", "gauge", "histogram", "summary"]
     name: str
@@ -74,7 +74,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     files: Files
 
     def measure(self) -> list[Family]:
-        """Return all values, as they are at one moment."""
+        """Return all values at one moment."""
         return [
             *self._decisions(), *self._hooks(), *self._workers(), *self._recording(), *self._daemon(),
         ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 The library's own threads serve the page.  They get values that were read on the daemon's loop in one step
 (`trio.from_thread`), so no thread reads what the loop is changing.  Off by default, changed by a reload; an error is a
-fault in the status and retried, and stops nothing else.
+fault in the status and is retried, and stops nothing else.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class MetricsPlaces:
         self._changed = trio.Event()
 
     def next_change(self) -> trio.Event:
-        """Return what the next change sets."""
+        """Return the event that the next change sets."""
         self._changed = trio.Event()
         return self._changed
 
     def take(self, settings: Settings) -> None:
-        """Put settings in force."""
+        """Apply new settings."""
         if (settings.metrics_port, settings.metrics_file) != (self.port, self.path):
             self.port, self.path = settings.metrics_port, settings.metrics_file
             self._changed.set()
@@ -81,7 +81,7 @@ class Metrics:
                 nursery.cancel_scope.cancel()
 
     async def _keep(self, give: Callable[[T], Any], place: T) -> None:
-        """Publish metrics at a port or in a file; an error is a fault until it is over."""
+        """Publish metrics at a port or in a file; an error is a fault while it lasts."""
         text: str | None = None
         try:
             while True:
@@ -234,10 +234,10 @@ class Handler(WSGIRequestHandler):
 
 @contextmanager
 def serving(port: int, answer: Callable[..., Iterable[bytes]]) -> Generator[None]:
-    """Answer on a port of the loopback for as long as the block lasts.
+    """Answer on a port of the loopback while the block runs.
 
     Raises:
-        OSError: the port is in use, or not ours to take.
+        OSError: the port is in use, or needs privileges.
     """
     server = make_server(LOOPBACK, port, answer, Server, Handler)
     thread = threading.Thread(target=server.answer_all, name="hooklatch-metrics", daemon=True)

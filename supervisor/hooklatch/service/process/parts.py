@@ -1,6 +1,6 @@
-"""The parts of the daemon, each made with all that it needs, in an order in which everything is there already.
+"""The parts of the daemon, each constructed with everything that it needs, in order of dependency.
 
-Starts nothing: `daemon.py` says how each part is run.  Decides nothing of hooks.
+Starts nothing: `daemon.py` says how each part is run.  Decides nothing about hooks.
 """
 
 from __future__ import annotations
@@ -61,9 +61,9 @@ __all__ = ["Ground", "Parts", "assemble"]
 
 
 class Ground(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is before any part: files that were opened, processes, and who supervises.
+    """What exists before any part: open files, processes, and the supervisor.
 
-    `end` ends this process, where it is the daemon's own; `places` are its files and sockets, by what they are.
+    `end` ends this process, if it is the daemon's own; `places` are its files and sockets, by what they are.
     """
 
     config: str
@@ -76,7 +76,7 @@ class Ground(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """The parts that run, and those that are asked from outside."""
+    """The parts that run, and those that others call."""
 
     state: StateFile
     record: Record
@@ -110,14 +110,14 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 def assemble(
     ground: Ground, make_sources: Callable[..., Sources] = Sources, make_files: Callable[..., Files] = Files
 ) -> Parts:
-    """Make the parts."""
+    """Construct the parts."""
     state, record, zygote = ground.state, ground.record, ground.zygote
     notes, statistics, breakers = RecordNotes(record), Statistics(), Breakers()
     faults, listener_faults = Faults(), Faults()
     installed, unusable = load_entry_points()
     faults.report("dialects", *unusable)
 
-    # Who is there, and which hooks are.
+    # Sessions and hooks.
     shared_state = SharedState(os.path.dirname(state.path))
     sessions = Sessions(on_end=SessionEnd(breakers, statistics, shared_state).forget)
     bus = Bus(sessions, notes.registry)
@@ -149,7 +149,7 @@ def assemble(
     )  # fmt: skip
     native = Native(dispatcher)
 
-    # What is asked of the daemon.
+    # What clients request.
     hook_states = HookStates(suspensions, breakers)
     health = Health(
         supervisors=ground.supervisors, listeners=listener_faults, faults=faults, zygote=zygote, record=record,

@@ -1,4 +1,4 @@
-"""Writes to the record what is no decision: new revisions, new versions of files, suspensions, quarantines."""
+"""Writes to the record what is not a decision: new revisions, new versions of files, suspensions, quarantines."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CHANGES = ("previous", "revision", "digest", "added", "removed", "changed")
 
 
 class RecordNotes:
-    """What can fail to be recorded without anything being denied for it: that is logged instead."""
+    """Entries that nothing is denied for if they cannot be recorded: that is logged instead."""
 
     def __init__(self, record: Record) -> None:
         self._record = record
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
-        """Record one thing that happened."""
+        """Record one event of this daemon."""
         try:
             self._record.append(kind, **fields)
         except RecordError as error:
@@ -34,11 +34,11 @@ class RecordNotes:
         self.note("registry", {name: getattr(announcement, name) for name in CHANGES})
 
     def declared(self, path: str, digest: str) -> None:
-        """Record which version of a file that declares hooks comes into force."""
+        """Record which version of a file that declares hooks becomes active."""
         self.note("source", {"kind_of_source": "configuration", "location": path, "sha256": digest})
 
     def adopted(self, unit: Unit) -> None:
-        """Record which version of a source comes into force."""
+        """Record which version of a source becomes active."""
         source = unit.source
         self.note("source", {"kind_of_source": source.kind, "location": source.location, "sha256": source.digest,
                              "build": unit.build})  # fmt: skip

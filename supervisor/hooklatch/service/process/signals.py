@@ -1,8 +1,8 @@
-"""Receives signals, from before the daemon's start to after its end.  Knows signals; knows no part of the daemon.
+"""Receives signals, from before the daemon's start to after its end.  Knows signals; does not know the daemon's parts.
 
 SIGTERM, SIGINT   before the daemon serves: the start is cancelled; then: handed on (`stop` is a SIGTERM to ourselves)
 SIGHUP            before: nothing, since the start reads everything anyway; then: handed on
-SIGCHLD           what nobody else waits for is reaped: as process 1 of a container it adopts strangers
+SIGCHLD           children that nothing else waits for are reaped: as process 1 of a container we adopt strangers
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Signals:
         self._sender, self._requests = trio.open_memory_channel[int](math.inf)
 
     def hand_on(self) -> trio.MemoryReceiveChannel[int]:
-        """Return where the signals that ask something of the daemon come out from now on."""
+        """Return the channel from which requests by signal are read from now on."""
         self._is_serving = True
         return self._requests
 
@@ -44,7 +44,7 @@ class Signals:
     async def receive(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Receive until cancelled."""
         with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD) as received:
-            # Apart from this task: without the receiver, the next signal would end the daemon as the system does it.
+            # Outside this task: without a receiver, the next signal would kill the daemon by default.
             async with self.supervisor.open() as supervisor:
                 await supervisor.start(ChildSpec("signals", partial(self._take_all, received)))
                 task_status.started()
@@ -66,5 +66,5 @@ class Signals:
     def _reap(self) -> None:
         try:
             reap_strangers()
-        except OSError as error:  # no descriptor is left to look with; the next signal finds them too
+        except OSError as error:  # no descriptor is free to look with; the next signal finds them again
             logger.warning("dead children are not reaped yet: %s", error)
