@@ -1,4 +1,4 @@
-"""What daemon, zygote and worker say to each other.  Knows messages and frames; knows no process and no policy.
+"""The messages between daemon, zygote and worker.  Knows messages and frames; does not know processes or policies.
 
 A frame is a big-endian 32-bit length and one msgpack document.  The daemon and a worker share a private stream
 socket; the daemon and the zygote share a SOCK_SEQPACKET socket, where the kernel keeps frames apart and file
@@ -47,13 +47,13 @@ __all__ = [
 ]
 
 ISOLATION_LEVELS = ("standard", "restricted", "strict")  # from the weakest to the strongest
-MAX_FRAME = 24 * 2**20  # a payload of 8 MiB, its merged copy, and an envelope beside it
-MAX_CAPTURE = 64 * 2**10  # bytes of a call's standard output (and error) that its outcome shows: the last ones
+MAX_FRAME = 24 * 2**20  # a payload of 8 MiB, its merged copy, and its envelope
+MAX_CAPTURE = 64 * 2**10  # last bytes of a call's standard output (and error) that its outcome shows
 HEADER = struct.Struct("!I")
 
 
 class FrameError(Exception):
-    """The other side sent bytes that are no frame or no message of ours."""
+    """The other side sent bytes that are not a frame, or not one of our messages."""
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -65,11 +65,11 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Isolation(msgspec.Struct, frozen=True):
-    """What the kernel lets a worker do; `is_required`: it does not start where the kernel cannot hold it to that.
+    """What the kernel lets a worker do; with `is_required` it does not start if the kernel cannot enforce that.
 
-    `standard` is what always holds.  `restricted` writes nothing but below the paths of `write`, and without `network`
-    has none; `strict` also reads nothing but code, the system and the paths of `read`, and makes no connection at all.
-    Below `temporary` each of these two gets a folder of its own.
+    `standard` always applies.  `restricted` writes only below the paths of `write`, and has no network unless `network`
+    is set; `strict` also reads only code, the system and the paths of `read`, and makes no connection at all.
+    Each worker of these two levels gets its own directory below `temporary`.
     """
 
     level: str = "standard"
@@ -97,13 +97,13 @@ class Fork(msgspec.Struct, frozen=True, tag="fork"):
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """Zygote to daemon: I listen."""
+    """Zygote to daemon: it is ready."""
 
     pid: int
 
 
 class Forked(msgspec.Struct, frozen=True, tag="forked"):
-    """Zygote to daemon; beside it travel the worker's socket, its pidfd, and its captured output and error."""
+    """Zygote to daemon; with it come the worker's socket, its pidfd, and its captured output and error."""
 
     generation: int
     pid: int
@@ -115,7 +115,7 @@ class ForkFailed(msgspec.Struct, frozen=True, tag="fork_failed"):
 
 
 class Exited(msgspec.Struct, frozen=True, tag="exited"):
-    """How a worker ended: an exit code, or a signal's number as a negative one.  For diagnostics only."""
+    """How a worker ended: an exit code, or a negative signal number.  For diagnostics only."""
 
     generation: int
     pid: int
@@ -123,17 +123,17 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
 
 
 class Code(msgspec.Struct, frozen=True, tag="code"):
-    """Daemon to worker, before all else: the bytes of the file to import, empty for a module.
+    """Daemon to worker, before anything else: the bytes of the file to import, empty for a module.
 
-    They are those that were checked.  The file may hold others by now, which must not run in their stead, and which
-    must not keep the last good version from getting new workers.
+    They are the bytes that were checked.  The file may hold others by now, which must not run instead, and must not
+    keep the last good version from getting new workers.
     """
 
     data: bytes
 
 
 class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
-    """Daemon to worker: run one callback, which has `timeout` seconds.
+    """Daemon to worker: run one callback, within `timeout` seconds.
 
     `payload`, `envelope`, `config` and `merged` are JSON objects.
     """
@@ -149,7 +149,7 @@ class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
     merged: bytes = b""
     reinvoked: bool = False
     runtime: str = "trio"
-    is_native: bool = False  # it may answer with any plain value: the words of a dialect, which the daemon reads
+    is_native: bool = False  # it may answer with any plain value in a dialect's format, which the daemon reads
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -161,7 +161,7 @@ class Declared(msgspec.Struct, frozen=True):
 
 
 class Elsewhere(msgspec.Struct, frozen=True):
-    """A function marked with @hook in another file than the source's: no hook, unless that file is a source too."""
+    """A function marked with @hook in another file than the source's: not a hook, unless that file is a source too."""
 
     function: str
     module: str
@@ -170,11 +170,11 @@ class Elsewhere(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
-    """Worker to daemon: the source is imported.  `files` are the modules of its folder that it imported.
+    """Worker to daemon: the source is imported.  `files` are the modules of its directory that it imported.
 
-    `elsewhere` are the marks that it met and that are not its own: those in modules of its folder, and where it has
-    none of its own those of what it imported by name.
-    `isolation` is the level that is wholly in force, and `missing` what the configured one has beyond what is.
+    `elsewhere` are the marked functions that it imported but does not define: those in modules of its directory, and if
+    it has no marks of its own, those that it imported by name.
+    `isolation` is the level that is fully active, and `missing` what that lacks of the configured one.
     """
 
     generation: int
@@ -194,7 +194,7 @@ class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed"):
 
 
 class Answered(msgspec.Struct, frozen=True, tag="answered", omit_defaults=True):
-    """Worker to daemon: the callback has ended, and with what.
+    """Worker to daemon: the callback has ended, with this result.
 
     `answer` is JSON for `verdicts.decode`, empty for no opinion.  A `cause` says that there is no answer, and why.
     """
@@ -213,7 +213,7 @@ class Answered(msgspec.Struct, frozen=True, tag="answered", omit_defaults=True):
 
 
 class Told(msgspec.Struct, frozen=True, tag="told", omit_defaults=True):
-    """Daemon to worker: what came of an `Asked`.  `value` is JSON, empty for none; an `error` says that nothing did."""
+    """Daemon to worker: the result of an `Asked`.  `value` is JSON, empty for none; with an `error` nothing changed."""
 
     generation: int
     call_id: int
@@ -242,10 +242,10 @@ def frame(message: msgspec.Struct) -> bytes:
 
 
 def decode_from_worker(data: bytes | bytearray | memoryview) -> FromWorker:
-    """Read what a worker sent; it is not trusted.
+    """Decode a message of a worker, which is not trusted.
 
     Raises:
-        FrameError: these bytes are no message of ours.
+        FrameError: these bytes are not one of our messages.
     """
     try:
         return FROM_WORKER.decode(data)
@@ -254,10 +254,10 @@ def decode_from_worker(data: bytes | bytearray | memoryview) -> FromWorker:
 
 
 def decode_from_zygote(data: bytes) -> FromZygote:
-    """Read what the zygote sent.
+    """Decode a message of the zygote.
 
     Raises:
-        FrameError: these bytes are no message of ours.
+        FrameError: these bytes are not one of our messages.
     """
     try:
         return FROM_ZYGOTE.decode(data)
@@ -266,7 +266,7 @@ def decode_from_zygote(data: bytes) -> FromZygote:
 
 
 class FrameReader:
-    """Cuts a stream of bytes into the bodies of frames.
+    """Splits a stream of bytes into the bodies of frames.
 
     Feed what was received, then take bodies until there is none.
     """

@@ -1,4 +1,4 @@
-"""What the core says and hears: outcomes of calls, and decisions.  Knows data; decides nothing."""
+"""The core's input and output: outcomes of calls, and decisions.  Knows data; decides nothing."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ Cause = Literal[
     "abandoned",
     "audit",
 ]
-# Asking again may help: the fault was one of the moment, not of the hook or of the request.
+# Causes that may pass: the fault is temporary, not the hook's or the request's.
 RETRYABLE: frozenset[Cause] = frozenset({"timeout", "overload", "quarantined", "draining", "no_daemon", "abandoned"})
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What came of one call.
+    """How one call ended.
 
-    Whoever ran the call says how it ended: the `cause`, and if that is "policy" the `answer` (JSON, empty for none).
-    Then the machine reads the answer, and adds whose call it was and what it said; until then it is "unread".
+    Whoever ran the call sets the `cause`, and if that is "policy" the `answer` (JSON, empty for no opinion).  Then the
+    machine reads the answer, and adds whose call it was and what it said; until then it is "unread".
 
-    `last` says that the answer ended the chain; `message` is then its reason.  `name` is the hook's in full, where its
-    layer and its id may be several hooks'.  `command` is a shell hook's.
+    `last` says that the answer ended the chain; `message` is then its reason.  `name` is the hook's full name, if its
+    layer and id are ambiguous.  `command` is a shell hook's.
 
     The last four fields are for the daemon alone, and are removed when the answer is read: the answer, a crash's
-    `traceback`, `is_lost` (the worker died, or must) and `is_orphaned` (but not by the hook's doing).
+    `traceback`, `is_lost` (the worker died, or must) and `is_orphaned` (but not because of the hook).
     """
 
     layer: str = ""
@@ -71,14 +71,14 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_orphaned: bool = False
 
     def lasting(self, seconds: float) -> Outcome:
-        """Return the same, with the time that it took."""
+        """Return a copy with the time that the call took."""
         return msgspec.structs.replace(self, duration_ms=round(seconds * 1000, 3))
 
 
 class Head(msgspec.Struct, frozen=True):
     """The end of the decision record's chain: a record's number, and the first half of its sha256, in hexadecimal.
 
-    Who keeps it can show later that the record up to there was changed, if it was.
+    Whoever keeps it can later show whether the record up to there was changed.
     """
 
     seq: int
@@ -88,8 +88,8 @@ class Head(msgspec.Struct, frozen=True):
 class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """The one answer to a fire.  Denied by default; only the combining rules can change that.
 
-    `layer` and `hook` name who decided; `name` does in full, where these may be several hooks'.
-    Scalars are always present on the wire (null where empty), lists and maps may be absent where empty.
+    `layer` and `hook` name the hook that decided; `name` is its full name, if these are ambiguous.
+    Scalars are always present on the wire (null if empty), lists and maps may be absent if empty.
     """
 
     decision_id: str

@@ -1,6 +1,6 @@
-"""What a call is to the hook that it runs: how long it has, and what it leaves beside its verdict.
+"""The context of a call for the hook that it runs: the time left, and what it produces besides its verdict.
 
-Knows no socket and no kind of hook: Python, shell and language-server hooks all find it in their event, by `call_of`.
+Does not know sockets or kinds of hooks: Python, shell and language-server hooks get it from their event (`call_of`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hooklatch_worker.author.state import Line
 __all__ = ["MAX_EMITTED", "MAX_EMITTED_BYTES", "CallContext", "Emitted", "Printed"]
 
 MAX_EMITTED = 16  # pieces of telemetry in one call
-MAX_EMITTED_BYTES = 64 * 2**10  # of one of them
+MAX_EMITTED_BYTES = 64 * 2**10  # size limit of one of them
 
 
 class Emitted(msgspec.Struct, frozen=True):
@@ -26,7 +26,7 @@ class Emitted(msgspec.Struct, frozen=True):
 
 
 class Printed(msgspec.Struct, frozen=True):
-    """What was written to standard output and standard error, and how what wrote it exited, if it was a program."""
+    """What was written to standard output and standard error; for a program also its exit status."""
 
     stdout: bytes = b""
     stderr: bytes = b""
@@ -37,7 +37,7 @@ class Printed(msgspec.Struct, frozen=True):
 class CallContext:
     """One call of a worker; without arguments, no call: no deadline, and no state to ask for.
 
-    `printed` replaces the captured output where a program ran in the hook's stead.
+    `printed` replaces the captured output if a program ran as the hook.
     """
 
     __slots__ = ("call_id", "deadline", "emitted", "line", "printed")
@@ -51,11 +51,11 @@ class CallContext:
 
     @property
     def remaining(self) -> float:
-        """Seconds until the daemon ends the call."""
+        """Return the seconds until the daemon ends the call."""
         return self.deadline - time.monotonic()
 
     def emit(self, event_type: str, data: dict[str, object]) -> None:
-        """Add telemetry, which is sent with the answer; drop what cannot be encoded or is too much."""
+        """Add telemetry, which is sent with the answer; drop what cannot be encoded or exceeds the limits."""
         try:
             body = msgspec.json.encode(data)
         except ValueError:  # a path that is not UTF-8
@@ -68,5 +68,5 @@ class CallContext:
         return self
 
     def __reduce__(self) -> tuple[type[CallContext], tuple[()]]:
-        """Pickle as no call: an event that is sent to another process belongs to none there."""
+        """Pickle as no call: in another process an event has no call."""
         return CallContext, ()

@@ -1,6 +1,6 @@
-"""Runs one callback and says what came of it.  Knows functions and verdicts; knows no socket.
+"""Runs one callback and reports its outcome.  Knows functions and verdicts; does not know sockets.
 
-This is the boundary that must catch all: whatever a callback does short of ending the process becomes a reply.
+This is the boundary that must catch everything: whatever a callback does short of ending the process becomes a reply.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from hooklatch_worker.wire import MAX_CAPTURE, Answered, Call
 
 __all__ = ["Caller", "Capture"]
 
-MAX_ANSWER = 8 * 2**20  # bytes; what it may replace, a payload, is not longer
+MAX_ANSWER = 8 * 2**20  # bytes; an answer may replace a payload, which is not longer
 
 
 class Capture:
-    """What callbacks print, kept in two files in memory (memfd_create(2)) that stand behind descriptors 1 and 2.
+    """What callbacks print, in two files in memory (memfd_create(2)) behind descriptors 1 and 2.
 
     They need no reader, so a flood blocks nothing, and the daemon can still read them when the worker is dead.
     """
@@ -34,7 +34,7 @@ class Capture:
         self._files = [(fd, identity(fd)) for fd in (stdout, stderr)]
 
     def take(self) -> Printed:
-        """Return what was printed since the last time: the last MAX_CAPTURE bytes of each stream."""
+        """Return what was printed since the last call of this: the last MAX_CAPTURE bytes of each stream."""
         for fd, _ in self._files:
             keep_open(fd)
         renew_streams()
@@ -44,7 +44,7 @@ class Capture:
     def _take_one(self, fd: int, known: tuple[int, int]) -> tuple[bytes, bool]:
         try:
             size = os.fstat(fd).st_size
-            # The callback may have closed ours, and what it opened then stands here: that is not ours to empty.
+            # The callback may have closed our descriptor and opened a file under its number: not ours to empty.
             if size == 0 or identity(fd) != known:
                 return b"", False
             data = os.pread(fd, MAX_CAPTURE, max(0, size - MAX_CAPTURE))
@@ -60,7 +60,10 @@ def identity(fd: int) -> tuple[int, int]:
 
 
 def keep_open(fd: int) -> None:
-    """Put the null device where the callback closed ours, lest the next file that is opened take what is printed."""
+    """Open the null device in place of a descriptor that the callback closed.
+
+    Otherwise the next file that is opened would receive what is printed.
+    """
     try:
         os.fstat(fd)
     except OSError:
@@ -71,12 +74,12 @@ def keep_open(fd: int) -> None:
 
 
 def renew_streams() -> None:
-    """Flush what was printed; open the stream again for the next call if this one closed or removed it."""
+    """Flush what was printed; reopen the stream for the next call if this one closed or removed it."""
     for fd, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name, None)
         try:
             stream.flush()  # type: ignore[union-attr]  # None is caught below like everything else
-        except BaseException:  # whatever the callback has put there may raise whatever it likes
+        except BaseException:  # what the callback has put there may raise anything
             setattr(sys, name, open_stream(fd))
 
 
@@ -85,7 +88,7 @@ def open_stream(fd: int) -> TextIO:
 
 
 def ends_of(printed: Printed) -> Printed:
-    """Return no more of what was written than an outcome shows: the last bytes."""
+    """Return the part of the output that an outcome shows: the last bytes."""
     stdout, stderr = printed.stdout[-MAX_CAPTURE:], printed.stderr[-MAX_CAPTURE:]
     is_cut = len(stdout) < len(printed.stdout) or len(stderr) < len(printed.stderr)
     return Printed(stdout, stderr, printed.truncated or is_cut, printed.exit_code)
@@ -115,8 +118,8 @@ class Caller:
             cause, message = "crash", explain(error, self._author, self._functions.get(call.function), call.runtime)
             trace = show(error)
         if os.getpid() != self._pid:
-            os._exit(0)  # a child that the callback forked came back here; only the worker may answer
-        captured = self._capture.take()  # in any case, or the next call would be said to have printed it
+            os._exit(0)  # the callback forked, and this is its child; only the worker may answer
+        captured = self._capture.take()  # in any case: otherwise it would count as the next call's output
         printed = ends_of(context.printed) if context.printed is not None else captured
         return Answered(
             call.generation, call.call_id, answer, cause, message, trace, printed.stdout, printed.stderr,
@@ -176,10 +179,10 @@ def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:
 
 
 def show(error: BaseException) -> str:
-    """Write an exception's traceback to the captured standard error; return as much of it as the outcome shows."""
+    """Write an exception's traceback to the captured standard error; return the part that the outcome shows."""
     whole, shown = format_error(error)
     try:
         sys.stderr.write(whole)
-    except BaseException:  # whatever the callback has put there may raise whatever it likes
+    except BaseException:  # what the callback has put there may raise anything
         return shown
     return shown

@@ -2,7 +2,7 @@
 
     fork → confined → `Code` → isolated → source imported → `Loaded` → (`Call` → `Answered`)* → exit
 
-It answers one call at a time and leaves by os._exit, so that nothing which user code registered can hold it back.
+It answers one call at a time and leaves by os._exit, so that nothing that user code registered can delay it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CODES = msgspec.msgpack.Decoder(wire.Code)
 
 
 def live(request: wire.Fork, zygote_pid: int, socket_fd: int, stdout_fd: int, stderr_fd: int) -> None:
-    """Be the worker that `request` asks for; never returns."""
+    """Run the worker that `request` describes; never return."""
     code = 1
     try:
         confine(zygote_pid)
@@ -47,7 +47,7 @@ def confine(zygote_pid: int) -> None:
     linux.die_with_parent(zygote_pid)
     os.setsid()
     os.umask(0o077)
-    signal.set_wakeup_fd(-1)  # it is the zygote's, and a signal here would wake the zygote
+    signal.set_wakeup_fd(-1)  # inherited from the zygote, which a signal here would wake
     for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -58,7 +58,7 @@ def confine(zygote_pid: int) -> None:
 
 
 def limit(limits: wire.WorkerLimits) -> None:
-    """Bound what it may use; only now, because descriptors were moved above the bound for a moment."""
+    """Set its resource limits; only now, because descriptors were above the limit for a moment."""
     lower(resource.RLIMIT_CORE, 0)
     lower(resource.RLIMIT_NOFILE, limits.open_files)
     lower(resource.RLIMIT_FSIZE, limits.file_bytes)
@@ -71,16 +71,16 @@ def lower(which: int, value: int) -> None:
 
 
 def be_first_out_of_memory() -> None:
-    """Let the kernel choose a worker before the daemon or the agent when memory runs out (proc(5))."""
+    """Make the kernel choose a worker before the daemon or the agent when memory runs out (proc(5))."""
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write("1000")
     except OSError:
-        return  # some containers forbid it; the daemon's own watch on resident memory stays
+        return  # some containers forbid it; the daemon still watches resident memory
 
 
 def arrange_descriptors(socket_fd: int, stdout_fd: int, stderr_fd: int) -> socket.socket:
-    """Put null, output, error and our socket at 0 to 3, and close all else: other workers' ends above all."""
+    """Put null, output, error and our socket at 0 to 3, and close everything else, above all other workers' sockets."""
     null = os.open(os.devnull, os.O_RDONLY)
     safe = [os.dup(fd) for fd in (null, stdout_fd, stderr_fd, socket_fd)]
     high = [move_up(fd) for fd in safe]
@@ -96,16 +96,16 @@ def arrange_descriptors(socket_fd: int, stdout_fd: int, stderr_fd: int) -> socke
 
 
 def keep_from_children(connection: socket.socket) -> None:
-    """Have what a callback forks let go of our socket: it may live on while another hook's call is on its way here.
+    """Close our socket in whatever a callback forks: that may live on while another hook's call is on its way here.
 
-    What it starts as a program never has it (FD_CLOEXEC).
+    Programs that it executes never have the socket (FD_CLOEXEC).
     """
     ours = identity(connection.fileno())
 
     def let_go() -> None:
         fd = connection.detach()
         try:
-            if identity(fd) == ours:  # else the callback closed it, and what it opened then stands here
+            if identity(fd) == ours:  # otherwise the callback closed it, and opened something else under that number
                 os.close(fd)
         except OSError:
             return
@@ -114,7 +114,7 @@ def keep_from_children(connection: socket.socket) -> None:
 
 
 def move_up(fd: int) -> int:
-    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)  # clear of 0 to 3, so that no dup2 overwrites another
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)  # above 0 to 3, so that no dup2 overwrites another
 
 
 def serve(request: wire.Fork, connection: socket.socket) -> int:
@@ -133,7 +133,7 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         failure = wire.LoadFailed(generation, message, file, error.line)
         connection.sendall(wire.frame(failure))
         return 0
-    capture.take()  # what the import printed belongs to no call
+    capture.take()  # what the import printed is not part of a call
     connection.sendall(loaded)
     line = Line(connection, reader, generation)
     caller = Caller(unit.functions, unit.path, capture, line)
@@ -151,7 +151,7 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
 
 
 def hold(request: wire.Fork) -> isolation.Held:
-    """Put the isolation level on, before anything of the source runs."""
+    """Apply the isolation level, before anything of the source runs."""
     try:
         return isolation.confine(request.limits.isolation, request.source, str(request.generation))
     except isolation.IsolationError as error:
@@ -159,7 +159,7 @@ def hold(request: wire.Fork) -> isolation.Held:
 
 
 def describe(generation: int, unit: Unit, held: isolation.Held) -> bytes:
-    """Return what was found, and have the runtimes that it needs at hand, so that no call pays for their import."""
+    """Return what was found, after importing the runtimes that its hooks need, so that no call pays for that."""
     try:
         for runtime in unit.runtimes:
             importlib.import_module(runtime)

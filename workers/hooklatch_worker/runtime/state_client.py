@@ -1,10 +1,10 @@
-"""The worker's end of `event.state`: asks the daemon over the worker's own socket, in the middle of a call.
+"""The worker's end of `event.state`: asks the daemon over the worker's own socket, during a call.
 
-    callback ─▶ ask ─▶ Asked ══▶ daemon, which does one step after the other ══▶ Told ─▶ callback
+    callback ─▶ ask ─▶ Asked ══▶ daemon, which does one operation after the other ══▶ Told ─▶ callback
 
-What is asked belongs to the call that is under way, and to nothing else: an event that is used after its call's end,
-and a process that the callback has forked, are refused.  Where a callback does not wait for its answer (its own signal
-handler raised in the middle of a question), what comes next on the stream is unknown, and the worker ends.
+A question belongs to the call under way, and to nothing else: an event that is used after its call's end, and a process
+that the callback has forked, are refused.  If a callback does not wait for its answer (its own signal handler raised
+during a question), what comes next on the stream is unknown, and the worker ends.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Line:
         self._lock = allocate_lock()  # a callback may ask from several threads
         self._call_id: int | None = None
         self._asked = 0
-        self._is_torn = False  # a question was not asked to its end
+        self._is_torn = False  # a question was interrupted
 
     def begin(self, call_id: int) -> None:
-        """Note which call is under way from now on."""
+        """Record which call is under way from now on."""
         self._call_id = call_id
         self._asked = 0
 
@@ -46,12 +46,12 @@ class Line:
         """Refuse further questions: what is sent next is the call's answer."""
         if os.getpid() != self._pid:
             return  # a child that the callback forked; it is about to end
-        with self._lock:  # a thread of the callback may be in the middle of a question
+        with self._lock:  # a thread of the callback may be asking a question
             self._check_in_step()
             self._call_id = None
 
     def ask(self, asked: Asked) -> bytes:
-        """Have the daemon do one step; return its value.
+        """Have the daemon perform one operation; return its value.
 
         Raises:
             StateError: it was not done.

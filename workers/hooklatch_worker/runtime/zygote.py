@@ -1,9 +1,9 @@
-"""The process that forks workers.  Knows how to fork, reap and sweep; imports nothing of the user's, decides nothing.
+"""The process that forks workers.  Knows how to fork, reap and sweep; imports no user code, decides nothing.
 
-It is single-threaded and clean, so forking it is safe, which forking the trio daemon is not (trio #1614).  It is a
-child subreaper: whatever a dead worker left running comes here, and since its only rightful children are
-workers, every other child is killed on sight, stopped first with all below it.  When its control socket ends the
-daemon is gone, and when its parent ends so is the guardian: it kills all that is below it, and leaves.
+It is single-threaded and clean, so forking it is safe; forking the trio daemon is not (trio #1614).  It is a child
+subreaper: whatever a dead worker left running is reparented to it.  Its only legitimate children are workers, so every
+other child is killed on sight, after stopping it and everything below it.  The end of its control socket means that the
+daemon is gone, and the end of its parent that the guardian is: then it kills everything below it, and exits.
 
     daemon ──Fork──▶ zygote ──fork──▶ worker
            ◀──Ready + [pidfd]──  (once)                     ◀──Exited── (when one dies; best effort)
@@ -31,19 +31,19 @@ from hooklatch_worker.sandbox import linux, temporary
 
 __all__ = ["live"]
 
-REAP_TIMEOUT = 0.5  # seconds of killing orphans at one time: forks are waiting
-RETRY = 200  # milliseconds until we go on with those that are left, if none of them dies before
+REAP_TIMEOUT = 0.5  # seconds of killing orphans at a time: forks are waiting
+RETRY = 200  # milliseconds until we continue with the remaining ones, if none of them dies before
 SWEEP_TIMEOUT = 5.0  # seconds; a child in uninterruptible sleep must not keep the zygote for ever
 FORKS = msgspec.msgpack.Decoder(wire.Fork)
 
 
 def live(control: socket.socket, guardian_pid: int) -> None:
-    """Be the zygote until the daemon or the guardian is gone; never returns."""
+    """Run the zygote until the daemon or the guardian is gone; never return."""
     linux.become_subreaper()
     linux.wake_when_orphaned()
     if threading.active_count() != 1:
         raise RuntimeError("the zygote has more than one thread; forking it would not be safe")
-    gc.freeze()  # objects that exist now are never moved to a page of the worker's own by a collection
+    gc.freeze()  # a collection then never copies the pages of objects that exist now into the workers
     zygote = Zygote(control, guardian_pid)
     try:
         zygote.run()
@@ -60,7 +60,7 @@ class Zygote:
         self._guardian_pid = guardian_pid
         self._workers: dict[int, tuple[int, multiprocessing.process.BaseProcess]] = {}
         self._context = multiprocessing.get_context("fork")
-        self.temporary: set[str] = set()  # where workers have their temporary folders
+        self.temporary: set[str] = set()  # where workers have their temporary directories
 
     def run(self) -> None:
         wake_r, wake_w = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -123,7 +123,7 @@ class Zygote:
                     os.close(fd)
 
     def _reap(self) -> bool:
-        """Note which workers have died, and kill what they left; return whether all of it is gone."""
+        """Record which workers have died, and kill what they left; return whether all of it is gone."""
         for pid, (generation, process) in list(self._workers.items()):
             if process.exitcode is not None:
                 del self._workers[pid]
@@ -140,20 +140,20 @@ class Zygote:
             flags = 0 if wait else socket.MSG_DONTWAIT
             socket.send_fds(self._control, [wire.encode(message)], fds or [], flags)
         except BlockingIOError:
-            return  # an exit notice is for diagnostics; an unread socket must not stop the forking
+            return  # an exit notice is for diagnostics; a full socket must not stop the forking
         except (BrokenPipeError, ConnectionResetError):
-            return  # the daemon is gone; the next recv says so, and we sweep
+            return  # the daemon is gone; the next recv reports that, and we sweep
 
 
 def append_only(name: str) -> int:
     fd = os.memfd_create(name, os.MFD_CLOEXEC)
-    # Appending, because a truncation would otherwise leave a hole of the old size before the next word.
+    # O_APPEND, because otherwise a truncation would leave a hole of the old size before the next output.
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
     return fd
 
 
 def sweep() -> None:
-    """Kill every descendant.  Each death hands us the next generation, so go on until there is none."""
+    """Kill every descendant.  Each death reparents the next generation to us, so go on until there is none."""
     wait = select.poll()
     deadline = time.monotonic() + SWEEP_TIMEOUT
     while linux.kill_children() and time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""The machine that decides one event: its phases, and how answers combine.
+"""The state machine that decides one event: its phases, and how answers combine.
 
-Denied by default; knows hooks and verdicts, no worker and no clock.
+Denied by default; knows hooks and verdicts, but no worker and no clock.
 """

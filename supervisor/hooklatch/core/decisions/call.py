@@ -1,4 +1,4 @@
-"""One call of one hook, as the machine asks for it and as whoever runs the hook gets it, and what goes with it."""
+"""One call of one hook, as the machine requests it, and what goes with it to the hook."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Call", "Envelope"]
 class Call(msgspec.Struct, frozen=True):
     """Call this hook with this payload; `index` is its place in the fire's order.
 
-    `merged` holds the patches so far, where the hooks before it were shown the same payload.
+    `merged` holds the patches so far, if the hooks before it were given the same payload.
     """
 
     index: int
@@ -27,7 +27,7 @@ class Call(msgspec.Struct, frozen=True):
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """What a callback is told beside the payload; null where unknown."""
+    """What a callback is given besides the payload; null if unknown."""
 
     event: str
     session_id: str | None

@@ -1,4 +1,4 @@
-"""What one answer may say, and what many answers say together.  Knows verdicts and events; starts no call."""
+"""What one answer may say, and what several answers say together.  Knows verdicts and events; starts no call."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["find_fault", "join_reasons", "join_texts", "merge_first", "merge_las
 
 
 def find_fault(spec: EventSpec, answer: Answer) -> str | None:
-    """Return what in an answer the event does not allow, or None."""
+    """Return what the event does not allow in an answer, or None."""
     if answer.verdict is not None and answer.verdict not in spec.verdicts:
         return f"{spec.name} does not allow the verdict {answer.verdict!r} (it allows {listed(spec.verdicts)})"
     for output, is_used in (
@@ -54,13 +54,13 @@ def join_texts(parts: Iterable[str | None]) -> str | None:
 
 
 def join_reasons(reasons: Iterable[str | None]) -> str | None:
-    """Join as join_texts does; an empty reason is still one, only None is none."""
+    """Join as `join_texts` does, but an empty reason counts as one: only None does not."""
     given = [reason for reason in reasons if reason is not None]
     return (join_texts(given) or "") if given else None
 
 
 def merge_first(merged: dict[str, msgspec.Raw], patch: dict[str, msgspec.Raw]) -> None:
-    """Add what is not set yet; null means "not set"."""
+    """Add the keys that are not set yet; null means "not set"."""
     for key, value in patch.items():
         if bytes(value) != b"null":
             merged.setdefault(key, value)

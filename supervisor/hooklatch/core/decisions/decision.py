@@ -1,7 +1,7 @@
-"""Decides one event.  Knows hooks and verdicts; knows no worker, no socket and no clock.
+"""Decides one event.  Knows hooks and verdicts; does not know workers, sockets or clocks.
 
-A fire is a machine.  `next_calls()` says which hooks to call now: one for a sequential event, all at once for a
-concurrent one, none when the fire is settled.  `receive()` takes what came of a call.  `decide()` gives the decision.
+A fire is a state machine.  `next_calls()` says which hooks to call now: one for a sequential event, all at once for a
+concurrent one, none when the fire is settled.  `receive()` takes a call's outcome.  `decide()` returns the decision.
 
     start(...) ─▶ next_calls() ─▶ [Call] ─▶ receive(call, outcome) ─▶ next_calls() ─▶ … ─▶ [] ─▶ decide()
 
@@ -42,7 +42,7 @@ FAILURES: dict[Cause, str] = {
 
 
 class Opinion(msgspec.Struct):
-    """What a hook last said, and of which version of the payload."""
+    """What a hook last answered, and for which version of the payload."""
 
     hook: Hook
     answer: Answer
@@ -50,7 +50,7 @@ class Opinion(msgspec.Struct):
 
 
 class Machine:
-    """What all four models share: outcomes, opinions, context, and the making of the decision."""
+    """What all four models share: outcomes, opinions, context, and building the decision."""
 
     def __init__(self, spec: EventSpec, payload: Payload, context: dict[str, Any]) -> None:
         self.spec = spec
@@ -70,17 +70,17 @@ class Machine:
         raise NotImplementedError
 
     def receive(self, call: Call, outcome: Outcome) -> None:
-        """Take what came of a call."""
+        """Take the outcome of a call."""
         answer = self.read(call, outcome)
         if answer is not None:
             self.accept(call, answer)
 
     def accept(self, call: Call, answer: Answer) -> None:
-        """Take a legal answer of a hook whose word counts."""
+        """Take a legal answer of a hook that counts."""
         raise NotImplementedError
 
     def fail(self, call: Call, cause: Cause, message: str) -> None:
-        """Take a failure of a hook whose word counts; open unless the model closes it."""
+        """Take a failure of a hook that counts; it passes unless the model denies."""
 
     def patch(self) -> dict[str, msgspec.Raw] | None:
         return None
@@ -101,7 +101,7 @@ class Machine:
         self.cause = cause if hook is not None or cause != "policy" else None
 
     def read(self, call: Call, outcome: Outcome) -> Answer | None:
-        """Take note of an outcome; return the answer if it is legal and its hook's word counts."""
+        """Record an outcome; return the answer if it is legal and its hook counts."""
         answer, cause, message = read_answer(self.spec, outcome)
         hook = call.hook
         self.outcomes.append(as_read(call, outcome, answer, cause, message))
@@ -129,7 +129,7 @@ class Machine:
         return []
 
     def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> Decision:
-        """Return the decision on all that was received."""
+        """Return the decision on everything received so far."""
         is_refusal = self.verdict in ("deny", "halt") and self.spec.fails_closed
         opinions = [self.opinions[index] for index in sorted(self.opinions)]
         answers = [opinion.answer for opinion in opinions]
@@ -173,7 +173,7 @@ def read_answer(spec: EventSpec, outcome: Outcome) -> tuple[Answer | None, Cause
 
 
 def as_read(call: Call, outcome: Outcome, answer: Answer | None, cause: Cause, message: str) -> Outcome:
-    """Return an outcome as it is shown: with whose it is and what it said, without what is for the daemon alone."""
+    """Return an outcome as viewers see it: with the hook and its answer, without what only the daemon needs."""
     hook = call.hook
     is_dropped = cause in ("overload", "quarantined", "draining")
     return msgspec.structs.replace(
@@ -198,7 +198,7 @@ def as_read(call: Call, outcome: Outcome, answer: Answer | None, cause: Cause, m
 
 
 def failure_text(cause: Cause, message: str, hook: Hook | None = None) -> str:
-    """Put a failure in words that start with what happened and name the hook."""
+    """Describe a failure in one text that starts with what happened and names the hook."""
     named = f": {hook.name}" if hook is not None else ""
     return f"{FAILURES.get(cause, cause)}{named}" + (f": {message}" if message else "")
 
@@ -242,7 +242,7 @@ def refuse(
 
 
 def unrecorded(decision: Decision, message: str) -> Decision:
-    """Return the denial in place of a decision that could not be recorded; a refusal's own reason stays readable."""
+    """Return the denial that replaces a decision that could not be recorded; a refusal's own reason stays readable."""
     said = f" (it was refused in any case: {decision.reason})" if decision.is_refusal and decision.reason else ""
     return msgspec.structs.replace(
         decision,

@@ -1,26 +1,27 @@
-"""The four models as machines: gate, notify, amend, claim.  Knows their rules; knows no event by name.
+"""The four models as state machines: gate, notify, amend, claim.  Knows their rules; knows no event by name.
 
-A gate amends, then judges, as admission control does.  It walks its hooks in three phases; in each, a hook is called
-if it matches the payload as it stands when its turn comes, and the phase has a question for it:
+A gate amends, then judges, as admission control does.  It goes through its hooks in three phases.  In each, a hook is
+called if it matches the payload at its turn and it is due in the phase:
 
-phase     walks                             calls who matches and    shown               a patch
-amending  marked hooks, the least trusted   (once each)              what the one        is in force at once
+phase     goes through                      calls a match that       shows it            a patch
+amending  marked hooks, the least trusted   (each once)              what the amender    applies at once
           layer first                                                before made
-judging   all hooks, in firing order        was not called yet       what amenders made, as the axes say: in force at
-                                                                     and guards so far   once, or merged at the end
+judging   all hooks, in firing order        was not called yet       what amenders made, applies at once, or is merged
+                                                                     and guards so far   at the end, as the axes say
 settling  all hooks, in firing order; only  has not seen exactly     the final payload   ends it: `unsettled`
           if judging changed the payload    this payload
 
-In every phase deny, halt or a failure ends the chain (axes of a dialect: refusals that end none, an ask that ends the
-judging), and on refusal no patch is left.  An ask is kept, since a later deny overrides it.  An allow counts only for
-exactly the payload that runs.  A hook has seen what it was shown and what its own patch made of that.  The last answer
-of a hook stands for it.
+In every phase deny, halt or a failure ends the chain (a dialect's axes may say that refusals do not, or that an ask
+ends the judging), and after a refusal no patch is left.  An ask is kept, since a later deny overrides it.  An allow
+counts only for exactly the payload that runs.  A hook has seen the payload it was given, and what its own patch made of
+that.  Of several answers of a hook the last one counts.
 
-What follows: whoever matches the payload that runs was called, and every unmarked one has seen exactly it; who changes
-it after an amender of a more trusted layer has that one asked again, and never undoes it.  A marked hook is called
-once, also where a later one changed what it had seen: only a guard judges the final payload for certain.
+It follows that every hook that matches the payload that runs was called, and every unmarked one has seen exactly that
+payload.  If a hook changes it after an amender of a more trusted layer, that amender is called again; the change never
+undoes the amender's.  A marked hook is called once, even if a later one changed what it had seen: only a guard is sure
+to judge the final payload.
 
-notify                all at once, or in order where the flow is sequential; nothing refuses, a halt is a wish
+notify                all at once, or in order if the flow is sequential; nothing refuses, a halt is a wish
 amend                 in order; first_wins on the original, or last_wins threaded
 claim                 in order until one claims
 """
@@ -48,7 +49,7 @@ __all__ = ["firing_order", "start"]
 def start(
     spec: EventSpec, candidates: Sequence[Hook], selection: Selection, payload: Payload, context: dict[str, Any]
 ) -> Machine:
-    """Begin a fire: of its candidates, in firing order, those of the selection match the payload as it is now."""
+    """Begin a fire: its candidates, in firing order, of which those in the selection match the present payload."""
     match spec.model:
         case "gate":
             return Gate(spec, candidates, selection, payload, context)
@@ -63,19 +64,19 @@ def start(
 
 
 def firing_order(spec: EventSpec, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
-    """Return hooks in the order in which they are called: at a gate who amends it comes first."""
+    """Return hooks in the order in which they are called: at a gate those that amend come first."""
     if not spec.is_gate:
         return tuple(hooks)
     return (*amenders(hooks), *(hook for hook in hooks if not hook.amends))
 
 
 def amenders(hooks: Iterable[Hook]) -> list[Hook]:
-    """Return the marked hooks, the least trusted layer first, so that an operator's amendment is the last one."""
+    """Return the marked hooks, the least trusted layer first, so that the operator's amendment is the last one."""
     marked = [hook for hook in hooks if hook.amends]
     return sorted(marked, key=lambda hook: -hook.layer) if marked else marked
 
 
-NO_VERSION = -1  # of a payload that is not the current one
+NO_VERSION = -1  # for an answer that is not about the current payload
 
 
 class Phase(Enum):
@@ -103,8 +104,8 @@ class Gate(Machine):
         self._indices = {hook: index for index, hook in enumerate(candidates)}
         self._seen: dict[Hook, int] = {}
         self._changed_by: Hook | None = None
-        self._patches: dict[int, dict[str, msgspec.Raw]] = {}  # by each hook's index, where they are merged
-        self._merged_before: dict[str, msgspec.Raw] = {}  # while judging; where the first patch wins, it stays
+        self._patches: dict[int, dict[str, msgspec.Raw]] = {}  # by each hook's index, if they are merged
+        self._merged_before: dict[str, msgspec.Raw] = {}  # by judging; kept while settling if the first patch wins
         self._refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = None
         self._asked: Call | None = None
         self._is_settled = False
@@ -123,7 +124,7 @@ class Gate(Machine):
         return ()
 
     def _is_due(self, hook: Hook) -> bool:
-        """Return whether the phase has a question for a hook that matches."""
+        """Return whether a hook that matches is due in this phase."""
         if self._phase is Phase.SETTLING:
             return self._seen.get(hook) != self.payload.version
         return hook not in self._seen
@@ -131,13 +132,13 @@ class Gate(Machine):
     def _ask(self, hook: Hook) -> Call:
         index = self._indices[hook]
         self._seen[hook] = self.payload.version
-        self._patches.pop(index, None)  # who is asked again answers anew
+        self._patches.pop(index, None)  # a hook that is called again answers anew
         is_again = self._phase is Phase.SETTLING
         self._asked = Call(index, hook, self.payload, self.context, self._merged() or None, reinvoked=is_again)
         return self._asked
 
     def receive(self, call: Call, outcome: Outcome) -> None:
-        """Take what came of the call that is out; any other one is an answer too late to count."""
+        """Take the outcome of the call under way; any other one comes too late to count."""
         if call is not self._asked:
             return
         self._asked = None
@@ -167,8 +168,8 @@ class Gate(Machine):
         if answer.verdict in ("deny", "halt"):
             self._refuse("deny" if answer.verdict == "deny" else "halt", call.hook, answer.reason)
         elif answer.verdict == "ask" and self._phase is not Phase.AMENDING and "ask" in self.spec.ends_at:
-            # What amenders made stands; what guards made was not judged by all of them. While amending, an ask ends
-            # nothing: the less trusted speak first there, and must not keep the others from speaking.
+            # Amenders' changes stay; guards' changes were not judged by all of them.  While amending, an ask ends
+            # nothing: the less trusted answer first there, and must not keep the others from answering.
             self._end("ask", call.hook, answer.reason, left=self._amended)
         elif answer.patch:
             self._apply(call, answer.patch)
@@ -223,7 +224,7 @@ class Gate(Machine):
             self._merged_before = merged
 
     def _makes(self, patch: dict[str, msgspec.Raw], merged: dict[str, msgspec.Raw], result: Payload) -> bool:
-        """Return whether one hook's patch alone makes of the payload what all of them together do."""
+        """Return whether one hook's patch alone has the same effect on the payload as all of them together."""
         alone = apply(self.payload, patch)
         return isinstance(alone, Payload) and apply(alone, merged) is alone and apply(result, patch) is result
 
@@ -243,7 +244,7 @@ class Gate(Machine):
         self._seen[opinion.hook] = opinion.version = self.payload.version
 
     def _unsettled(self, hook: Hook) -> str:
-        """Return what happened, and the way out: whose change came too late to be one of an amender."""
+        """Return what happened, and what to do: the hook whose change came too late can be marked as an amender."""
         late = hook if not hook.amends else self._changed_by
         way_out = ""
         if late is not None and not late.amends:
@@ -255,7 +256,7 @@ class Gate(Machine):
         self._refuse("deny", call.hook, failure_text(cause, message, call.hook), cause)
 
     def _refuse(self, verdict: DecisionVerdict, hook: Hook | None, reason: str, cause: Cause = "policy") -> None:
-        """Refuse now, or after the last hook where a refusal does not end the chain; the first refusal counts."""
+        """Refuse now, or after the last hook if a refusal does not end the chain; the first refusal counts."""
         if verdict in self.spec.ends_at:
             self._end(verdict, hook, reason, cause)
         elif self._refusal is None:
@@ -283,7 +284,7 @@ class Gate(Machine):
                 self.settle("ask", opinion.hook, opinion.answer.reason)
                 return
         for opinion in opinions:
-            # An explicit allow of another input than the one that will run is worth nothing.
+            # An explicit allow of another input than the one that will run does not count.
             if opinion.answer.verdict == "allow" and opinion.version == final:
                 self.settle("allow", opinion.hook, opinion.answer.reason or None)
                 return

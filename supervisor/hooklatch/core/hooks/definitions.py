@@ -1,4 +1,4 @@
-"""What a person writes to declare a hook, checked.  Knows shapes and names; knows no file and no catalogue of events.
+"""What a person writes to declare a hook, checked.  Knows shapes and names; does not know files or the event catalogue.
 
 The same definition comes from a TOML table, from `register`, and from a function marked with @hook.
 """
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 MAX_ID = 200  # characters
-ONE_LINE = r"^[^\n\r\x00]+$(?!\n)"  # another letter would break a line of the log or of a table
+ONE_LINE = r"^[^\n\r\x00]+$(?!\n)"  # other characters would break a line of the log or of a table
 LINE = re.compile(ONE_LINE)
 TARGETS = 'run = "file.py:function", a command or argv, or served = true over the API'
 
@@ -83,7 +83,7 @@ MATCHERS = [
         "additionalProperties": False,
     },
 ]
-# Compiled apart: a hook whose matcher alone is wrong can still stand where it would have stood.
+# Compiled separately: a hook whose only fault is its matcher can keep its place.
 Match: TypeAlias = Annotated[
     Any,
     Meta(
@@ -94,7 +94,7 @@ Match: TypeAlias = Annotated[
 
 
 class InvalidHookError(InvalidTableError):
-    """A definition that cannot be accepted: which one, what is wrong, what to write."""
+    """A definition that is refused: which one, what is wrong, what to write."""
 
     def __init__(self, hook_id: str, reason: str, path: Path = ()) -> None:
         self.hook_id = hook_id
@@ -102,7 +102,7 @@ class InvalidHookError(InvalidTableError):
 
 
 class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A hook as it is written; for a shell hook, the keys of its command stand beside the others."""
+    """A hook as it is written; a shell hook's table also has the keys of its command."""
 
     id: Id | None = None
     event: Event
@@ -137,7 +137,7 @@ class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """One hook as declared; `problem` says why its matcher cannot be used, where that did not refuse it."""
+    """One hook as declared; `problem` says why its matcher cannot be used, if it was kept nevertheless."""
 
     id: str
     event: str
@@ -160,13 +160,13 @@ class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefinition]:
-    """Read one definition; it gives a hook for each of its events.
+    """Read one definition; return a hook for each of its events.
 
-    `is_lenient` keeps a hook whose matcher is bad and marks it with the `problem`, as a file's hooks are: a gate
-    that cannot be matched must deny and be seen, not vanish.
+    `is_lenient` keeps a hook whose matcher is bad and marks it with the `problem`, as for a file's hooks: a gate that
+    cannot be matched must deny and be visible, not vanish.
 
     Raises:
-        InvalidHookError: it is no definition; the text says what to write instead.
+        InvalidHookError: it is not a definition; the message says what to write instead.
     """
     try:
         read = read_table(table, HookTable, "hook")
@@ -177,10 +177,10 @@ def read_definition(table: object, *, is_lenient: bool = False) -> list[HookDefi
 
 
 def define(table: HookTable, written: Collection[str], *, is_lenient: bool, line: int = 0) -> list[HookDefinition]:
-    """Make the hooks that a table declares, one for each of its events; `written` are the keys that stand in it.
+    """Return the hooks that a table declares, one for each of its events; `written` are the keys in the table.
 
     Raises:
-        InvalidHookError: a key of a shell hook stands in another, its config cannot travel, or its matcher is bad and
+        InvalidHookError: a key of a shell hook is in another one, its config cannot be sent, or its matcher is bad and
             this is not `is_lenient`.
     """
     hook_id = table.id if table.id is not None else default_id(table.run or "")
@@ -208,7 +208,7 @@ def define(table: HookTable, written: Collection[str], *, is_lenient: bool, line
 
 
 def from_marker(marker: Marker, *, stem: str, function: str, line: int, has_siblings: bool) -> HookDefinition:
-    """Make the definition that a decorated function stands for; a bad matcher is its `problem`.
+    """Return the definition of a decorated function; a bad matcher is its `problem`.
 
     Raises:
         InvalidHookError: its id or its config cannot be used.
@@ -251,7 +251,7 @@ def default_id(run: str) -> str:
 
 
 def is_id(value: str) -> bool:
-    """Return whether a text can name a hook or a session: one line, and not a long one."""
+    """Return whether a text can be the id of a hook or a session: one line, and not too long."""
     return 0 < len(value) <= MAX_ID and LINE.match(value) is not None
 
 
@@ -277,7 +277,7 @@ def config_of(value: Mapping[str, Any] | None, name: str) -> bytes:
 
 
 def is_finite(value: object) -> bool:
-    """Return whether no number in a value is one that JSON turns into null."""
+    """Return whether no number in a value is nan or inf, which JSON turns into null."""
     if isinstance(value, Mapping):
         return all(is_finite(part) for part in cast("Mapping[object, object]", value).values())
     if isinstance(value, list | tuple):

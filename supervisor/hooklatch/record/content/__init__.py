@@ -1,4 +1,4 @@
-"""What stands in one entry: fields, excerpts and redaction.
+"""The content of one entry: fields, excerpts and redaction.
 
-Pure; knows payloads, no file.
+Pure; knows payloads, but no file.
 """

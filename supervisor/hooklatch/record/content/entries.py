@@ -1,6 +1,6 @@
-"""What a record of a decision holds.  Knows decisions and redaction; knows no chain and no file.
+"""What a record of a decision contains.  Knows decisions and redaction; does not know the chain or files.
 
-A record must be possible whatever a hook or a client said: texts are cut, lists are bounded, and what cannot be encoded
+A record must be possible whatever a hook or a client sent: texts are cut, lists are bounded, and what cannot be encoded
 is left out.
 """
 
@@ -28,9 +28,9 @@ ENCODER = msgspec.json.Encoder()
 
 
 class Fact(msgspec.Struct, frozen=True):
-    """What was fired, beside what was decided: the payload as it came, and who fired it.
+    """What was fired, as opposed to decided: the payload as received, and who fired it.
 
-    `session` may be an id that a one-shot only names, or that comes again; `run` is one live session and no other.
+    `session` may be an id that a one-shot client only claims, or that is reused; `run` identifies one live session.
     """
 
     payload: Payload
@@ -43,7 +43,7 @@ class Fact(msgspec.Struct, frozen=True):
 
 
 class PatchEntry(msgspec.Struct, omit_defaults=True):
-    """What hooks put in the place of fields of the payload."""
+    """What hooks replaced fields of the payload with."""
 
     sha256: str
     bytes: int
@@ -83,7 +83,7 @@ class Entry(msgspec.Struct, omit_defaults=True):
 
 
 def entry_of_decision(decision: Decision, fact: Fact, excerpt_bytes: int, redactor: Redactor) -> bytes:
-    """Encode the record of a decision, with at most so many bytes of its payload."""
+    """Encode the record of a decision, with at most `excerpt_bytes` of its payload."""
     try:
         excerpts = excerpts_of(decision, fact, excerpt_bytes, redactor)
         texts = [*texts_of(decision), *(text for one in excerpts if one is not None for text in one.texts)]
@@ -172,7 +172,7 @@ def entry_of_patch(
 
 
 def recorded(outcome: Outcome, reason: str | None, redactor: Redactor | None) -> Outcome:
-    """Return an outcome as it is recorded: its message without secrets, and nothing that it wrote or changed."""
+    """Return an outcome as it is recorded: its message without secrets, and without what it printed or changed."""
     message = "" if outcome.message == reason else text_of(outcome.message, redactor)
     return msgspec.structs.replace(
         outcome, message=message, patch=None, stdout="", stderr="", truncated=False, command="", last=False

@@ -1,6 +1,6 @@
-"""What of a payload stands in the record: enough to know what was judged, no secret, and no file.  Knows JSON only.
+"""Which part of a payload is recorded: enough to know what was judged, no secret, and no file.  Knows JSON only.
 
-Top-level keys with their values; a value over 4 KiB is replaced by how long it is.  No payload makes it raise.
+Top-level keys with their values; a value over 4 KiB is replaced by its length.  No payload makes it raise.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from hooklatch.record.content.redaction import REDACTED, Redactor
 
 __all__ = ["Excerpt", "encode", "fields_of", "shown", "visible"]
 
-LARGE = 4 * 1024  # bytes of a value as it came; a longer value is a file rather than an argument
+LARGE = 4 * 1024  # bytes of a value as received; a longer value is a file rather than an argument
 DEEP = 50  # levels; deeper nesting is not needed to see what was judged, and each level costs the interpreter's stack
-HIDDEN = 24  # bytes that stand for a value which is left out
+HIDDEN = 24  # bytes that replace a value which is left out
 # Bytes of a payload that is read for this alone: a million small keys take a third of a second.  Where hooks match on
 # a field it has been read already.
 UNREAD = 2**20
@@ -25,7 +25,7 @@ UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError,
 
 
 class Excerpt(msgspec.Struct, frozen=True):
-    """The values that are shown, secrets in texts still in them, and those texts; `is_whole` if no key was left out."""
+    """The values that are shown, with secrets still in them, and their texts; `is_whole` if no key was left out."""
 
     fields: dict[str, object]
     texts: list[str]
@@ -33,7 +33,7 @@ class Excerpt(msgspec.Struct, frozen=True):
 
 
 def fields_of(payload: Payload) -> Mapping[str, msgspec.Raw] | None:
-    """Return a payload's fields, or None where it has none or is not read for this."""
+    """Return a payload's fields, or None if it has none or would have to be read only for this."""
     if len(payload.data) > UNREAD and not payload.is_read:
         return None
     try:
@@ -43,7 +43,7 @@ def fields_of(payload: Payload) -> Mapping[str, msgspec.Raw] | None:
 
 
 def shown(fields: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor) -> Excerpt:
-    """Choose what is shown: as many fields as `limit` bytes may hold, without what their keys hide."""
+    """Choose what is shown: as many fields as fit into `limit` bytes, without the values that their keys hide."""
     found: dict[str, object] = {}
     texts: list[str] = []
     size = 0
@@ -68,7 +68,7 @@ def value_of(key: str, raw: msgspec.Raw, redactor: Redactor, texts: list[str]) -
 
 
 def visible(value: object, hides: Callable[[str], bool], texts: list[str], depth: int = 0) -> object:
-    """Return a value without what its keys hide; add every text that is left, keys too, to `texts`."""
+    """Return a value without what its keys hide; add every remaining text, keys too, to `texts`."""
     if depth > DEEP:
         return "[too deep]"
     if isinstance(value, str):

@@ -1,7 +1,7 @@
-"""Takes secrets out of what is recorded.  Knows keys, texts and patterns of RE2; knows no payload and no file.
+"""Removes secrets from what is recorded.  Knows keys, texts and RE2 patterns; does not know payloads or files.
 
-Nearly no text holds a secret, and a search costs more than all else that makes a record: so the texts of a record are
-searched at once, as one, and only where that finds something each by itself.
+Almost no text holds a secret, and searching costs more than everything else in making a record.  So the texts of a
+record are searched at once, as one, and each by itself only if that finds something.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["REDACTED", "Redactor"]
 
 T = TypeVar("T")
 REDACTED = "[redacted]"
-WINDOW = 16 * 1024  # characters of a text that are looked at; what follows is never recorded
-LONG_KEY = 200  # characters; what is longer is data in a key's place
-MEMORY = 8 * 2**20  # bytes for all patterns as one
-# A pattern with one of these may see a difference between a text alone and the same text between others.
+WINDOW = 16 * 1024  # characters of a text that are searched; what follows is never recorded
+LONG_KEY = 200  # characters; a longer key is really data
+MEMORY = 8 * 2**20  # bytes for all patterns together
+# A pattern with one of these may match a text alone, but not the same text between others, or the reverse.
 PLACES = ("^", "$", r"\A", r"\z", r"\Q", r"\C")
-# Neither a letter nor a line's end: what is at the edge of a text alone is at the edge of a word here too.
+# Neither a letter nor a line's end: the edge of a text alone is the edge of a word here too.
 BETWEEN = "\x00"
 
 
@@ -69,7 +69,7 @@ class Redactor:
         cleaned = text[:WINDOW]
         for pattern in self._texts:
             cleaned = pattern.sub(replacement, cleaned)
-        # The cut may have gone through a secret, which then stays; it is at the end, so only much redaction shows it.
+        # The cut may have gone through a secret, which is then at the end; only after much redaction would that show.
         if len(text) > WINDOW and len(cleaned) < WINDOW // 2:
             return REDACTED
         return cleaned
@@ -80,7 +80,7 @@ def replacement(match: Match) -> str:
 
 
 def key_test(glob: str) -> Callable[[str], object]:
-    """Return what a key, in small letters, is tested with; nearly all globs are a word with stars around it."""
+    """Return the test for a key in lower case; nearly all globs are a word with stars around it."""
     word = (lower := glob.lower()).strip("*")
     if not word or any(mark in word for mark in "*?["):
         return compile_matcher({"glob": lower}).matches
@@ -96,7 +96,7 @@ def key_test(glob: str) -> Callable[[str], object]:
 
 
 def compiled(sources: Iterable[str], compile_one: Callable[[str], T]) -> Iterator[T]:
-    """Leave out what RE2 cannot run: a configuration that holds it is refused before it gets here."""
+    """Leave out what RE2 cannot run: a configuration with it is refused before it gets here."""
     for source in sources:
         with suppress(MatcherError):
             yield compile_one(source)
@@ -104,7 +104,7 @@ def compiled(sources: Iterable[str], compile_one: Callable[[str], T]) -> Iterato
 
 @lru_cache(maxsize=8)
 def as_one(patterns: tuple[str, ...]) -> Pattern | None:
-    """Compile all patterns as one that is searched for in many texts at once; None where that is not the same."""
+    """Compile all patterns as one that is searched for in many texts at once; None if that is not equivalent."""
     if not patterns or any(place in pattern.replace("[^", "[") for pattern in patterns for place in PLACES):
         return None
     options = re2.Options()
