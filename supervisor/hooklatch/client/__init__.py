@@ -1,1 +1,1 @@
-"""The client: one pure core, and a shell each for trio, for asyncio and for threads."""
+"""The client: one pure core, and one shell each for trio, asyncio and threads."""

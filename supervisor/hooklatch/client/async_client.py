@@ -1,4 +1,4 @@
-"""The client under trio and under asyncio: what a host calls, with its types.  What is done is in `session.operations`.
+"""The client under trio and under asyncio: its typed API for hosts.  The work is done in `session.operations`.
 
 Imports neither library, nor anyio, until a session is opened.
 """
@@ -44,9 +44,9 @@ def connect(
 ) -> Session:
     """Open a session with the daemon: `async with connect() as s`, under trio or under asyncio.
 
-    A `path` names the daemon's socket, and no other is tried.
+    With a `path` to the daemon's socket, no other is tried.
 
-    Without a daemon the session opens too, its gates deny with cause `no_daemon`, and it connects when there is one.
+    Without a daemon the session opens too: its gates deny with cause `no_daemon`, and it connects when there is one.
 
     Raises:
         DaemonUnreachableError: with `require=True`: no daemon is reachable.
@@ -56,12 +56,12 @@ def connect(
 
 
 def session(id: str | None = None, **options: Unpack[Options]) -> Session:  # noqa: A002 - the key's name on the wire
-    """Open the session of that id, or a new one: `async with session(host="my-agent") as s`. See `connect`."""
+    """Open the session with that id, or a new one: `async with session(host="my-agent") as s`. See `connect`."""
     return connect(session_id=id, **options)
 
 
 class Registration:
-    """A hook that was registered: its id, and the revision from which on it is active."""
+    """A registered hook: its id, and the first revision in which it is active."""
 
     def __init__(self, owner: Session, hook_id: str, revision: int, scope: Scope) -> None:
         self.id = hook_id
@@ -75,7 +75,7 @@ class Registration:
 
 
 class Announcements:
-    """What the daemon announces from now on: `async for announcement in ...`; it ends with the session."""
+    """The daemon's announcements from now on: `async for announcement in ...`; ends with the session."""
 
     def __init__(self, owner: Session) -> None:
         self._owner = owner
@@ -99,8 +99,8 @@ class Announcements:
 class Session(SessionFacts):
     """One live agent run. Made by `connect` or `session`; use it in `async with`.
 
-    Any number of tasks of one trio run, or of one asyncio loop, may use it at once. What it registered goes with it:
-    the daemon ends it with the block, and its id may be used again.
+    Any number of tasks of one trio run, or of one asyncio loop, may use it at once. Its hooks end with it: the daemon
+    ends the session with the block, and its id may be used again.
     """
 
     def __init__(self, paths: Sequence[str], state: SessionState) -> None:
@@ -113,7 +113,7 @@ class Session(SessionFacts):
     async def __aenter__(self) -> Session:
         if self._reconnector is not None:
             raise SessionClosedError("the session was opened already; open another one")
-        # Imported where it is needed: whoever imports this module may never open a session.
+        # Imported here, since a program that imports this module may never open a session.
         from hooklatch.client.async_reconnector import AsyncReconnector
         from hooklatch.client.tasks import open_tasks
 
@@ -137,7 +137,7 @@ class Session(SessionFacts):
         try:
             await reconnector.close()
         finally:
-            # Its tasks learn nothing of the body's own exception, which a group would wrap.
+            # Its tasks do not see the body's own exception, which a group would wrap.
             await tasks.__aexit__(None, None, None)
 
     @property
@@ -146,12 +146,12 @@ class Session(SessionFacts):
 
     @property
     def is_connected(self) -> bool:
-        """A daemon has welcomed the session and has not been lost since."""
+        """Return whether a daemon has accepted the session and has not been lost since."""
         return self._reconnector is not None and self._reconnector.is_connected
 
     @property
     def opened(self) -> AsyncReconnector:
-        """What keeps the session connected; for its own parts.
+        """Return what keeps the session connected; for its own parts.
 
         Raises:
             RuntimeError: it was not opened.
@@ -187,9 +187,9 @@ class Session(SessionFacts):
     async def fire(self, event: str, /, *, wait: bool = True, **fields: Any) -> Decision | Accepted:
         """Fire an event and return the decision; with `wait=False` only whether the daemon accepted it.
 
-        The payload's fields go by name, and in `payload` where a name is one of this method's own. `envelope` has
+        Payload fields are keyword arguments, or in `payload` if a name is one of this method's own. `envelope` has
         agent_id, agent_type, turn, metadata and the like; `context` comes back, changed by hooks, as
-        `decision.context`. `timeout` is in seconds, and enforced by the daemon; without one its budget holds.
+        `decision.context`. `timeout` is in seconds, and enforced by the daemon; the default is the event's budget.
         Without a usable answer of the daemon the client decides: a gate denies, others pass.
 
         Raises:
@@ -210,11 +210,11 @@ class Session(SessionFacts):
     ) -> ToolRun:
         """Run one whole tool call: pre_tool_use, permission, the call, post_tool_use or post_tool_use_failure.
 
-        The tool is called with its input as one dict, as hooks may have changed it; an async one in this task, another
-        one in a thread, which a cancelled call leaves behind. A refused one never runs. What it raises becomes
-        `ToolRun.error`. `permission` is the host's own dialog, def or async def: it is asked where a hook asks, and
-        (but for `only_on_ask`) wherever none has allowed the call; True lets it run, a text says why not, all else
-        refuses too. Without it, an ask that no permission hook allows is a refusal.
+        The tool is called with its input as one dict, as hooks may have changed it: an async tool in this task, any
+        other in a thread, which is left behind if the call is cancelled. A refused tool is never called. What it raises
+        becomes `ToolRun.error`. `permission` is the host's own dialog, def or async def: it is asked if a hook asks,
+        and (except with `only_on_ask`) if no hook has allowed the call; True lets it run, a text says why not, anything
+        else refuses too. Without it, an ask that no permission hook allows is a refusal.
 
         Raises:
             ValueError: the input is not plain finite JSON (InvalidPayloadError), or the session speaks a dialect.
@@ -235,11 +235,11 @@ class Session(SessionFacts):
         """Register a hook: a function of this process, or `run="file.py:name"` for a worker, once it is loaded.
 
         A served function takes one event and returns None or a verdict, like any hook. An async one runs as a task
-        of the session, another one in a thread.
+        of the session, any other in a thread.
 
         Raises:
             TypeError: neither or both of a function and `run` were given.
-            RequestFailedError: the daemon refused it; `name` is "load_failed" where the file could not be loaded.
+            RequestFailedError: the daemon refused it; `name` is "load_failed" if the file could not be loaded.
             DaemonUnreachableError: there is no daemon to register it with.
         """
         (registration,) = await self.register_all([target_of(event, function, run, options)], scope=scope)
@@ -252,7 +252,7 @@ class Session(SessionFacts):
         return [Registration(self, hook_id, answer.revision, scope) for hook_id in answer.ids]
 
     async def unregister(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Unregister a hook; return the revision from which on it is gone. Doing so again is not an error.
+        """Unregister a hook; return the first revision without it. Doing so again is not an error.
 
         Raises:
             RequestFailedError, DaemonUnreachableError: it is still active.
@@ -280,23 +280,23 @@ class Session(SessionFacts):
         return await self.request("hooks", **filters)
 
     async def has_handlers(self, event: str) -> bool:
-        """Return whether an enabled hook listens to the event, by its name in the catalogue. Nothing is run."""
+        """Return whether an enabled hook listens to the event, by its name in the catalogue. No hook is run."""
         return await self._run(operations.has_handlers(event))
 
     async def events(self) -> Any:
-        """Return the catalogue: which events can be fired, and what hooks may answer to each."""
+        """Return the catalogue: which events can be fired, and how hooks may answer each."""
         return await self.request("events")
 
     async def explain(self, event: str, payload: Mapping[str, Any]) -> Any:
-        """Return which hooks would be asked, in which order, and why each other one would not. Nothing is run."""
+        """Return which hooks would be called, in which order, and why each other one would not. No hook is run."""
         return await self.request("explain", event=event, payload=payload)
 
     async def status(self) -> Any:
-        """Return the state of the daemon, as far as this session may know."""
+        """Return the status of the daemon, as far as this session may see it."""
         return await self.request("status")
 
     async def ping(self) -> None:
-        """Return if the daemon answers. Raises as `request` does."""
+        """Check that the daemon answers. Raises as `request` does."""
         await self.request("ping")
 
     async def update(
@@ -313,10 +313,10 @@ class Session(SessionFacts):
         return await self._run(operations.update(self._state, cwd=cwd, personality=personality, plugins=plugins))
 
     async def subscribe(self, *topics: str) -> int:
-        """Ask for announcements ("registry" unless named otherwise); once this returns, none is missed.
+        """Subscribe to announcements (by default "registry"); once this returns, none is missed.
 
         Raises:
-            DaemonUnreachableError: not now, but as soon as there is a daemon.
+            DaemonUnreachableError: not subscribed now, but as soon as there is a daemon.
         """
         return await self._run(operations.subscribe(self._state, topics or ["registry"]))
 
@@ -325,7 +325,7 @@ class Session(SessionFacts):
         await self._run(operations.unsubscribe(self._state, topics))
 
     def announcements(self) -> Announcements:
-        """Return what is announced from now on. The first `async for` subscribes to the registry if needed."""
+        """Return the announcements from now on. The first `async for` subscribes to the registry if needed."""
         listener = Announcements(self)
         self.opened.inboxes.add(listener.inbox)
         return listener
@@ -339,7 +339,7 @@ class Session(SessionFacts):
         return callback
 
     async def ensure_subscribed(self) -> None:
-        """Subscribe to the registry, now or when there is a daemon, unless something is subscribed to."""
+        """Subscribe to the registry, now or when there is a daemon, unless there is a subscription already."""
         await self._run(operations.ensure_subscribed(self._state))
 
     async def _call_back(self, listener: Announcements, callback: Callable[[Announcement], object]) -> None:

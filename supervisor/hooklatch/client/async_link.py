@@ -1,9 +1,9 @@
 """One connection under trio or asyncio: one task reads it, another writes what the kernel did not take at once.
 
-Whatever ends the connection ends every waiting request at once, each with the same error. A line is sent or queued
-whole in one step, so that a request that is cancelled never leaves half of one behind; its answer is dropped.
+When the connection ends for whatever reason, every waiting request ends at once, each with the same error. A line is
+sent or queued whole in one step, so that a cancelled request never leaves half of one behind; its answer is dropped.
 
-Plain sockets instead of `anyio.connect_unix`: with a full backlog both libraries take a socket for connected that is
+Plain sockets instead of `anyio.connect_unix`: with a full backlog both libraries treat a socket as connected that is
 not, and each send of anyio's stream costs a turn of the loop.
 """
 
@@ -32,7 +32,7 @@ CHUNK: Final = 2**16
 
 
 class AsyncLink:
-    """A connection in use. Whoever made it has to `run` it, and closes its socket after that."""
+    """A connection in use. Its creator has to `run` it, and close its socket after that."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class AsyncLink:
     ) -> None:
         self._socket = connection
         self._tasks = tasks
-        # Hanging up wakes who reads and who writes; only then the socket is closed.
+        # Hanging up wakes the reader and the writer; only then the socket is closed.
         self._exchange = Exchange(liveness, lambda: hang_up(connection))
         self._slots = anyio.Semaphore(1, fast_acquire=True)
         self._unsent = bytearray()
@@ -56,11 +56,11 @@ class AsyncLink:
 
     @property
     def failure(self) -> HooklatchError | None:
-        """Why it has ended, if it has."""
+        """Return why it has ended, if it has."""
         return self._exchange.failure
 
     def allow(self, count: int) -> None:
-        """Let so many requests wait at a time; one, until then."""
+        """Allow this many waiting requests at a time; before that, one."""
         self._slots = anyio.Semaphore(count, fast_acquire=True)
 
     def end(self, failure: HooklatchError) -> None:
@@ -138,7 +138,7 @@ class AsyncLink:
                 self._has_unsent = anyio.Event()
                 await self._has_unsent.wait()
             await anyio.wait_writable(self._socket)
-            if sent := self._give(self._unsent):  # the buffer was full, so it is the daemon that made room
+            if sent := self._give(self._unsent):  # the buffer was full, and the daemon made room: a sign of life
                 self._exchange.heard(time.monotonic())
                 del self._unsent[:sent]
 
@@ -148,7 +148,7 @@ class AsyncLink:
         except BlockingIOError:
             return 0
         except BrokenPipeError:
-            return len(data)  # the daemon hung up; what it said before that is still to be read, and then its end
+            return len(data)  # the daemon hung up; what it sent before is still to be read, then the end
         except OSError as error:
             self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
             return len(data)
@@ -159,7 +159,7 @@ class AsyncLink:
             self._tasks.start_soon(self._watch_pulse)
 
     async def _watch_pulse(self) -> None:
-        """Check the daemon's pulse while somebody waits, so that a session in which nobody does never wakes up."""
+        """Check the daemon's pulse while a request waits, so that a session without any never wakes up."""
         while self.failure is None and self._exchange.due < inf:
             await anyio.sleep(max(0.0, self._exchange.due - time.monotonic()))
             if ping := self._exchange.check(time.monotonic()):

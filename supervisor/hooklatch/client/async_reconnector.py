@@ -1,10 +1,10 @@
-"""Keeps a session connected: connects, introduces it, serves its hooks, and begins again when that ends.
+"""Keeps a session connected: connects, introduces it, serves its hooks, and starts again when that ends.
 
 no link ──connect, hello──▶ link ──lost, silent, faulty──▶ no link, and again after a back-off
 
-Knows nothing of what is asked over the link, and not under which library it runs. A request that finds the link just
-lost waits for the first attempt to get another: a daemon that is being replaced takes a moment. After that attempt, and
-until a later one succeeds, every request fails at once.
+Does not know what is requested over the link, or under which library it runs. A request that finds the link just lost
+waits for the first attempt to get another: replacing a daemon takes a moment. After that attempt, and until a later one
+succeeds, every request fails at once.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class AsyncReconnector(SessionBase):
             self.wake_listeners()
 
     async def run(self, steps: Steps[T]) -> T:
-        """Run what a session does; requests go over the present link."""
+        """Run a session's steps; requests go over the present link."""
         return await self._run(steps, self._request)
 
     async def _run(self, steps: Steps[T], request: Callable[..., Coroutine[Any, Any, msgspec.Raw]]) -> T:
@@ -137,7 +137,7 @@ class AsyncReconnector(SessionBase):
                 self._failed(error)
             else:
                 link = AsyncLink(connection, self.tasks, self.state.liveness, serve=self._serve, announce=self.announce)
-                with connection:  # whose end this block waits for
+                with connection:  # this block waits for the link's end
                     async with anyio.create_task_group() as group:
                         group.start_soon(self._introduce, link)
                         await link.run()

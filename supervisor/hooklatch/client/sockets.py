@@ -1,4 +1,4 @@
-"""Where the daemon's socket may be, how one connects to it, and how one hangs up.  Waits for nothing itself."""
+"""The paths of the daemon's socket, and connecting and hanging up.  Does not wait itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["candidates", "connecting", "hang_up"]
 
 
 def candidates(path: str | os.PathLike[str] | None, runtime_dir: str | os.PathLike[str] | None) -> list[str]:
-    """Return the sockets to try, in turn. A path that somebody named stands alone."""
+    """Return the sockets to try, in turn. A path that was given is the only one."""
     if path is not None:
         return [os.path.abspath(path)]
     named = None if runtime_dir is None else os.fspath(runtime_dir)
@@ -25,13 +25,13 @@ def candidates(path: str | os.PathLike[str] | None, runtime_dir: str | os.PathLi
 
 
 def connecting(paths: Sequence[str], budget: float) -> Generator[float, None, socket.socket]:
-    """Connect to the first of `paths` where somebody listens, within `budget` seconds each.
+    """Connect to the first of `paths` where something listens, within `budget` seconds each.
 
     Yields the seconds to wait before the next attempt, and returns the socket. Neither library's own way to connect is
     used: with a full backlog they return a socket that is not connected.
 
     Raises:
-        DaemonUnreachableError: nobody listens.
+        DaemonUnreachableError: nothing listens.
     """
     failures: list[tuple[str, str]] = []
     for path in paths:
@@ -49,10 +49,10 @@ def connecting(paths: Sequence[str], budget: float) -> Generator[float, None, so
 
 
 def attempt(path: str) -> socket.socket | None:
-    """Return a connected non-blocking socket, or None where the backlog is full and a later attempt may succeed.
+    """Return a connected non-blocking socket, or None if the backlog is full and a later attempt may succeed.
 
     Raises:
-        OSError: nobody listens there.
+        OSError: nothing listens there.
     """
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -69,6 +69,6 @@ def attempt(path: str) -> socket.socket | None:
 
 
 def hang_up(connection: socket.socket) -> None:
-    """Wake whoever reads or writes the socket, who finds its end; only the reader closes it."""
+    """Wake the socket's reader and writer, which find its end; only the reader closes it."""
     with suppress(OSError):  # the daemon hung up first, or it is closed already
         connection.shutdown(socket.SHUT_RDWR)

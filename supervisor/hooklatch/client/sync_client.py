@@ -1,4 +1,4 @@
-"""The client for threads: what a host calls, with its types.  What is done is in `session.operations`."""
+"""The client for threads: its typed API for hosts.  The work is done in `session.operations`."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def connect_sync(
 ) -> SyncSession:
     """Open a session with the daemon: `with connect_sync(host="my-agent") as s`. See `hooklatch.connect`.
 
-    A `path` names the daemon's socket, and no other is tried. Without a daemon the session opens too, its gates deny
-    with cause `no_daemon`, and it connects when there is one.
+    With a `path` to the daemon's socket, no other is tried. Without a daemon the session opens too: its gates deny with
+    cause `no_daemon`, and it connects when there is one.
 
     Raises:
         DaemonUnreachableError: with `require=True`: no daemon is reachable.
@@ -53,7 +53,7 @@ def connect_sync(
 
 
 class SyncRegistration:
-    """A hook that was registered: its id, and the revision from which on it is active."""
+    """A registered hook: its id, and the first revision in which it is active."""
 
     def __init__(self, owner: SyncSession, hook_id: str, revision: int, scope: Scope) -> None:
         self.id = hook_id
@@ -67,7 +67,7 @@ class SyncRegistration:
 
 
 class SyncAnnouncements:
-    """What the daemon announces from now on: `for announcement in ...`; it ends with the session."""
+    """The daemon's announcements from now on: `for announcement in ...`; ends with the session."""
 
     def __init__(self, owner: SyncSession) -> None:
         self._owner = owner
@@ -90,8 +90,8 @@ class SyncAnnouncements:
 class SyncSession(SessionFacts):
     """One live agent run. Made by `connect_sync`; use it in `with`, or call `close`.
 
-    Any number of threads may use it at once. What it registered goes with it. A forked process that uses it joins the
-    session on a connection of its own; the hooks that the session serves go on running in the parent.
+    Any number of threads may use it at once. Its hooks end with it. A forked process that uses it joins the session on
+    its own connection; the hooks that the session serves continue to run in the parent.
     """
 
     def __init__(self, reconnector: SyncReconnector) -> None:
@@ -117,7 +117,7 @@ class SyncSession(SessionFacts):
         self._reconnector.close()
 
     def abandon(self) -> None:
-        """Close this process's copies of connections that its parents made; the next use makes one of its own."""
+        """Close this process's copies of connections that its parents made; the next use opens its own."""
         for reconnector in self._reconnectors.values():
             reconnector.abandon()
         self._reconnectors = {}
@@ -134,7 +134,7 @@ class SyncSession(SessionFacts):
 
     @property
     def is_connected(self) -> bool:
-        """A daemon has welcomed the session and has not been lost since."""
+        """Return whether a daemon has accepted the session and has not been lost since."""
         return self._reconnector.is_connected
 
     def _run(self, steps: Steps[T]) -> T:
@@ -160,9 +160,9 @@ class SyncSession(SessionFacts):
     def fire(self, event: str, /, *, wait: bool = True, **fields: Any) -> Decision | Accepted:
         """Fire an event and return the decision; with `wait=False` only whether the daemon accepted it.
 
-        The payload's fields go by name, and in `payload` where a name is one of this method's own. `envelope` has
+        Payload fields are keyword arguments, or in `payload` if a name is one of this method's own. `envelope` has
         agent_id, agent_type, turn, metadata and the like; `context` comes back, changed by hooks, as
-        `decision.context`. `timeout` is in seconds, and enforced by the daemon; without one its budget holds.
+        `decision.context`. `timeout` is in seconds, and enforced by the daemon; the default is the event's budget.
         Without a usable answer of the daemon the client decides: a gate denies, others pass.
 
         Raises:
@@ -183,7 +183,7 @@ class SyncSession(SessionFacts):
     ) -> ToolRun:
         """Run one whole tool call: pre_tool_use, permission, the call, post_tool_use or post_tool_use_failure.
 
-        The tool and `permission` are called in this thread. All else is as in `hooklatch.Session.run_tool`.
+        The tool and `permission` are called in this thread. Everything else is as in `hooklatch.Session.run_tool`.
 
         Raises:
             TypeError: the tool or the dialog is async.
@@ -206,12 +206,12 @@ class SyncSession(SessionFacts):
     ) -> SyncRegistration:
         """Register a hook: a function of this process, or `run="file.py:name"` for a worker, once it is loaded.
 
-        A served function takes one event and returns None or a verdict, like any hook. It runs in a thread of its own,
-        also while a fire waits.
+        A served function takes one event and returns None or a verdict, like any hook. It runs in its own thread, also
+        while a fire waits.
 
         Raises:
             TypeError: neither or both of a function and `run` were given, or an async function.
-            RequestFailedError: the daemon refused it; `name` is "load_failed" where the file could not be loaded.
+            RequestFailedError: the daemon refused it; `name` is "load_failed" if the file could not be loaded.
             DaemonUnreachableError: there is no daemon to register it with.
         """
         (registration,) = self.register_all([target_of(event, function, run, options)], scope=scope)
@@ -224,7 +224,7 @@ class SyncSession(SessionFacts):
         return [SyncRegistration(self, hook_id, answer.revision, scope) for hook_id in answer.ids]
 
     def unregister(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Unregister a hook; return the revision from which on it is gone. Doing so again is not an error.
+        """Unregister a hook; return the first revision without it. Doing so again is not an error.
 
         Raises:
             RequestFailedError, DaemonUnreachableError: it is still active.
@@ -252,23 +252,23 @@ class SyncSession(SessionFacts):
         return self.request("hooks", **filters)
 
     def has_handlers(self, event: str) -> bool:
-        """Return whether an enabled hook listens to the event, by its name in the catalogue. Nothing is run."""
+        """Return whether an enabled hook listens to the event, by its name in the catalogue. No hook is run."""
         return self._run(operations.has_handlers(event))
 
     def events(self) -> Any:
-        """Return the catalogue: which events can be fired, and what hooks may answer to each."""
+        """Return the catalogue: which events can be fired, and how hooks may answer each."""
         return self.request("events")
 
     def explain(self, event: str, payload: Mapping[str, Any]) -> Any:
-        """Return which hooks would be asked, in which order, and why each other one would not. Nothing is run."""
+        """Return which hooks would be called, in which order, and why each other one would not. No hook is run."""
         return self.request("explain", event=event, payload=payload)
 
     def status(self) -> Any:
-        """Return the state of the daemon, as far as this session may know."""
+        """Return the status of the daemon, as far as this session may see it."""
         return self.request("status")
 
     def ping(self) -> None:
-        """Return if the daemon answers. Raises as `request` does."""
+        """Check that the daemon answers. Raises as `request` does."""
         self.request("ping")
 
     def update(
@@ -285,10 +285,10 @@ class SyncSession(SessionFacts):
         return self._run(operations.update(self._state, cwd=cwd, personality=personality, plugins=plugins))
 
     def subscribe(self, *topics: str) -> int:
-        """Ask for announcements ("registry" unless named otherwise); once this returns, none is missed.
+        """Subscribe to announcements (by default "registry"); once this returns, none is missed.
 
         Raises:
-            DaemonUnreachableError: not now, but as soon as there is a daemon.
+            DaemonUnreachableError: not subscribed now, but as soon as there is a daemon.
         """
         return self._run(operations.subscribe(self._state, topics or ["registry"]))
 
@@ -297,7 +297,7 @@ class SyncSession(SessionFacts):
         self._run(operations.unsubscribe(self._state, topics))
 
     def announcements(self) -> SyncAnnouncements:
-        """Return what is announced from now on. The first `for` subscribes to the registry if needed."""
+        """Return the announcements from now on. The first `for` subscribes to the registry if needed."""
         listener = SyncAnnouncements(self)
         self._reconnector.inboxes.add(listener.inbox)
         return listener
@@ -313,7 +313,7 @@ class SyncSession(SessionFacts):
         return callback
 
     def ensure_subscribed(self) -> None:
-        """Subscribe to the registry, now or when there is a daemon, unless something is subscribed to."""
+        """Subscribe to the registry, now or when there is a daemon, unless there is a subscription already."""
         self._run(operations.ensure_subscribed(self._state))
 
     def _call_back(self, listener: SyncAnnouncements, callback: Callable[[Announcement], object]) -> None:
@@ -330,5 +330,5 @@ def abandon_all() -> None:
         session.abandon()
 
 
-# A forked process that never uses a session would otherwise keep its parent's connection open after the parent's death.
+# Otherwise a forked process that never uses a session keeps its parent's connection open after the parent's death.
 os.register_at_fork(after_in_child=abandon_all)

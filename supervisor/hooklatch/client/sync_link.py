@@ -1,7 +1,7 @@
 """One connection for threads: the thread that makes it reads it, any number of others wait for answers.
 
-Whatever ends the connection ends every waiting request at once, each with the same error. The waiting threads are
-the ones that watch the daemon's pulse, so that a session in which nobody waits never wakes up.
+When the connection ends for whatever reason, every waiting request ends at once, each with the same error. The waiting
+threads watch the daemon's pulse, so that a session without waiting requests never wakes up.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ class SyncLink:
         self._slots = threading.Semaphore(1)
         self._socket = connection
         self._reader = threading.get_ident()
-        self._state = threading.Lock()  # of the exchange
+        self._state = threading.Lock()  # guards the exchange
         self._exchange = Exchange(liveness, self._hang_up)
-        self._sending = threading.Lock()  # for a whole line, and for closing
+        self._sending = threading.Lock()  # guards sending a whole line, and closing
         self._serve = serve
         self._announce = announce
 
     @property
     def failure(self) -> HooklatchError | None:
-        """Why it has ended, if it has."""
+        """Return why it has ended, if it has."""
         return self._exchange.failure
 
     def allow(self, count: int) -> None:
-        """Let so many requests wait at a time; one, until then."""
+        """Allow this many waiting requests at a time; before that, one."""
         self._slots = threading.Semaphore(count)
 
     def end(self, failure: HooklatchError) -> None:
@@ -79,16 +79,16 @@ class SyncLink:
             self._socket.close()
 
     def abandon(self) -> None:
-        """Close a forked process's copy of the socket; the connection is its parent's."""
+        """Close a forked process's copy of the socket; the connection is the parent's."""
         self._socket.close()
 
     def request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
-        """Send a request and wait for its result; the reader's own thread reads meanwhile.
+        """Send a request and wait for its result; the reader's thread reads meanwhile.
 
         Raises:
             InvalidPayloadError: a parameter is not plain finite JSON; nothing was sent.
             RequestFailedError: the daemon answered with an error.
-            UnreadableAnswerError: the daemon sent something that is no message.
+            UnreadableAnswerError: the daemon sent something that is not a message.
             DaemonUnreachableError: the connection is lost, or the daemon is silent.
         """
         with self._slots:
@@ -106,7 +106,7 @@ class SyncLink:
         return waiter.read()
 
     def take_leave(self, seconds: float) -> None:
-        """Say that the session is over, and wait so long for the daemon to have heard it."""
+        """Tell the daemon that the session is over, and wait this long for its answer."""
         deadline, answered = time.monotonic() + seconds, threading.Event()
         try:
             waiter, line = self._begin("session.close", {}, answered)
@@ -132,7 +132,7 @@ class SyncLink:
     def _check(self) -> None:
         with self._state:
             line = self._exchange.check(time.monotonic())
-        if line and self._sending.acquire(blocking=False):  # else somebody sends, and watches the pulse
+        if line and self._sending.acquire(blocking=False):  # otherwise another thread is sending, and watches the pulse
             try:
                 self._send_all(line)
             finally:
@@ -187,11 +187,11 @@ class SyncLink:
                     rest = rest[self._socket.send(rest) :]
                 except BlockingIOError:
                     if is_ready(self._socket, select.POLLOUT, min(1.0, self._line_timeouts())):
-                        self._heard()  # the buffer was full, so it is the daemon that made room
+                        self._heard()  # the buffer was full, and the daemon made room: a sign of life
                     else:
                         self._check()
         except BrokenPipeError:
-            return  # the daemon hung up; what it said before that is still to be read, and then its end
+            return  # the daemon hung up; what it sent before is still to be read, then the end
         except OSError as error:
             self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
 
@@ -199,7 +199,7 @@ class SyncLink:
 def is_ready(connection: socket.socket, what: int, timeout: float | None) -> bool:
     poll = select.poll()
     poll.register(connection, what)
-    return bool(poll.poll(None if timeout is None else timeout * 1000 + 1))  # it rounds down to milliseconds
+    return bool(poll.poll(None if timeout is None else timeout * 1000 + 1))  # poll rounds down to milliseconds
 
 
 def in_thread(function: Callable[..., object], *arguments: object) -> None:

@@ -1,10 +1,10 @@
-"""Keeps a session connected for threads: one thread of its own connects, introduces it, reads, and begins again.
+"""Keeps a session connected for threads: its own thread connects, introduces the session, reads, and starts again.
 
 no link ──connect, hello──▶ link ──lost, silent, faulty──▶ no link, and again after a back-off
 
-Knows nothing of what is asked over the link. A request that finds the link just lost waits for the first attempt to get
-another: a daemon that is being replaced takes a moment. After that attempt, and until a later one succeeds, every
-request fails at once.
+Does not know what is requested over the link. A request that finds the link just lost waits for the first attempt to
+get another: replacing a daemon takes a moment. After that attempt, and until a later one succeeds, every request fails
+at once.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class SyncReconnector(SessionBase):
     def __init__(self, paths: Sequence[str], state: SessionState) -> None:
         super().__init__(paths, state)
         self._link: SyncLink | None = None
-        self._newest: SyncLink | None = None  # the same, or one that is not welcomed yet
+        self._newest: SyncLink | None = None  # the same, or one that the daemon has not accepted yet
         self._closing = threading.Event()
-        self._tried = threading.Event()  # the first attempt is over
-        self._resettled = threading.Event()  # so is the first one after the loss of a link
+        self._tried = threading.Event()  # set when the first attempt is over
+        self._resettled = threading.Event()  # except from the loss of a link to the end of the next attempt
         self._resettled.set()
         self._refusal: Exception | None = None
         self._starting = threading.Lock()
@@ -82,19 +82,19 @@ class SyncReconnector(SessionBase):
             self._thread.join()
 
     def abandon(self) -> None:
-        """Give up what a forked process has of its parent's connection."""
+        """Drop a forked process's copy of its parent's connection."""
         if self._newest is not None:
             self._newest.abandon()
 
     def copy(self) -> SyncReconnector:
-        """Return the reconnector of a forked process: the same session, on a connection of its own."""
+        """Return the reconnector of a forked process: the same session, on its own connection."""
         reconnector = SyncReconnector(self._paths, self.state.without_hooks())
         if self.state.is_closed:
             reconnector.close()
         return reconnector
 
     def run(self, steps: Steps[T]) -> T:
-        """Run what a session does; requests go over the present link."""
+        """Run a session's steps; requests go over the present link."""
         return self._run(steps, self._request)
 
     def _run(self, steps: Steps[T], request: Callable[..., msgspec.Raw]) -> T:
@@ -168,7 +168,7 @@ class SyncReconnector(SessionBase):
         link = SyncLink(self._connect(), self.state.liveness, serve=self._serve, announce=self.announce)
         self._newest = link
         try:
-            if self.state.is_closed:  # since it looked for a link to end
+            if self.state.is_closed:  # closed since this call looked for a link to end
                 raise DaemonUnreachableError("the session was closed")
             revision = self._run(introduce(self.state, lambda: self._publish(link)), link.request)
         except BaseException as error:

@@ -1,4 +1,4 @@
-"""The tasks of one asynchronous session, under trio or asyncio.  Knows anyio; knows nothing of what the tasks do."""
+"""The tasks of one asynchronous session, under trio or asyncio.  Knows anyio; does not know what the tasks do."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ log = logging.getLogger("hooklatch.client")
 
 
 class SessionTasks:
-    """A group of tasks in a task of its own, out of reach of whatever cancels the session's block."""
+    """A group of tasks in a task of its own, out of reach of any cancellation of the session's block."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        self._loop = loop  # of asyncio
+        self._loop = loop  # asyncio's
         self._starting: object = None
         self._group = anyio.create_task_group()
         self._begun = anyio.Event()
@@ -34,26 +34,26 @@ class SessionTasks:
         self._is_ending = False
 
     def start_soon(self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object) -> None:
-        """Run an async function as a task; if it raises, that is logged and harms no other task."""
+        """Run an async function as a task; if it raises, that is logged and affects no other task."""
         self._group.start_soon(self._contained, function, *arguments)
 
     def start_from_anywhere(self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object) -> None:
-        """As `start_soon`, also where asyncio runs no task: in a callback of its loop, or between two runs of it."""
+        """Like `start_soon`, also if asyncio runs no task: in a callback of its loop, or between two runs of it."""
         if self._loop is None:
             self.start_soon(function, *arguments)
         else:
-            self._starting = self._loop.create_task(self._start(function, *arguments))  # the loop holds no task
+            self._starting = self._loop.create_task(self._start(function, *arguments))  # the loop's is a weak reference
 
     @staticmethod
     def event() -> anyio.Event:
-        """Return something that happens once, and that others wait for."""
+        """Return an event for others to wait for."""
         return anyio.Event()
 
     async def run(self) -> None:
-        """Hold the group open until `aclose`."""
+        """Keep the group open until `aclose`."""
         try:
             async with self._group:
-                # The session's end has to be told to the daemon also where the block was cancelled, so its tasks go on.
+                # The session's end has to be sent to the daemon even if the block was cancelled, so its tasks go on.
                 self._group.cancel_scope.shield = True
                 self._begun.set()
                 await anyio.sleep_forever()
@@ -80,7 +80,7 @@ class SessionTasks:
         except Exception:
             log.exception("a task of the session failed")
         except anyio.get_cancelled_exc_class():
-            # Under asyncio a hook may cancel the task that it runs in, which would end the whole group with it.
+            # Under asyncio a hook may cancel its own task, which would end the whole group with it.
             if self._is_ending:
                 raise
 
@@ -102,14 +102,14 @@ async def open_tasks() -> AsyncGenerator[SessionTasks]:
             tasks = SessionTasks(loop)
             # No group of the calling task: under asyncio a session may be opened in one task, or one
             # `run_until_complete`, and closed in another, and any number of sessions in any order.
-            _root = loop.create_task(tasks.run())  # kept, since the loop itself holds no task
+            _root = loop.create_task(tasks.run())  # keeps the task alive: the loop has only a weak reference
         stack.push_async_callback(tasks.aclose)
         await tasks.wait_begun()
         yield tasks
 
 
 def is_under_trio() -> bool:
-    # Asked first: in guest mode an asyncio loop runs beneath trio's tasks.
+    # Checked first: in guest mode an asyncio loop runs beneath trio's tasks.
     trio = sys.modules.get("trio")
     return trio is not None and bool(trio.lowlevel.in_trio_task())
 
@@ -126,7 +126,7 @@ def running_loop() -> asyncio.AbstractEventLoop:
 
 
 async def call(function: Callable[..., object], argument: object) -> object:
-    """Call a function of the user: an async one as it is, another one in a thread; await what either returns."""
+    """Call a function of the user: an async one directly, any other in a thread; await what either returns."""
     try:
         result = function(argument) if is_async(function) else await in_thread(function, argument)
         return await result if inspect.isawaitable(result) else result
@@ -141,7 +141,7 @@ async def in_thread(function: Callable[..., object], argument: object) -> object
 
 
 def is_cancelled() -> bool:
-    """Whether the calling task is cancelled, and not just something that it waited for."""
+    """Return whether the calling task is cancelled, not just something that it waited for."""
     if is_under_trio():
         return True
     import asyncio

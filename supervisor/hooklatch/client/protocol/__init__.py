@@ -1,4 +1,4 @@
-"""The protocol as a client sees it: bytes in, typed answers, announcements and decisions out.
+"""The protocol from the client's side: bytes in, typed answers, announcements and decisions out.
 
-Knows no task, no thread and no clock: now comes in.
+Does not know tasks, threads or clocks: the time is passed in.
 """

@@ -1,4 +1,4 @@
-"""What the daemon tells unasked, and a queue that a slow listener cannot fill.  Knows no connection, no thread."""
+"""What the daemon announces, and a queue that a slow listener cannot fill.  Does not know connections or threads."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hooklatch.client.protocol.decisions import Decision
 
 __all__ = ["Announcement", "Inbox"]
 
-CAPACITY: Final = 256  # announcements; a listener this far behind has to look at the whole registry anyway
+CAPACITY: Final = 256  # announcements; a listener this far behind has to read the whole registry anyway
 
 
 class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     """A change of the registry (ids added, removed, changed), or a decision that was made.
 
-    `previous` is the revision that the one before it announced. Where `resync` is set, some were left out: ask for
-    `hooks()` again, which then are of this revision or a later one.
+    `previous` is the revision of the announcement before it. If `resync` is set, some were left out: call `hooks()`
+    again, which returns the hooks of this revision or a later one.
     """
 
     topic: str
@@ -35,12 +35,12 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def current(self) -> int | None:
-        """The revision that is in force by it."""
+        """Return the active revision after this announcement."""
         return self.revision if self.resync is None else self.resync
 
 
 class Inbox:
-    """Announcements that one listener has not taken yet; what does not fit becomes one resync."""
+    """Announcements that one listener has not taken yet; those that do not fit become one resync."""
 
     def __init__(self, wake: Callable[[], object], capacity: int = CAPACITY) -> None:
         self._waiting: deque[Announcement] = deque()

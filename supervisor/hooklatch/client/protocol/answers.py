@@ -1,4 +1,4 @@
-"""The daemon's answers as structs.  Knows their shapes; knows no connection."""
+"""The daemon's answers as structs.  Knows their shapes; does not know connections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Changed(msgspec.Struct, frozen=True):
-    """A change was made; it is in force from this revision on."""
+    """A change was made; it is active from this revision on."""
 
     revision: int
 
@@ -40,5 +40,5 @@ def read_answer(result: msgspec.Raw, shape: type[T], what: str) -> T:
 
 
 def is_handled(listed: dict[str, Any]) -> bool:
-    """Whether a hook of those that `hooks` has listed would be asked, or would refuse since it cannot be."""
+    """Return whether one of the hooks that `hooks` has listed would be called, or would refuse because it cannot be."""
     return any(hook.get("state") != "disabled" for hook in listed.get("hooks", ()))

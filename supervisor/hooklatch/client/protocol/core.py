@@ -1,14 +1,14 @@
-"""The client's end of the protocol: bytes in, happenings out.  Knows no socket, no task, no thread and no clock.
+"""The client's end of the protocol: bytes in, events out.  Does not know sockets, tasks, threads or clocks.
 
 request(method, params) ─▶ (number, bytes to send)
 receive_data(bytes)     ─▶ ResultReceived | ErrorReceived   an answer to the request of that number
                            CallRequested                    the daemon wants a served hook run: answer() or fail()
-                           ReplyDue                         an answer that needs nobody's thought: send it
+                           ReplyDue                         an answer that needs no decision: send it
                            Announced                        something changed
                            ProtocolFault                    the stream makes no sense: close it, nothing follows
 receive_eof()           ─▶ ConnectionLost                   the daemon is gone: nothing follows
 
-A shell sends what it is given, reads, and hands out what happened; it decides nothing.
+A shell sends what it is given, reads, and passes on what happened; it decides nothing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ResultReceived(msgspec.Struct, frozen=True):
 
 
 class ErrorReceived(msgspec.Struct, frozen=True):
-    """The request of this number failed; `name` is the condition in one word where the daemon said it."""
+    """The request of this number failed; `name` is the error in one word, if the daemon gave it."""
 
     number: int
     code: int
@@ -66,13 +66,13 @@ class ErrorReceived(msgspec.Struct, frozen=True):
 
 
 class Announced(msgspec.Struct, frozen=True):
-    """The daemon told of a change."""
+    """The daemon announced a change."""
 
     announcement: Announcement
 
 
 class CallRequested(msgspec.Struct, frozen=True):
-    """The daemon asks for the verdict of a hook that this client serves. `number` is what the answer refers to."""
+    """The daemon wants the verdict of a hook that this client serves. `number` identifies the answer."""
 
     number: int | str
     hook: str
@@ -85,13 +85,13 @@ class CallRequested(msgspec.Struct, frozen=True):
 
 
 class ReplyDue(msgspec.Struct, frozen=True):
-    """The daemon asked for something that no client does; these bytes say so."""
+    """The daemon made a request that no client serves; these bytes answer that."""
 
     data: bytes
 
 
 class ProtocolFault(msgspec.Struct, frozen=True):
-    """The daemon sent what cannot be understood; which request that would have answered is unknown."""
+    """The daemon sent something unintelligible; it is unknown which request that would have answered."""
 
     message: str
 
@@ -144,19 +144,19 @@ class ClientConnection:
         return number, line
 
     def answer(self, call: CallRequested, verdict: bytes) -> bytes:
-        """Return the bytes that answer a call with an encoded verdict; empty is no opinion."""
+        """Return the bytes that answer a call with an encoded verdict; an empty one is no opinion."""
         line = encode_result(call.number, msgspec.Raw(verdict or b"null"))
         if len(line) > MAX_FRAME:
             return self.fail(call, f"the answer of {len(line)} bytes is over the limit of {MAX_FRAME}")
         return line
 
     def fail(self, call: CallRequested, message: str) -> bytes:
-        """Return the bytes that say that a call failed."""
-        safe = message.encode("utf-8", "replace").decode()  # an exception's text may hold a lone surrogate
+        """Return the bytes that report a failed call."""
+        safe = message.encode("utf-8", "replace").decode()  # an exception's text may contain a lone surrogate
         return encode_error(call.number, RpcError(ErrorCode.INTERNAL_ERROR, safe))
 
     def receive_data(self, data: bytes) -> list[Incoming]:
-        """Take what the daemon sent; what follows a fault is ignored."""
+        """Take what the daemon sent; ignore what follows a fault."""
         incoming: list[Incoming] = []
         if self._is_over:
             return incoming
@@ -170,7 +170,7 @@ class ClientConnection:
         return incoming
 
     def receive_eof(self) -> list[Incoming]:
-        """Take the end of the daemon's stream; half a line counts for nothing."""
+        """Take the end of the daemon's stream; half a line is ignored."""
         if self._is_over:
             return []
         self._is_over = True
@@ -183,7 +183,7 @@ class ClientConnection:
         if message.method == "announce":
             return (Announced(convert(message.params, Announcement)),)
         if message.is_notification:
-            return ()  # a newer daemon may tell more than we know
+            return ()  # a newer daemon may announce more than we know
         return (read_call(message),)
 
     def _read_response(self, response: Response) -> Incoming:
@@ -225,10 +225,10 @@ def read_error(number: int, error: dict[str, Any]) -> ErrorReceived:
 
 
 def encode_plain(value: object, where: str) -> msgspec.Raw:
-    """Return a value as JSON that every reader reads alike; `where` names it in the error. What is JSON stays as it is.
+    """Return a value as JSON that every reader reads alike; `where` names it in the error. Raw JSON stays as it is.
 
     Raises:
-        InvalidPayloadError: it holds NaN, an infinity, a lone surrogate, a key that is no str, or an object.
+        InvalidPayloadError: it holds NaN, an infinity, a lone surrogate, a key that is not a str, or an object.
     """
     if isinstance(value, msgspec.Raw):
         return value
@@ -241,6 +241,6 @@ def encode_plain(value: object, where: str) -> msgspec.Raw:
         raise InvalidPayloadError(f"{where} holds a lone surrogate, which UTF-8 cannot say") from None
     except RecursionError:
         raise InvalidPayloadError(f"{where} is nested too deep, or holds itself") from None
-    # ValueError, OverflowError: an int of more digits than can be written.
+    # ValueError, OverflowError: an int with too many digits to be written.
     except (msgspec.MsgspecError, TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InvalidPayloadError(f"{where} cannot be written as JSON: {error}") from None

@@ -1,6 +1,6 @@
-"""What a host does with the answer to a fire, and what it is when no answer came.
+"""What a host does with the answer to a fire, and the decision when there is no answer.
 
-Knows a decision's words and which standard events fail closed; knows no connection and no clock.
+Knows a decision's values and which standard events fail closed; does not know connections or clocks.
 
 the daemon answered         read_fired
 no daemon, lost, silent     local_decision("no_daemon")   a gate: deny    any other known event: pass, with a warning
@@ -40,7 +40,7 @@ MESSAGES: dict[Cause, str] = {
 
 
 class RefusedError(HooklatchError):
-    """The decision does not allow what was asked. `reason`, `cause` and `hook` are its own."""
+    """The decision does not allow the action. `reason`, `cause` and `hook` are the decision's."""
 
     def __init__(self, decision: Decision) -> None:
         super().__init__(decision)
@@ -54,8 +54,8 @@ class RefusedError(HooklatchError):
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
-    """One hook's part in a decision. `duration_ms` is in milliseconds; `name` is the hook's in full, where its layer
-    and its id may be several hooks'.
+    """One hook's part in a decision. `duration_ms` is in milliseconds; `name` is the hook's full name, if its layer
+    and its id are ambiguous.
     """
 
     layer: str = ""
@@ -78,12 +78,12 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """The one answer to a fire. `duration_ms` is in milliseconds; `patch` maps payload keys to whole new values.
 
-    `layer` and `hook` are who decided, and `name` in full where these may be several hooks'.
-    `cause` is "policy" where a hook decided, else the failure for which it is a refusal; `revision` is None where
-    the client decided by itself. In a session with a dialect `rendered` is the answer in that dialect's own words, and
-    `followed_by` holds the decisions on the other events that the native one stood for. A decision that the client made
-    has nothing rendered: what is not `allowed` is to be taken as that system's refusal. `record` is the head of the
-    daemon's decision record: kept, it is a witness to all that was decided before.
+    `layer` and `hook` are the hook that decided, and `name` its full name, if these are ambiguous.
+    `cause` is "policy" if a hook decided, else the failure for which it is a refusal; `revision` is None if the client
+    decided by itself. In a session with a dialect `rendered` is the answer in that dialect's format, and `followed_by`
+    holds the decisions on the other events that the native one maps to. A decision that the client made has nothing
+    rendered: if it is not `allowed`, treat it as that system's refusal. `record` is the head of the daemon's decision
+    record: whoever keeps it can later prove a change of anything recorded before.
     """
 
     decision_id: str
@@ -112,30 +112,30 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def allowed(self) -> bool:
-        """It may go on. False for deny and halt, and for ask, which needs somebody's approval first.
+        """Return whether the action may go on. False for deny and halt, and for ask, which needs approval first.
 
-        A pass is nobody's opinion, not an approval: a host must not skip its own permission dialog for it.
+        A pass is the absence of an opinion, not an approval: a host must not skip its own permission dialog for it.
         """
         return self.verdict in ("pass", "allow", "claim")
 
     @property
     def needs_asking(self) -> bool:
-        """The person at the host has to approve it."""
+        """Return whether the person at the host has to approve it."""
         return self.verdict == "ask"
 
     @property
     def is_refusal(self) -> bool:
-        """It must not go on, whoever approves."""
+        """Return whether it must not go on, whoever approves."""
         return self.verdict in ("deny", "halt")
 
     @property
     def is_local(self) -> bool:
-        """The client decided by itself, for want of a daemon's answer or of a person's approval."""
+        """Return whether the client decided by itself, without an answer of the daemon or a person's approval."""
         return self.revision is None
 
     @property
     def explanation(self) -> str:
-        """The verdict in one line: who decided and why, and for a failure how to follow it."""
+        """Return the verdict in one line: who decided and why, and for a failure how to find out more."""
         who = f" by {self.hook}" if self.hook else ""
         what = {"ask": "approval is needed", "halt": "the run was halted"}.get(self.verdict, "refused")
         why = self.reason or (f"cause {self.cause}" if self.cause else "")
@@ -144,7 +144,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.event} {what}{who}" + (f": {why}" if why else "") + follow
 
     def raise_for_refusal(self) -> None:
-        """Do nothing where it is allowed.
+        """Do nothing if it is allowed.
 
         Raises:
             RefusedError: it is a deny, a halt, or an ask; a host that can ask looks at `needs_asking` first.
@@ -169,7 +169,7 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accepted(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a fire that waits for no decision: `accepted` is False where nobody will run its hooks."""
+    """The answer to a fire that waits for no decision: `accepted` is False if its hooks will not be run."""
 
     accepted: bool
     decision_id: str | None = None
@@ -177,10 +177,10 @@ class Accepted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_decision(result: msgspec.Raw, event: str, *, is_native: bool = False) -> Decision:
-    """Read the answer to a fire of `event`; a native one is decided on under the name that it has in the catalogue.
+    """Read the answer to a fire of `event`; the decision on a native one has that event's name in the catalogue.
 
     Raises:
-        UnreadableAnswerError: it is no decision, or one on another event.
+        UnreadableAnswerError: it is not a decision, or one on another event.
     """
     decision = read_answer(result, Decision, "decision")
     if decision.event != event and not is_native:
@@ -189,10 +189,10 @@ def read_decision(result: msgspec.Raw, event: str, *, is_native: bool = False) -
 
 
 def read_fired(result: msgspec.Raw, event: str, *, wait: bool, is_native: bool = False) -> Decision | Accepted:
-    """Read the answer to a fire that waits for a decision, or to one that does not.
+    """Read the answer to a fire, whether it waits for a decision or not.
 
     Raises:
-        UnreadableAnswerError: it is neither.
+        UnreadableAnswerError: it is neither a decision nor an acceptance.
     """
     if not wait:
         return read_answer(result, Accepted, "acceptance")
@@ -210,13 +210,13 @@ def decide_locally(event: str, error: HooklatchError, *, wait: bool) -> Decision
 def cause_of(error: HooklatchError) -> Cause:
     if isinstance(error, DaemonUnreachableError):
         return "no_daemon"
-    # The daemon is well and has no room for one more request; asking again later helps.
+    # The daemon works, but has no room for one more request; trying again later helps.
     is_overload = isinstance(error, RequestFailedError) and error.name == "overload"
     return "overload" if is_overload else "protocol"
 
 
 def local_decision(event: str, cause: Cause, message: str) -> Decision:
-    """Decide in the daemon's place: deny what could refuse, pass with a warning what could not."""
+    """Decide in place of the daemon: deny what could refuse, pass with a warning what could not."""
     spec = Catalogue.standard().get(event)
     is_closed = spec is None or spec.fails_closed
     text = f"{MESSAGES.get(cause, cause)}: {message}"

@@ -1,8 +1,8 @@
-"""The requests of one connection and what becomes of them.  Knows no socket, no task, no thread; now comes in.
+"""The pending requests of one connection.  Does not know sockets, tasks or threads; the time is passed in.
 
 begin    ─▶ a waiter, and the line to send for it
-receive  ─▶ what the shell has to see to; waiters whose answers came are woken
-check    ─▶ a ping to send where one is due; a daemon that is silent even to pings ends the exchange
+receive  ─▶ what the shell has to act on; waiters whose answers came are woken
+check    ─▶ a ping to send if one is due; a daemon that is silent even to pings ends the exchange
 end      ─▶ every waiter fails at once, each with the same error, and `on_end` is called, once
 """
 
@@ -55,7 +55,7 @@ class Waiter:
 
 
 class Exchange:
-    """What one connection has asked and not been answered yet, and whether its peer lives."""
+    """The unanswered requests of one connection, and whether its peer is alive."""
 
     def __init__(self, liveness: Liveness, on_end: Callable[[], object]) -> None:
         self.failure: HooklatchError | None = None
@@ -66,7 +66,7 @@ class Exchange:
 
     @property
     def due(self) -> float:
-        """The moment of the next `check`; infinite while nobody waits."""
+        """Return the time of the next `check`; infinite while no request waits."""
         return self._pulse.due
 
     def begin(
@@ -101,7 +101,7 @@ class Exchange:
         self._on_end()
 
     def heard(self, now: float) -> None:
-        """Note a sign of life other than bytes: room that the peer made in a full buffer."""
+        """Note a sign of life other than bytes: the peer made room in a full buffer."""
         self._pulse.heard(now)
 
     def check(self, now: float) -> bytes:
@@ -116,13 +116,13 @@ class Exchange:
         return b""
 
     def receive(self, data: bytes, now: float) -> list[Action]:
-        """Take what the daemon sent; no bytes are the end of its stream."""
+        """Take what the daemon sent; empty bytes are the end of its stream."""
         self._pulse.heard(now)
         incoming = self._core.receive_data(data) if data else self._core.receive_eof()
         return [action for one in incoming if (action := self._take(one)) is not None]
 
     def reply(self, call: CallRequested, answer: bytes | str) -> bytes:
-        """Return the line that answers a call: an encoded verdict, or as text why there is none."""
+        """Return the line that answers a call: an encoded verdict, or a text that says why there is none."""
         return self._core.fail(call, answer) if isinstance(answer, str) else self._core.answer(call, answer)
 
     def _take(self, one: Incoming) -> Action | None:

@@ -1,7 +1,7 @@
-"""How long a client believes in a daemon that says nothing, and when it tries again.  Knows no clock: now comes in.
+"""How long a client waits for a silent daemon, and when it tries again.  Does not know clocks: the time is passed in.
 
-nobody waits          no ping, no deadline: a quiet daemon is a healthy one
-somebody waits        each `interval` without a byte: "ping", then the next interval begins
+no request waits      no ping, no deadline: a quiet daemon is a healthy one
+a request waits       each `interval` without a byte: "ping", then the next interval begins
 `misses` in a row     "dead"
 
 Intervals are counted, not summed: a client that was itself suspended for a minute has missed one of them, not sixty.
@@ -18,7 +18,7 @@ __all__ = ["Liveness", "Pulse", "backoff", "crowd_delay"]
 
 FIRST_RETRY: Final = 0.05  # seconds
 LAST_RETRY: Final = 5.0
-JITTER: Final = 0.5  # a delay is up to this part shorter, so that a thousand clients do not return in one instant
+JITTER: Final = 0.5  # a delay is up to this fraction shorter, so that a thousand clients do not return in one instant
 
 
 class Liveness(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,11 +26,11 @@ class Liveness(msgspec.Struct, frozen=True, kw_only=True):
 
     interval: float = 1.0
     misses: int = 5
-    connect: float = 2.0  # how long a full backlog is worth trying
+    connect: float = 2.0  # how long a full backlog is retried
 
 
 class Pulse:
-    """Whether the peer of one connection lives. `due` is the moment of the next check, infinite while nobody waits."""
+    """Tells whether the peer of a connection is alive. `due` is the time of the next check, infinite if none waits."""
 
     def __init__(self, liveness: Liveness) -> None:
         self.due = inf
@@ -51,7 +51,7 @@ class Pulse:
             self.due = inf
 
     def heard(self, now: float) -> None:
-        """Note a sign of life: bytes that came, or room that the peer made in a full buffer."""
+        """Note a sign of life: bytes that arrived, or room that the peer made in a full buffer."""
         self._missed = 0
         self.due = now + self._liveness.interval if self._waiting else inf
 

@@ -1,4 +1,4 @@
 """What a session knows and does, whatever runs it: its state, its hooks, its fires and tool calls.
 
-Pure, as the protocol below it.
+Pure, like the protocol below it.
 """

@@ -1,7 +1,7 @@
-"""Notices an agent that goes on asking for what it is refused.  Knows decisions; knows no session.
+"""Notices an agent that repeats what it is refused.  Knows decisions; does not know sessions.
 
-Refusals of pre_tool_use that hooks made count, whatever their cause: a guard that crashes refuses too. One that the
-client made itself (no daemon), an ask, and a person's no neither count nor end the row. An allowed call ends it.
+Refusals of pre_tool_use by hooks count, whatever their cause: a guard that crashes refuses too. A refusal by the client
+itself (no daemon), an ask, and a person's no neither count nor reset the count. An allowed call resets it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ __all__ = ["DenialBreaker"]
 
 
 class DenialBreaker:
-    """Counts refusals in a row; open from `limit` on, never without one."""
+    """Counts refusals in a row; open from `limit` on, never without a limit."""
 
     def __init__(self, limit: int | None) -> None:
         if limit is not None and (isinstance(limit, bool) or limit < 1):
@@ -22,12 +22,12 @@ class DenialBreaker:
 
     @property
     def is_open(self) -> bool:
-        """The run should halt."""
+        """Return whether the run should halt."""
         return self._limit is not None and self.refusals >= self._limit
 
     @property
     def reason(self) -> str:
-        """Why it should."""
+        """Return why it should."""
         return f"{self.refusals} refusals in a row"
 
     def note(self, decision: Decision) -> None:

@@ -1,4 +1,4 @@
-"""What a fire sends, and what becomes of it.  Knows the request and a session's state; knows no connection."""
+"""What a fire sends, and what its answer means.  Knows the request and a session's state; does not know connections."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def fire_params(
     wait: bool = True,
     limit: int = MAX_PAYLOAD,
 ) -> dict[str, object]:
-    """Return the params of `fire`. A payload over `limit` bytes stays here: the daemon is told, and refuses.
+    """Return the params of `fire`. A payload over `limit` bytes is not sent: the daemon is told its size, and refuses.
 
     Raises:
         InvalidPayloadError: something is not plain finite JSON.
-        ValueError: the timeout is no positive number of seconds, or a field is given twice.
+        ValueError: the timeout is not a positive number of seconds, or a field is given twice.
     """
     data = encode_plain(merge(payload or {}, fields), "payload")
     params: dict[str, object] = {"event": event, "payload": data}

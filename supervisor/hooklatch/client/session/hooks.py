@@ -1,4 +1,4 @@
-"""The hooks of one session, as hosts write them and as they are sent.  Knows ids and functions; knows no daemon."""
+"""The hooks of one session, as hosts write them and as they are sent.  Knows ids and functions; not the daemon."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["HookDefinition", "SessionHooks", "checked_scope", "refuse_async", "t
 
 
 class HookDefinition(msgspec.Struct, frozen=True):
-    """A hook as it is sent, and the function where this client serves it."""
+    """A hook as it is sent, and its function if this client serves it."""
 
     wire: dict[str, object]
     function: ServedFunction | None = None
@@ -35,11 +35,11 @@ class SessionHooks:
         return iter(self._known)
 
     def define(self, items: Iterable[HookItem]) -> list[HookDefinition]:
-        """Read hooks as hosts write them, each with an id of its own.
+        """Read hooks as hosts write them, each with its own id.
 
         Raises:
             TypeError: one is neither a definition nor (event, function) nor (event, function, options).
-            ValueError: two of them have one id.
+            ValueError: two of them have the same id.
         """
         taken = {definition.id for definition in self._known}
         definitions: list[HookDefinition] = []
@@ -52,7 +52,7 @@ class SessionHooks:
         return definitions
 
     def keep(self, definitions: Iterable[HookDefinition]) -> list[HookDefinition]:
-        """Remember hooks; return the earlier ones of the same ids, whose places they take."""
+        """Remember hooks; return the earlier ones of the same ids, which they replace."""
         replaced: list[HookDefinition] = []
         for new in definitions:
             places = [index for index, old in enumerate(self._known) if new.id and old.id == new.id]
@@ -64,7 +64,7 @@ class SessionHooks:
         return replaced
 
     def withdraw(self, definitions: Sequence[HookDefinition], replaced: Iterable[HookDefinition]) -> None:
-        """Take `keep` back: the daemon refused them."""
+        """Undo `keep`: the daemon refused them."""
         self._known = [one for one in self._known if all(one is not other for other in definitions)]
         self.keep(replaced)
 
@@ -84,7 +84,7 @@ class SessionHooks:
 
 
 def target_of(event: str, function: ServedFunction | None, run: str | None, options: HookOptions) -> HookItem:
-    """Return one hook as `register` is told it.
+    """Return one hook's target as the protocol's `register` takes it.
 
     Raises:
         TypeError: it has no target, or two.
@@ -97,7 +97,7 @@ def target_of(event: str, function: ServedFunction | None, run: str | None, opti
 
 
 def checked_scope(scope: Scope, definitions: Sequence[HookDefinition]) -> Sequence[HookDefinition]:
-    """Return the hooks that go with the session: global ones stay with the daemon.
+    """Return the hooks that end with the session: global ones stay with the daemon.
 
     Raises:
         ValueError: a global hook has its function here, and would be gone with this process.
@@ -147,7 +147,7 @@ def name_of_function(function: ServedFunction) -> str:
 
 
 def unique(name: str, event: str, taken: set[str | None]) -> str:
-    # A name that two hooks share would make the second replace the first: a guard would vanish in silence.
+    # If two hooks had one name, the second would replace the first: a guard would vanish silently.
     candidates = [name, f"{name}@{event}"]
     while candidates[-1] in taken:
         candidates.append(f"{name}@{event}-{len(candidates)}")

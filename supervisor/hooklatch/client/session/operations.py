@@ -1,4 +1,4 @@
-"""What can be asked of a session, as steps.  Knows which requests are made and what their answers change here."""
+"""A session's operations, as steps.  Knows which requests are made and how their answers change the state."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Dialog = Callable[[PermissionQuestion], object]
 
 
 def introduce(state: SessionState, publish: Callable[[], None]) -> Steps[int | None]:
-    """Introduce the session on a new connection, `publish` that once it is welcomed, and return the revision.
+    """Introduce the session on a new connection, `publish` it once the daemon accepts it, and return the revision.
 
     Raises:
         DaemonUnreachableError, UnreadableAnswerError, RequestFailedError: the connection is of no use.
@@ -94,7 +94,7 @@ def call_tool(state: SessionState, call: ToolCall, tool: CallFunction) -> Steps[
 def register_all(
     state: SessionState, hooks: Sequence[HookItem], scope: Scope, *, runs_async: bool
 ) -> Steps[Registered]:
-    """Register hooks, all or none; async functions only where something runs them."""
+    """Register hooks, all or none; async functions only if something can run them."""
     definitions = state.hooks.define(hooks)
     if not runs_async:
         refuse_async(definitions)
@@ -114,7 +114,7 @@ def register_all(
 def change(
     state: SessionState, method: Literal["unregister", "enable", "disable"], hook_id: str, scope: Scope
 ) -> Steps[int]:
-    """Take a hook out, or put it in or out of force; return the revision."""
+    """Unregister, enable or disable a hook; return the revision."""
     revision = yield from revision_after(method, {"id": hook_id, "scope": scope})
     if scope == "session" and method == "unregister":
         state.hooks.forget(hook_id)
@@ -129,13 +129,13 @@ def update(state: SessionState, **changes: Any) -> Steps[int]:
 
 
 def subscribe(state: SessionState, topics: Sequence[str] = ()) -> Steps[int]:
-    """Subscribe to these topics beside the earlier ones; return the revision from which on none is missed."""
+    """Subscribe to these topics besides the earlier ones; return the revision from which on none is missed."""
     state.topics.update(topics)
     return revision_after("subscribe", {"topics": sorted(state.topics)})
 
 
 def ensure_subscribed(state: SessionState) -> Steps[None]:
-    """Subscribe to the registry, now or when there is a daemon, unless something is subscribed to."""
+    """Subscribe to the registry, now or when there is a daemon, unless there is a subscription already."""
     if not state.topics and not state.is_closed:
         try:
             yield from subscribe(state, ["registry"])

@@ -17,9 +17,9 @@ Scope: TypeAlias = Literal["session", "global"]
 
 
 class HookOptions(TypedDict, total=False):
-    """The settings of a hook that a session registers. `timeout` is in seconds; a higher `priority` is asked first.
+    """The settings of a hook that a session registers. `timeout` is in seconds; a higher `priority` is called first.
 
-    Without an `id` a hook is called `file:function`, made unique in its session. An id that the session has already
+    Without an `id` a hook is called `file:function`, made unique in its session. An id that the session already has
     replaces that hook.
     """
 
@@ -50,22 +50,22 @@ class Parent(Protocol):
 
 
 class Options(TypedDict, total=False):
-    """How a session is opened; every key may be left out.
+    """How a session is opened; every key is optional.
 
-    runtime_dir: the daemon's folder; else HOOKLATCH_RUNTIME_DIR, else the known places in turn.
-    require: raise where no daemon is reachable, instead of opening a session whose gates deny.
-    name: what the client is called in the daemon's status.
-    cwd: where the session works: its project's hooks and the start of relative paths; else the current folder.
+    runtime_dir: the daemon's directory; by default HOOKLATCH_RUNTIME_DIR, or the known places in turn.
+    require: raise if no daemon is reachable, instead of opening a session whose gates deny.
+    name: the client's name in the daemon's status.
+    cwd: where the session works: its project's hooks and the start of relative paths; by default the current directory.
     host: the kind of agent, e.g. "my-agent".
-    parent: the session that started this one, as an object or as its id and child_token; its gates hold here too. Where
-        it is left out, the environment variable HOOKLATCH_PARENT names one (`Session.child_environment`).
+    parent: the session that started this one, as an object or as its id and child_token; its gates apply here too. By
+        default the environment variable HOOKLATCH_PARENT names one (`Session.child_environment`).
     resume_token: the other half of an id that is in use by another process of the same run.
     personality: the name of a table in the configuration that says which plugins fire.
-    plugins: the plugins whose hooks fire; none of them where it is empty, all where it is left out.
-    dialect: fire, register and answer in another system's names and words, e.g. "ethos".
-    require_handlers: events whose fire is a deny where no hook listens.
+    plugins: the plugins whose hooks fire; none of them if it is empty, all if it is left out.
+    dialect: fire, register and answer in another system's names and format, e.g. "ethos".
+    require_handlers: events whose fire is a deny if no hook listens.
     ungated: why this host needs no gate on its tools; logged once, instead of a `require_handlers`.
-    denial_breaker: so many refusals of pre_tool_use in a row make `run_tool` ask for a halt.
+    denial_breaker: this many refusals of pre_tool_use in a row make `run_tool` ask for a halt.
     emits: the events that this host ever fires, so that hooks on others can be reported.
     hooks: registered with the session, all or none: definitions, or (event, function, options).
     liveness: how patient the client is with a silent daemon.
@@ -90,7 +90,7 @@ class Options(TypedDict, total=False):
 
 
 def parent_of(text: str | None) -> tuple[str, str] | None:
-    """Read what `child_environment` wrote.
+    """Parse what `child_environment` wrote.
 
     Raises:
         ValueError: it is something else.

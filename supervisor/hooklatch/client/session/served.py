@@ -1,4 +1,4 @@
-"""Hooks that the client itself runs: from what the daemon asks to what it is answered.  Knows no task and no thread."""
+"""Hooks that the client itself runs: from the daemon's call to the answer.  Does not know tasks or threads."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ServedFunction: TypeAlias = Callable[[Any], "Verdict[Any] | Awaitable[Verdict[An
 
 
 def is_async(function: Callable[..., object]) -> bool:
-    """Whether a call gives something to await: an async def, or an object whose call is one."""
+    """Return whether a call returns an awaitable: an async def, or an object whose `__call__` is one."""
     call = getattr(type(function), "__call__", None)  # noqa: B004 - an object may be called like an async def
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
@@ -30,16 +30,16 @@ def served_event(call: CallRequested) -> events.Event:
 
 
 def encode_answer(answer: object, *, is_native: bool = False) -> bytes:
-    """Return what a served function returned as JSON; garbage stays garbage, so that the daemon counts it as such.
+    """Encode what a served function returned as JSON; an invalid answer stays one, so that the daemon sees that.
 
-    A native answer, in the words of the session's dialect, goes as it is: the daemon reads it.
+    A native answer, in the format of the session's dialect, is sent unchanged: the daemon reads it.
     """
     try:
         if is_native and is_in_other_words(answer):
             return bytes(encode_plain(answer, "the answer"))
         return encode(answer)
     except (GarbageError, InvalidPayloadError) as error:
-        # An error would read as a crash. No verdict has this key, and it says in the daemon's record what was wrong.
+        # An error would read as a crash. No verdict has this key, and it puts the problem in the daemon's record.
         return msgspec.json.encode({"garbage": str(error)})
 
 
@@ -48,7 +48,7 @@ def is_in_other_words(answer: object) -> bool:
 
 
 def describe(error: BaseException) -> str:
-    """Put an exception in one line, whatever its text does."""
+    """Describe an exception in one line, whatever its text does."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:

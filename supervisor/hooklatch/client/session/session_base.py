@@ -1,6 +1,6 @@
 """What both reconnectors share: why there is no daemon, who listens, which served hooks are called.
 
-Knows the state and the listeners; knows no link, no task and no thread.
+Knows the state and the listeners; does not know links, tasks or threads.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hooklatch_worker.author.events import Event
 __all__ = ["FAREWELL", "SessionBase", "SessionFacts"]
 
 log = logging.getLogger("hooklatch.client")
-FAREWELL = 1.0  # seconds that the end of a session may wait for the daemon to have heard of it
+FAREWELL = 1.0  # seconds that the end of a session waits for the daemon to acknowledge it
 
 
 class SessionBase:
@@ -37,7 +37,7 @@ class SessionBase:
         raise NotImplementedError
 
     def check_open(self) -> None:
-        """Raise unless the session may still be used.
+        """Return if the session may still be used.
 
         Raises:
             SessionClosedError: it is over.
@@ -56,19 +56,19 @@ class SessionBase:
             inbox.wake()
 
     def opening(self) -> None:
-        """Log why the host needs no gate, where it said so."""
+        """Log why the host needs no gate, if it said so."""
         if (reason := self.state.take_ungated()) is not None:
             log.warning("no gate is required: session=%s %s", self.state.session_id, reason)
 
     def connected(self, revision: int | None) -> None:
-        """Note that a daemon has welcomed the session, and tell listeners where they missed something."""
+        """Record that a daemon has accepted the session, and tell listeners if they missed something."""
         self.problem = ""
         log.info("connected: session=%s revision=%s", self.state.session_id, revision)
         if missed := self.state.heard_of(revision):
             self.announce(missed)
 
     def note(self, error: Exception | None) -> None:
-        """Note why there is no daemon; each reason is logged once."""
+        """Record why there is no daemon; each reason is logged once."""
         problem = str(error)
         if problem != self.problem:
             self.problem = problem
@@ -87,7 +87,7 @@ class SessionBase:
         return definition.function, served_event(call)
 
     def encoded(self, answer: object) -> bytes:
-        """Return what a served function returned as it is sent."""
+        """Encode what a served function returned."""
         return encode_answer(answer, is_native=self.state.dialect is not None)
 
     def failed(self, call: CallRequested, error: BaseException) -> str:
@@ -97,7 +97,7 @@ class SessionBase:
 
 
 class SessionFacts:
-    """What a session says of itself without asking the daemon."""
+    """What a session knows about itself without asking the daemon."""
 
     @property
     def _state(self) -> SessionState:
@@ -110,20 +110,20 @@ class SessionFacts:
 
     @property
     def resume_token(self) -> str | None:
-        """What another process of the same run needs beside the id to join the session."""
+        """Return what another process of the same run needs besides the id to join the session."""
         return self._state.resume_token
 
     @property
     def child_token(self) -> str | None:
-        """What a session that this one starts shows beside its id, to have its gates; it joins nothing."""
+        """Return what a child session needs besides its id, to have this one's gates; it cannot be used to join."""
         return self._state.child_token
 
     @property
     def child_environment(self) -> dict[str, str]:
-        """What to add to the environment of a process whose sessions are this one's children.
+        """Return what to add to the environment of a process whose sessions are children of this one.
 
         Raises:
-            DaemonUnreachableError: no daemon has welcomed the session yet, and a child would not have its gates.
+            DaemonUnreachableError: no daemon has accepted the session yet, and a child would not have its gates.
         """
         if self.session_id is None or self.child_token is None:
             raise DaemonUnreachableError("no daemon has welcomed the session, so its children could not have its gates")
@@ -131,20 +131,20 @@ class SessionFacts:
 
     @property
     def revision(self) -> int | None:
-        """The registry's revision that was last heard of."""
+        """Return the latest known revision of the registry."""
         return self._state.revision
 
     @property
     def budgets(self) -> Mapping[str, float]:
-        """How many seconds a fire of each event may take, as the daemon said when the session was opened."""
+        """Return how many seconds a fire of each event may take, as the daemon said when the session was opened."""
         return self._state.welcome.budgets
 
     @property
     def refusals_in_a_row(self) -> int:
-        """How often hooks have refused pre_tool_use since it last was allowed, or a tool last ran."""
+        """Return how often hooks have refused pre_tool_use since it last was allowed, or a tool last ran."""
         return self._state.breaker.refusals
 
     @property
     def is_closed(self) -> bool:
-        """The session is over."""
+        """Return whether the session is over."""
         return self._state.is_closed

@@ -1,7 +1,7 @@
-"""What a session knows across its connections: who it is, which hooks it has, what it has subscribed to.
+"""What a session knows across its connections: its identity, its hooks, its subscriptions.
 
-Builds the params of `hello`, first and again after a lost connection: a session that lives on is resumed, one that
-the daemon has forgotten is set up as it was, and its hooks are active before its first fire. Knows no connection.
+Builds the params of `hello`, first and again after a lost connection: a session that the daemon still has is resumed,
+one that it has forgotten is set up as it was, with its hooks active before its first fire. Does not know connections.
 """
 
 from __future__ import annotations
@@ -74,12 +74,12 @@ class SessionState:
 
     @property
     def is_copy(self) -> bool:
-        """Whether this is a forked process: the session is its parent's, and ends with that one."""
+        """Return whether this is a forked process: the session is its parent's, and ends with that one."""
         return self._is_copy
 
     @property
     def child_token(self) -> str | None:
-        """What a session shows that this one starts; None until a daemon has told it."""
+        """Return the token that a session started by this one needs; None until a daemon has given it."""
         return self.welcome.child_token
 
     @property
@@ -88,11 +88,11 @@ class SessionState:
 
     @property
     def dialect(self) -> str | None:
-        """The dialect that the session speaks; None for the catalogue's own names."""
+        """Return the dialect that the session speaks; None for the catalogue's own names."""
         return self._options.get("dialect")
 
     def emits(self, event: str) -> bool:
-        """Whether the host said that it fires that event itself."""
+        """Return whether the host said that it fires that event itself."""
         return event in self._options.get("emits", ())
 
     def take_ungated(self) -> str | None:
@@ -101,7 +101,7 @@ class SessionState:
         return reason
 
     def must_raise(self, error: HooklatchError) -> bool:
-        """Whether the first attempt's failure is the caller's affair, and not one that time may heal."""
+        """Return whether a failure of the first attempt goes to the caller, because waiting would not help."""
         if self._is_copy:
             return False
         is_refusal = isinstance(error, RequestFailedError) and error.name not in ("draining", "overload")
@@ -150,7 +150,7 @@ class SessionState:
         """Take the answer to `hello`.
 
         Raises:
-            UnreadableAnswerError: it is none, or of another version of the protocol.
+            UnreadableAnswerError: it is not one, or for another version of the protocol.
         """
         welcome = read_answer(result, Welcome, "welcome")
         if welcome.protocol != PROTOCOL:
@@ -170,7 +170,7 @@ class SessionState:
 
     @property
     def in_flight(self) -> int:
-        """How many requests may wait at a time, so that a ping still gets through."""
+        """Return how many requests may wait at a time, so that a ping still gets through."""
         return max(1, self.welcome.limits.in_flight - RESERVED)
 
     def changed(
@@ -190,7 +190,7 @@ class SessionState:
         return params
 
     def without_hooks(self) -> SessionState:
-        """Return the state of another process of the same run: the hooks stay where their functions are."""
+        """Return the state of another process of the same run: the hooks stay with the process of their functions."""
         options = self._options.copy()
         options["hooks"], options["cwd"], options["parent"] = (), self._cwd, self._parent
         copy = SessionState(self.session_id, options)

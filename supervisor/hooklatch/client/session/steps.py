@@ -1,6 +1,6 @@
-"""What a session does, as steps that wait for nothing: both clients run the same ones, each in its own way of waiting.
+"""A session's operations as steps that do not wait: both clients run the same ones, each waiting in its own way.
 
-A step is yielded; its answer is sent back, and whatever made it fail is raised where it was yielded.
+A step is yielded; its answer is sent back, and an error is raised where it was yielded.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class CallFunction(msgspec.Struct, frozen=True):
 
 
 class Returned(msgspec.Struct, frozen=True):
-    """A function of the host is done. `duration_ms` is in milliseconds."""
+    """A function of the host has returned. `duration_ms` is in milliseconds."""
 
     result: Any
     duration_ms: float
 
 
 class RunApart(msgspec.Struct, frozen=True):
-    """Run these steps although the caller may wait for nothing any more; the answer is None."""
+    """Run these steps even if the caller is cancelled; the answer is None."""
 
     steps: Generator[Any, Any, object]
 
@@ -47,7 +47,7 @@ Steps: TypeAlias = Generator[Step, Any, T]
 
 
 def fail(steps: Steps[T], error: Exception) -> T:
-    """Run steps of which each fails with `error`; return what they make of that."""
+    """Run steps each of which fails with `error`; return their result."""
     try:
         next(steps)
         while True:

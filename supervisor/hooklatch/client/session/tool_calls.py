@@ -1,16 +1,16 @@
 """One tool call from its first hook to its result, as steps.  Knows what each answer means; runs nothing.
 
 pre_tool_use ──deny, halt──────────────────────────────────────▶ refused
-     │ ask, or nobody's opinion and a host that has a dialog
+     │ ask, or no opinion and a host with a dialog
 permission_request ──deny, halt──────────────────────────────▶ refused
-     │ changed the input: pre_tool_use is asked again; a refusal or another change ▶ refused
+     │ changed the input: pre_tool_use is fired again; a refusal or another change ▶ refused
      │ allow, and no ask about the changed input: on
-     │ else: AskHost, with the input and whoever left it open ──anything but True──▶ permission_denied, refused
+     │ else: AskHost, with the input and the open decision ──anything but True──▶ permission_denied, refused
 CallTool ──▶ post_tool_use | post_tool_use_failure ──▶ a ToolRun
 
-A Permit holds the input that it was given for, as JSON, and the tool is called with that and nothing else: an answer to
-a question about one input never stands for another one. An ask of guards about what permission hooks made of the input
-is new to everybody: those hooks had spoken before it, so that a person answers it, or nobody.
+A Permit holds the input that it was given for, as JSON, and the tool is called with that and nothing else: an answer
+about one input never counts for another one. If guards ask about an input that permission hooks have changed, those
+hooks had answered before the ask, so only a person can answer it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ DENIED = "permission_denied"
 
 
 class ToolOptions(TypedDict, total=False):
-    """How a tool call is run; every key may be left out.
+    """How a tool call is run; every key is optional.
 
     tool_use_id: the model's id of the call; hooks see it, and `ToolRun.as_tool_result` needs it.
     only_on_ask: the permission callback is for calls that a hook asks about; others run unless they are refused.
     envelope: what the host knows of the moment: turn, agent_id, agent_type, metadata.
-    context: a free map that travels from hook to hook; `ToolRun.context` is what they made of it.
+    context: a free map that is passed from hook to hook; `ToolRun.context` is the result.
     """
 
     tool_use_id: str | None
@@ -57,7 +57,7 @@ class FireEvent(msgspec.Struct, frozen=True):
 
 
 class AskHost(msgspec.Struct, frozen=True):
-    """Ask the host's own dialog; the answer is what it says."""
+    """Ask in the host's own dialog; the answer is what it returns."""
 
     question: PermissionQuestion
 
@@ -75,7 +75,7 @@ class Raised(msgspec.Struct, frozen=True):
 
 
 class Permit(msgspec.Struct, frozen=True):
-    """Leave to call the tool with this input, and with no other; `decision` is the one that gave it."""
+    """Permission to call the tool with this input, and with no other; `decision` is the one that gave it."""
 
     decision: Decision
     tool_input: msgspec.Raw
@@ -87,7 +87,7 @@ ToolSteps: TypeAlias = Generator[ToolStep, object, T]
 
 
 class ToolCall:
-    """One call. `next` gives what to do, and takes the answer to what it gave before."""
+    """One call. `next` returns the next step, and takes the answer to the one before."""
 
     def __init__(
         self, state: SessionState, name: str, tool_input: Mapping[str, Any], options: ToolOptions, *, has_dialog: bool
@@ -110,7 +110,7 @@ class ToolCall:
         self._steps = self._run()
 
     def next(self, answer: object) -> ToolStep | ToolRun:
-        """Return the next step, or what became of the call."""
+        """Return the next step, or the result of the call."""
         try:
             return self._steps.send(answer)
         except StopIteration as end:
@@ -118,7 +118,7 @@ class ToolCall:
             return run
 
     def interruption(self, error: BaseException) -> tuple[str, dict[str, Any], bool]:
-        """Return what to fire, without waiting, where the call was cancelled while its tool ran."""
+        """Return the event to fire, without waiting, if the call was cancelled while its tool ran."""
         told = self._event("post_tool_use_failure", {"error": printed(error), "is_interrupt": True}, wait=False)
         return told.event, told.arguments, told.wait
 
@@ -173,7 +173,7 @@ class ToolCall:
         return first.needs_asking or (first.verdict == "pass" and wants_all)
 
     def _allow(self, decision: Decision) -> Permit:
-        """Permit the input as it is now, by a decision that is about exactly that."""
+        """Permit the present input, by a decision that is about exactly that."""
         return Permit(decision, self._input)
 
     def _ask_host(self, left_open: Decision) -> ToolSteps[Permit | Decision]:
@@ -198,7 +198,7 @@ class ToolCall:
         return refusal
 
     def _take_patch(self, decision: Decision) -> bool:
-        """Take the input that hooks want instead; say whether it is another one."""
+        """Take the input that hooks want instead; return whether it is another one."""
         if not decision.patch or "tool_input" not in decision.patch:
             return False
         before, self._input = self._input, encode_plain(decision.patch["tool_input"], "tool_input")

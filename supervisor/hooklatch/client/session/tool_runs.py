@@ -1,4 +1,4 @@
-"""What became of a tool call, and what the host is asked on the way.  Knows the Messages API's block; runs nothing."""
+"""The result of a tool call, and the question to the host on the way.  Knows the Messages API's block; runs nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PermissionQuestion", "ToolRun", "joined", "plain", "printed"]
 
 
 class PermissionQuestion(msgspec.Struct, frozen=True, kw_only=True):
-    """What a host's own dialog is asked: may this tool run with this input?
+    """The question to a host's own dialog: may this tool run with this input?
 
     `decision` is the one that left it open: an ask, whose `reason` says why, or a pass.
     """
@@ -27,21 +27,21 @@ class PermissionQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> str | None:
-        """Why a hook asks; None where none did."""
+        """Return why a hook asks; None if none did."""
         return self.decision.reason
 
 
 class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one tool call.
+    """The result of one tool call.
 
     allowed: the tool was called; with `tool_input`, as hooks may have changed it.
     decision: the one that settled whether it may; see `Decision.cause` for why not.
-    result: what the tool returned; where that is text, with what hooks appended.
+    result: what the tool returned; if that is text, with what hooks appended.
     error: what the tool raised.
     append: what hooks want added to the result, which `as_tool_result` does.
     inject: messages that hooks want put into the conversation.
     halt: a hook, or the session's `denial_breaker`, wants the run to end; `halt_reason` says why.
-    context: the free map that travels from hook to hook, as they left it.
+    context: the free map that is passed from hook to hook, as they left it.
     decisions: all that were made on the way, in order.
     """
 
@@ -61,7 +61,7 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_error(self) -> bool:
-        """The tool was refused, or it failed."""
+        """Return whether the tool was refused, or failed."""
         return not self.allowed or self.error is not None
 
     def unwrap(self) -> Any:
@@ -78,9 +78,9 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
         return self.result
 
     def as_tool_result(self, tool_use_id: str | None = None) -> dict[str, Any]:
-        """Return the block that answers the call in the Messages API, whatever became of it.
+        """Return the block that answers the call in the Messages API, also after a refusal or a failure.
 
-        Text stays text, and a list of content blocks stays that; anything else becomes its JSON, else its `str`.
+        Text stays text, and a list of content blocks stays one; anything else becomes its JSON, else its `str`.
 
         Raises:
             ValueError: the call's id was given neither here nor to `run_tool`.
@@ -93,7 +93,7 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def content(self) -> str | list[dict[str, Any]]:
-        """What the model is told: the reason of a refusal, the error of a failure, else the result."""
+        """Return what the model is told: the reason of a refusal, the error of a failure, else the result."""
         if not self.allowed:
             return self.decision.reason or self.decision.explanation
         if self.error is not None:
@@ -106,12 +106,12 @@ class ToolRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def joined(text: str, append: str | None) -> str:
-    """Put what hooks append behind a result, after a blank line."""
+    """Append what hooks add to a result, after a blank line."""
     return "\n\n".join(part for part in (text, append) if part)
 
 
 def plain(value: object) -> object:
-    """Return a tool's result as hooks are shown it: as it is if JSON can say it, else as text."""
+    """Return a tool's result as hooks get it: unchanged if it is plain JSON, else as text."""
     try:
         encode_plain(value, "the result")
     except InvalidPayloadError:
@@ -132,7 +132,7 @@ def printed(value: object) -> str:
         text = describe(value) if isinstance(value, BaseException) else str(value)
     except Exception:
         text = type(value).__name__
-    return text.encode("utf-8", "replace").decode()  # it may hold a lone surrogate
+    return text.encode("utf-8", "replace").decode()  # it may contain a lone surrogate
 
 
 def is_blocks(value: object) -> bool:
