@@ -1,4 +1,4 @@
-"""A small agent under asyncio: what the model asks for is run through the hooks, and it is told what became of it.
+"""A small agent under asyncio: each tool call of the model goes through the hooks, and the model gets the result.
 
 Run it beside a daemon (hooklatch serve); without one every tool is refused.
 """
@@ -26,7 +26,7 @@ async def shell(tool_input: dict[str, Any]) -> str:
 
 
 async def permission(question: hooklatch.PermissionQuestion) -> bool | str:
-    """Stand in for the agent's dialog: it is asked where no hook has allowed the call."""
+    """Stand in for the agent's dialog: it is asked if no hook has allowed the call."""
     if question.reason is None:
         return True  # no hook asks, and this agent does not either
     return f"the user said no ({question.reason})"

@@ -1,4 +1,4 @@
-"""A small agent under trio: two tools at once, a guard of its own, and a look at each change of the hooks.
+"""A small agent under trio: two tools at once, a guard of its own, and a line for each change of the hooks.
 
 Run it beside a daemon (hooklatch serve); without one every tool is refused.
 """
@@ -24,7 +24,7 @@ async def read(tool_input: dict[str, Any]) -> str:
 
 
 async def no_keys(event: hooklatch.Event) -> hooklatch.Verdict[Any] | None:
-    """Guard this session, in this process: it sees what no hook in a file knows."""
+    """Guard this session, in this process, with access to its memory, which a hook in a file does not have."""
     return deny("keys are not read here") if ".ssh" in event.tool_input["path"] else None
 
 

@@ -1,7 +1,7 @@
-"""The main job, live: a daemon, a recorded session of Claude Code played through it, and what goes wrong on the way.
+"""A live demo: a daemon, a recorded session of Claude Code played through it, and several failures on the way.
 
-Each event goes the way that Claude Code would send it: one `hooklatch hook claude-code` process an event.  The session
-was recorded from Claude Code 2.1.330 (examples/recorded-session.jsonl).  Nothing outside a temporary folder is touched.
+Each event is sent as Claude Code does: one `hooklatch hook claude-code` process per event.  The session was recorded
+from Claude Code 2.1.330 (examples/recorded-session.jsonl).  Nothing outside a temporary directory is touched.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
 """A budget: how many commands a session may run, and how much all of them may spend in a day.
 
-A counter in this module would be one for each worker, and a ceiling of 50 would let 200 through. `event.state` is one
-for all of them, and each increment is one step.
+A counter in this module would exist once per worker, so a limit of 50 would let 200 through. `event.state` is shared by
+all of them, and each increment is atomic.
 """
 
 from hooklatch import deny, hook
 from hooklatch_worker.author.events import ModelResponse, PreToolUse
 
 COMMANDS = 50  # of one session
-TOKENS = 2_000_000  # of all sessions, from the first one on for a day
+TOKENS = 2_000_000  # of all sessions, for a day from the first count on
 DAY = 24 * 3600.0
 
 
 @hook("pre_tool_use", match="Bash")
 def ceiling(event: PreToolUse):
-    # `once`: where a later guard rewrites the command, this one is asked again about the same decision.
+    # `once`: if a later guard rewrites the command, this one is called again for the same decision.
     commands = event.state.session.increment("commands", once=True)
     if commands > COMMANDS:
         return deny(f"{COMMANDS} commands a session are enough; start another one")

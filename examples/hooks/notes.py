@@ -1,4 +1,4 @@
-"""Notifications: they can add a word, and never stop anything.  One that crashes is skipped."""
+"""Notifications: they can add text, and never stop anything.  One that crashes is skipped."""
 
 from hooklatch import append, hook, inject
 from hooklatch_worker.author.events import PostToolUse, SessionStart, Stop

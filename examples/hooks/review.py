@@ -1,4 +1,4 @@
-"""A guard that takes its time, as one that asks another service would."""
+"""A slow guard, like one that calls another service."""
 
 import os
 import time
