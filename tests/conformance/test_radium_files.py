@@ -81,7 +81,7 @@ async def no_toml(place: Place) -> None:
 
 @check("RD-34")
 async def empty_name(place: Place) -> None:
-    await refused(place, "id is a line of text", name="")
+    await refused(place, "id is one line", name="")
 
     assert read(WHOLE.replace("my-hook", "")).has_losses
 

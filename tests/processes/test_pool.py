@@ -405,7 +405,7 @@ async def test_an_import_that_forges_its_answer_is_noticed(tmp_path: Path) -> No
         "import os\nfrom hooklatch_worker import wire\nos.write(3, wire.frame(wire.Loaded(999, [], ['pid'], [])))\n"
     )
 
-    assert "spoke out of turn" in await refused(tmp_path, forged)
+    assert "sent an unexpected message" in await refused(tmp_path, forged)
 
 
 async def test_a_source_that_stops_loading_fails_the_calls_that_wait(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ BAD_LINES = {
     "a control character": (line(b'{"tool_name":"a\x00b"}'), "parse_error", None, "not JSON"),
     "a timeout of 0": (
         b'{"jsonrpc":"2.0","id":5,"method":"fire","params":{"event":"stop","timeout":0}}\n',
-        "invalid_params", 5, "timeout is a number of seconds over 0",
+        "invalid_params", 5, "timeout must be a number of seconds over 0",
     ),
     "a timeout past all numbers": (
         b'{"jsonrpc":"2.0","id":5,"method":"fire","params":{"event":"stop","timeout":1e999}}\n',

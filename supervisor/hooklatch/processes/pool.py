@@ -257,7 +257,7 @@ class Pool:
             elif waiter.failure is None:
                 self._queue.leave(waiter)
             raise
-        return waiter.worker or waiter.failure or Outcome(cause="overload", message="no worker could be had")
+        return waiter.worker or waiter.failure or Outcome(cause="overload", message="no worker is available")
 
     def _give_back(self, worker: Worker, *, is_fit: bool) -> None:
         self._queue.vacated(self._busy.pop(worker))

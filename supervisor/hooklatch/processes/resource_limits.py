@@ -74,7 +74,7 @@ def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
     worker.has_children = bool(below)
     if len(below) > limits.processes:
         stop(below)
-        end(pool, worker, f"it started processes without end: more than {limits.processes} were below it")
+        end(pool, worker, f"it started too many processes: more than {limits.processes} were below it")
     elif limits.total_bytes is None or worker.is_being_measured:
         return
     elif own + sum(map(resident, below)) > limits.total_bytes:

@@ -134,7 +134,7 @@ class Worker:
             await self._send(wire.frame(wire.Code(code)))
             message = wire.decode_from_worker(await self._receive())
             if not self._reader.is_empty:
-                raise LoadError("the worker spoke out of turn")
+                raise LoadError("the worker sent an unexpected message")
         except (EOFError, wire.FrameError) as error:
             how = self.kill_reason or await self._how_it_died(LOAD_NOTICE) or error
             raise LoadError(f"the worker died while importing: {how}") from None
@@ -144,7 +144,7 @@ class Worker:
             case wire.LoadFailed(generation) if generation == self.generation:
                 raise LoadError(message.message, message.file, message.line)
             case _:
-                raise LoadError("the worker spoke out of turn")
+                raise LoadError("the worker sent an unexpected message")
 
     async def call(self, call: Call, fire: FireContext, timeout: float) -> Outcome:
         """Run one callback; `timeout` is its time in seconds.
@@ -202,7 +202,7 @@ class Worker:
         if not isinstance(message, wire.Answered) or (message.generation, message.call_id) != (self.generation, number):
             raise wire.FrameError("an answer to another call")
         if message.emitted and not self._may_emit:
-            raise wire.FrameError("telemetry that nobody asked for")
+            raise wire.FrameError("unexpected telemetry")
         if len(message.emitted) > MAX_EMITTED or any(len(one.data) > MAX_EMITTED_BYTES for one in message.emitted):
             raise wire.FrameError("more telemetry than a call may send")
         return message
@@ -217,7 +217,7 @@ class Worker:
         expected = self.generation, number, self._asked
         is_next = (asked.generation, asked.call_id, asked.number) == expected and self._asked <= MAX_STEPS
         if self._serving is None or not is_next or not self._reader.is_empty:
-            raise wire.FrameError("a question about state out of turn")
+            raise wire.FrameError("an unexpected question about state")
         call, fire = self._serving
         told = fire.answer(call, asked)
         self._is_cut_short = True

@@ -291,7 +291,7 @@ class Zygote:
             await self._hear(life)
         except wire.FrameError as error:
             life.kill()
-            raise ZygoteLostError(f"the zygote talks nonsense and was killed, pid {life.pid}: {error}") from None
+            raise ZygoteLostError(f"the zygote broke the protocol and was killed, pid {life.pid}: {error}") from None
         finally:
             self._lose(life)
             for order in life.orders.values():

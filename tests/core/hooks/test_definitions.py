@@ -67,10 +67,10 @@ def test_several_events_give_a_hook_each_with_the_event_in_its_id() -> None:
         ({"match": []}, "match: a list of names must hold at least one string"),
         ({"match": {"regexp": "a"}}, "match: a matcher is a name"),
         ({"match": {"regex": "("}}, "match: '(' is not a pattern"),
-        ({"id": ""}, "id is a line of text, at most 200 characters"),
-        ({"id": "a\nb"}, "id is a line of text"),
-        ({"id": "x" * 201}, "id is a line of text"),
-        ({"id": 7}, "id is a line of text, at most 200 characters, not 7"),
+        ({"id": ""}, "id is one line of at most 200 characters"),
+        ({"id": "a\nb"}, "id is one line"),
+        ({"id": "x" * 201}, "id is one line"),
+        ({"id": 7}, "id is one line of at most 200 characters, not 7"),
     ],
 )
 def test_a_bad_definition_is_refused_by_what_is_wrong_with_it(changes: dict[str, Any], text: str) -> None:

@@ -178,7 +178,7 @@ async def test_who_says_no_hello_in_time_is_told_and_closed(daemon: Daemon) -> N
 
 async def test_a_second_hello_is_refused(daemon: Daemon) -> None:
     async with daemon.session() as client:
-        with pytest.raises(RpcFailure, match="said hello already"):
+        with pytest.raises(RpcFailure, match="sent a hello already"):
             await client.call("hello", protocol=1)
 
 

@@ -197,7 +197,7 @@ async def test_a_relative_run_without_an_absolute_cwd_is_refused(daemon: Daemon,
     async with daemon.session(cwd=cwd) as client:
         failure = await refused(client, hooks=[{"event": "pre_tool_use", "run": "guards.py:no"}])
 
-    assert "give the whole path" in failure.message
+    assert "give an absolute path" in failure.message
 
 
 @pytest.mark.parametrize(

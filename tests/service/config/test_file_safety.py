@@ -357,6 +357,6 @@ async def test_no_daemon_starts_in_the_folder_of_another_users() -> None:
             os.chmod(folder / "run", 0o777)
             said = await trio.to_thread.run_sync(as_nobody, lambda: make_runtime_dir(str(folder / "run")))
 
-            assert "is not a folder of this user" in said
+            assert "is not a directory of this user" in said
             async with daemon.session() as client:
                 assert (await client.call("ping")) == {}

@@ -236,7 +236,7 @@ async def test_without_a_descriptor_for_the_listing_all_stays_and_is_looked_at_a
         kept = await bash(client)
         await admin.until_status(is_green)  # by itself: no file has changed
 
-    assert any("hooks.d cannot be looked at: Too many open files" in one for one in short)
+    assert any("hooks.d cannot be accessed: Too many open files" in one for one in short)
     assert kept == ("deny", "policy", "one")
 
 

@@ -149,7 +149,7 @@ def abstract(manager: Manager) -> list[int]:
         (replaced, "something else is now"),
         (datagrams, "not a Unix stream socket"),
         (not_listening, "does not listen"),
-        (a_file, "is no socket"),
+        (a_file, "is not a socket"),
         (abstract, "clients look for FOLDER/agent.sock"),
     ],
 )

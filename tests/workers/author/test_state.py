@@ -56,7 +56,7 @@ REFUSED: dict[str, Callable[[Scope], Any]] = {
     "at most 16384 bytes as JSON, not 16385": lambda scope: scope.set("k", "x" * 16383),
     "by is a number, not a 'str'": lambda scope: scope.increment("k", "1"),  # type: ignore[arg-type]
     "by is a number, not a 'bool'": lambda scope: scope.increment("k", True),
-    "ttl is a number of seconds over 0": lambda scope: scope.increment("k", ttl=0),
+    "ttl must be a number of seconds over 0": lambda scope: scope.increment("k", ttl=0),
     "not nan": lambda scope: scope.set("k", 1, ttl=float("nan")),
     "at most 31622400, not 40000000.0": lambda scope: scope.set("k", 1, ttl=4e7),
 }

@@ -153,7 +153,7 @@ def checked_ttl(ttl: object) -> float:
     if ttl is None:
         return 0.0
     if isinstance(ttl, bool) or not isinstance(ttl, (int, float)) or not 0 < ttl <= MAX_TTL:
-        raise StateError(f"ttl is a number of seconds over 0 and at most {MAX_TTL:.0f}, not {ttl!r:.100}")
+        raise StateError(f"ttl must be a number of seconds over 0 and at most {MAX_TTL:.0f}, not {ttl!r:.100}")
     return float(ttl)
 
 

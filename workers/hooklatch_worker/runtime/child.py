@@ -167,7 +167,7 @@ def describe(generation: int, unit: Unit, held: isolation.Held) -> bytes:
         loaded = wire.Loaded(generation, unit.hooks, functions, unit.files, held.level, held.missing, unit.elsewhere)
         return wire.frame(loaded)
     except (ImportError, TypeError, ValueError, RecursionError, msgspec.MsgspecError) as error:
-        raise SourceError(f"what its markers say cannot be told: {error}", unit.path, 0) from None
+        raise SourceError(f"its markers cannot be encoded: {error}", unit.path, 0) from None
 
 
 def next_body(connection: socket.socket, reader: wire.FrameReader) -> bytes | None:

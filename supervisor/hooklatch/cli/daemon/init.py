@@ -133,7 +133,7 @@ def init(arguments: argparse.Namespace) -> int:
     except UnsafeFileError as error:
         raise CommandError(Exit.NOT_PERMITTED, f"hooks in this folder would be refused: {error}") from None
     except OSError as error:
-        raise CommandError(Exit.CANNOT_CREATE, f"{error.filename} cannot be made: {error.strerror}") from None
+        raise CommandError(Exit.CANNOT_CREATE, f"{error.filename} cannot be created: {error.strerror}") from None
     steps = next_steps(arguments)
     if arguments.json:
         output.say_json({"created": [config, guards], "next": steps})

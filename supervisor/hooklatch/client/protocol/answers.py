@@ -36,7 +36,7 @@ def read_answer(result: msgspec.Raw, shape: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(result, type=shape)
     except DECODE_ERRORS as error:
-        raise UnreadableAnswerError(f"the answer is no {what}: {error}") from None
+        raise UnreadableAnswerError(f"the answer is not a valid {what}: {error}") from None
 
 
 def is_handled(listed: dict[str, Any]) -> bool:

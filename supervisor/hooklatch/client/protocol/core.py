@@ -191,7 +191,7 @@ class ClientConnection:
         error = response.error or {}
         if not isinstance(number, int) or number not in self._unanswered:
             said = f": {error['message']}" if "message" in error else ""
-            raise RpcError(ErrorCode.INVALID_REQUEST, f"an answer to request {number!r}, which nobody made{said}")
+            raise RpcError(ErrorCode.INVALID_REQUEST, f"an answer to request {number!r}, which was never sent{said}")
         self._unanswered.discard(number)
         if response.result is not None:
             return ResultReceived(number, response.result)
@@ -238,7 +238,7 @@ def encode_plain(value: object, where: str) -> msgspec.Raw:
     except GarbageError as error:
         raise InvalidPayloadError(str(error)) from None
     except UnicodeEncodeError:
-        raise InvalidPayloadError(f"{where} holds a lone surrogate, which UTF-8 cannot say") from None
+        raise InvalidPayloadError(f"{where} contains a lone surrogate, which UTF-8 cannot encode") from None
     except RecursionError:
         raise InvalidPayloadError(f"{where} is nested too deep, or holds itself") from None
     # ValueError, OverflowError: an int with too many digits to be written.

@@ -16,7 +16,7 @@ class DenialBreaker:
 
     def __init__(self, limit: int | None) -> None:
         if limit is not None and (isinstance(limit, bool) or limit < 1):
-            raise ValueError(f"denial_breaker is {limit!r}; it is a number of refusals in a row, at least 1")
+            raise ValueError(f"denial_breaker is {limit!r}; it must be a number of refusals in a row, at least 1")
         self.refusals = 0
         self._limit = limit
 

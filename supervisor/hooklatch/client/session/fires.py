@@ -82,5 +82,5 @@ def merge(payload: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, An
 
 def checked_timeout(timeout: float) -> float:
     if not isfinite(timeout) or timeout <= 0:
-        raise ValueError(f"timeout is {timeout!r}; it is a number of seconds above 0")
+        raise ValueError(f"timeout is {timeout!r}; it must be a number of seconds above 0")
     return timeout

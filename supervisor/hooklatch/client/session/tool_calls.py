@@ -214,7 +214,7 @@ class ToolCall:
         decision = yield self._event(event, fields or {})
         assert isinstance(decision, Decision)
         if not isinstance((decision.patch or {}).get("tool_input", {}), dict):
-            decision = refuse_locally(event, "protocol", "hooks want an input that is no object", decision)
+            decision = refuse_locally(event, "protocol", "hooks want an input that is not an object", decision)
         self._decisions.append(decision)
         self._context = decision.context or self._context
         return decision

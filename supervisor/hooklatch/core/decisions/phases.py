@@ -235,7 +235,7 @@ class Gate(Machine):
         selection = select(self.spec, self._candidates, result)
         self._matching = frozenset(selection.hooks)
         if selection.is_blind:
-            message = f"{self.spec.match} is no string after its change, or too long, so matching is not possible"
+            message = f"{self.spec.match} is not a string after its change, or too long, so hooks cannot be matched"
             self._end("deny", by, failure_text("payload", message, by), "payload")
 
     def _made(self, index: int) -> None:
@@ -250,7 +250,7 @@ class Gate(Machine):
         if late is not None and not late.amends:
             who = "it" if late is hook else late.name
             way_out = f"; mark {who} amends = true, so that its change is made once, before the guards judge"
-        return f"it changed the payload again after the guards had been asked again{way_out}"
+        return f"it changed the payload again after the guards had been called again{way_out}"
 
     def fail(self, call: Call, cause: Cause, message: str) -> None:
         self._refuse("deny", call.hook, failure_text(cause, message, call.hook), cause)

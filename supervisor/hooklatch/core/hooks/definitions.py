@@ -45,7 +45,7 @@ Id: TypeAlias = Annotated[
         min_length=1,
         max_length=MAX_ID,
         pattern=ONE_LINE,
-        extra={"is": f"a line of text, at most {MAX_ID} characters"},
+        extra={"is": f"one line of at most {MAX_ID} characters"},
         description="What the hook is called; several hooks of one layer cannot share it.",
     ),
 ]
@@ -257,9 +257,9 @@ def is_id(value: str) -> bool:
 
 def fault_of_id(value: str) -> str | None:
     if not is_id(value):
-        return f"id is a line of text, at most {MAX_ID} characters, not {value[:80]!r}"
+        return f"id is one line of at most {MAX_ID} characters, not {value[:80]!r}"
     if is_like_a_name(value):
-        return f"no id begins like {value[:80]!r}: that is how hooks are named in full"
+        return f"an id cannot begin like {value[:80]!r}: that is how hooks are named in full"
     return None
 
 
@@ -270,9 +270,9 @@ def config_of(value: Mapping[str, Any] | None, name: str) -> bytes:
         is_sayable = is_finite(value)
         encoded = msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise InvalidHookError(name, f"config holds what JSON cannot: {error}", ("config",)) from None
+        raise InvalidHookError(name, f"config contains values that JSON cannot express: {error}", ("config",)) from None
     if not is_sayable:
-        raise InvalidHookError(name, "config holds nan or inf, which JSON cannot say", ("config",))
+        raise InvalidHookError(name, "config contains nan or inf, which JSON cannot express", ("config",))
     return encoded
 
 

@@ -92,7 +92,7 @@ def entry_of_decision(decision: Decision, fact: Fact, excerpt_bytes: int, redact
     except UNREADABLE as error:
         least = Entry(
             decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause,
-            f"the record of this decision could not be spelled ({type(error).__name__}), and is the least of one",
+            f"the record of this decision could not be encoded ({type(error).__name__}); this is a minimal one",
             payload_digest=decision.payload_digest, payload_bytes=len(fact.payload.data),
         )  # fmt: skip
         return ENCODER.encode(least)

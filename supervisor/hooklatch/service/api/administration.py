@@ -119,7 +119,7 @@ class Trusting:
         except (UnsafeFileError, OSError) as error:
             raise RpcError(ErrorCode.NOT_PERMITTED, str(error)) from None
         if not pins:
-            raise RpcError(ErrorCode.NOT_FOUND, f"{folder_of(project)} holds no file; there is nothing to trust")
+            raise RpcError(ErrorCode.NOT_FOUND, f"{folder_of(project)} contains no file; there is nothing to trust")
         self._projects.trust(project, pins)
         self._files.drop_below(folder_of(project))
         await self._state.store()
@@ -173,7 +173,7 @@ class BreakGlass:
 
 def real_folder(folder: str) -> str:
     if not os.path.isabs(folder) or not os.path.isdir(folder):
-        raise RpcError(ErrorCode.NOT_FOUND, f"{folder!r} is no folder; give its whole path")
+        raise RpcError(ErrorCode.NOT_FOUND, f"{folder!r} is not a directory; give its absolute path")
     return without_links(folder)
 
 

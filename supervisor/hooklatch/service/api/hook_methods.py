@@ -108,7 +108,7 @@ def is_global(connection: Connection, scope: str | None) -> bool:
     """Return which layer a change is for; by default the connection's own."""
     scope = scope or ("session" if connection.session is not None else "global")
     if scope not in ("session", "global"):
-        raise RpcError(ErrorCode.INVALID_PARAMS, f'scope is "session" or "global", not {scope!r}')
+        raise RpcError(ErrorCode.INVALID_PARAMS, f'scope must be "session" or "global", not {scope!r}')
     if scope == "global" and not connection.is_admin:
         raise RpcError(ErrorCode.NOT_ADMIN, "a global change needs the admin socket")
     return scope == "global"

@@ -87,7 +87,7 @@ class Registrar:
         ids = [one.definition.id for one in wanted]
         for hook_id in ids:
             if ids.count(hook_id) > 1:
-                raise RpcError(ErrorCode.INVALID_PARAMS, f"the id {hook_id!r} stands twice in one call")
+                raise RpcError(ErrorCode.INVALID_PARAMS, f"the id {hook_id!r} occurs twice in one call")
         if registrant.id and len(registrant.own.keys() | set(ids)) > MAX_HOOKS:
             raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
         check_sizes(wanted, registrant)
@@ -130,7 +130,7 @@ class Registrar:
             raise RpcError(
                 ErrorCode.INVALID_PARAMS,
                 f"hook {definition.id!r}: {definition.run!r} is relative and there is no absolute cwd;"
-                " give the whole path",
+                " give an absolute path",
             )
 
     def _hook_of(self, definition: HookDefinition, native: str, connection: Connection, registrant: Registrant) -> Hook:
@@ -164,7 +164,7 @@ def listed(tables: HookTables, registrant: Registrant) -> list[dict[str, Any]]:
     if isinstance(tables, list):
         return tables
     if registrant.dialect is None:
-        raise RpcError(ErrorCode.INVALID_PARAMS, "hooks is a list of definitions; a map of events needs a dialect")
+        raise RpcError(ErrorCode.INVALID_PARAMS, "hooks must be a list of definitions; a map of events needs a dialect")
     return [tables]
 
 

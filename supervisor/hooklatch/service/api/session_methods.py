@@ -65,7 +65,7 @@ class SessionMethods:
             )
         dialect = self._dialects.find(params.dialect) if params.dialect is not None else None
         if connection.has_greeted:
-            raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has said hello already")
+            raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has sent a hello already")
         session = None
         if params.session is not None or not connection.is_admin:
             session = await self._opening.open(connection, params, dialect)

@@ -123,7 +123,9 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
             hooks = await self.registrar.hooks_of(wanted, connection, registrant)
             if self.sessions.check(params.id, params.resume_token) is not known:
                 what = "opened" if known is None else "ended"
-                raise RpcError(ErrorCode.SESSION_IN_USE, f"session {params.id!r} was {what} meanwhile; say hello again")
+                raise RpcError(
+                    ErrorCode.SESSION_IN_USE, f"session {params.id!r} was {what} meanwhile; send hello again"
+                )
             parent = self._parent_of(params, known)
             change = self._change(params, here, began)
             # From here on nothing can fail, and there is no checkpoint.
@@ -160,14 +162,14 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
         """Return the parent of a new session; a live session has its parent, or none, already."""
         if params.parent_session_id is None:
             if params.parent_token is not None:
-                raise RpcError(ErrorCode.INVALID_PARAMS, "parent_token needs the parent_session_id that it is of")
+                raise RpcError(ErrorCode.INVALID_PARAMS, "parent_token needs its parent_session_id")
             return None
         if known is None:
             return self.sessions.parent(params.parent_session_id, params.parent_token)
         if known.parent_id != params.parent_session_id:
             raise RpcError(
                 ErrorCode.INVALID_PARAMS,
-                f"session {known.id!r} is live and no child of {params.parent_session_id!r}; open another one",
+                f"session {known.id!r} is live and is not a child of {params.parent_session_id!r}; open another one",
             )
         return None
 

@@ -89,7 +89,7 @@ def absent_below(path: str) -> Absent | Fault:
 
 
 def fault(path: str, error: OSError | ValueError) -> Fault:
-    return Fault(f"{path} cannot be looked at: {why(error)}; fix it, or remove it", is_passing(error))
+    return Fault(f"{path} cannot be accessed: {why(error)}; fix it, or remove it", is_passing(error))
 
 
 def why(error: BaseException) -> str:

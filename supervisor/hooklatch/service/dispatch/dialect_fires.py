@@ -76,8 +76,8 @@ class Dialects:
     async def call(self, target: Target, call: Call, fire: FireContext, deadline: float) -> Outcome:
         """Call a hook that was registered in a dialect, and translate its answer.
 
-        A client is called in the dialect's format; a worker's function gets our events, and may only answer in the
-        dialect's.
+        A client is called in the dialect's format.  A worker's function gets our event, and only its answer may be in
+        the dialect's format.
         """
         own = call.hook.target
         dialect = find(own.dialect, self.custom)

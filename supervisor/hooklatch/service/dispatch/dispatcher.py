@@ -153,7 +153,7 @@ class Dispatcher:
     async def _run(self, fire: Fire, plan: Plan | None = None) -> Decision:
         params, session, spec = fire.params, fire.session, fire.spec
         if params.timeout is not None and not params.timeout > 0:
-            raise RpcError(ErrorCode.INVALID_PARAMS, "timeout is a number of seconds over 0")
+            raise RpcError(ErrorCode.INVALID_PARAMS, "timeout must be a number of seconds over 0")
         self._statistics.fired(spec.name)
         if session is not None:
             session.fired(spec.name)

@@ -133,7 +133,7 @@ class Projects:
             fault = trust.difference(pins, trust.pin(folder))
         except (UnsafeFileError, OSError) as error:
             return str(error)
-        return fault if fault is not None or self._seen[folder] is not None else "it cannot be looked at"
+        return fault if fault is not None or self._seen[folder] is not None else "it cannot be accessed"
 
     def changed(self, folder: str, fault: str) -> ProjectFiles:
         """Return the fault of a project whose files are not those that were trusted."""

@@ -138,14 +138,16 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
         ):
             yield single("counter", f"hooklatch_workers_{name}", text, counts[name])
         zygote = self.sources.zygote
-        yield single("counter", "hooklatch_zygote_restarts", "Times that the zygote was started anew.", zygote.restarts)
-        yield single("gauge", "hooklatch_zygote_up", "Whether the zygote lives.", zygote.is_alive)
+        yield single("counter", "hooklatch_zygote_restarts", "Times that the zygote was restarted.", zygote.restarts)
+        yield single("gauge", "hooklatch_zygote_up", "Whether the zygote runs.", zygote.is_alive)
 
     def _recording(self) -> Iterator[Family]:
         status = self.record.status()
         stages: Values = {(stage.label,): float(stage.label == status["stage"]) for stage in Stage}
         head = self.record.head
-        yield Family("gauge", "hooklatch_record_stage", "How full the record's disk is; 1 for one.", ("stage",), stages)
+        yield Family(
+            "gauge", "hooklatch_record_stage", "Stage of the record's disk: 1 for the present one.", ("stage",), stages
+        )
         yield single("gauge", "hooklatch_record_seq", "Number of the last record.", head.seq if head is not None else 0)
         yield single("gauge", "hooklatch_record_size_bytes", "Size of all segments.", status["bytes"])
         yield single("gauge", "hooklatch_record_up", "Whether records can be written.", self.record.is_sound)
@@ -153,9 +155,11 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     def _daemon(self) -> Iterator[Family]:
         state = self.health.report()
         build = (VERSION, platform.python_version())
-        yield Family("gauge", "hooklatch_build_info", "The version that runs.", ("version", "python"), {build: 1.0})
-        yield single("gauge", "hooklatch_ready", "Whether all is well and fires are taken.", state["health"] == "ready")
-        yield single("gauge", "hooklatch_draining", "Whether it is about to leave.", self.dispatcher.is_draining)
+        yield Family("gauge", "hooklatch_build_info", "The running version.", ("version", "python"), {build: 1.0})
+        yield single(
+            "gauge", "hooklatch_ready", "Whether the daemon is healthy and accepts fires.", state["health"] == "ready"
+        )
+        yield single("gauge", "hooklatch_draining", "Whether the daemon is draining.", self.dispatcher.is_draining)
         wrong: Values = {(reason,): 1.0 for reason in state["reasons"]}
         yield Family("gauge", "hooklatch_red", "1 for each reason for which health is red.", ("reason",), wrong)
         yield single("gauge", "hooklatch_sessions", "Live sessions.", len(self.sessions))
@@ -165,9 +169,9 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
         yield single("gauge", "hooklatch_state_keys", "Values that hooks remember.", held.keys)
         yield single("gauge", "hooklatch_state_bytes", "Size of what hooks remember.", held.bytes)
         lost = sum(log.dropped for log in logging.getLogger().handlers if isinstance(log, Log))
-        yield single("counter", "hooklatch_log_lines_dropped", "Lines of the log that nobody read.", lost)
+        yield single("counter", "hooklatch_log_lines_dropped", "Lines of the log that were dropped.", lost)
         yield Family(
-            "counter", "hooklatch_reloads", "Looks at changed files, by what came of them.", ("result",),
+            "counter", "hooklatch_reloads", "Reloads by result.", ("result",),
             {(result,): self.files.reloads[result] for result in ("good", "faulty")},
         )  # fmt: skip
 

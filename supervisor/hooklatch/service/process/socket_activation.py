@@ -50,7 +50,7 @@ def take_sockets(environ: MutableMapping[str, str], pid: int) -> Inherited | Non
     called = names.split(":") if names else []
     if sorted(called) != sorted(FILES) or int(count) != len(FILES):
         raise ActivationError(
-            f"{count} sockets were passed, called {names!r}; pass two, with FileDescriptorName=agent and =admin"
+            f"{count} sockets were passed, named {names!r}; pass two, with FileDescriptorName=agent and =admin"
         )
     by_name = {name: FIRST + place for place, name in enumerate(called)}
     bound = {name: path_of(name, fd) for name, fd in by_name.items()}
@@ -66,7 +66,7 @@ def path_of(name: str, fd: int) -> str:
     except OSError as error:
         raise ActivationError(f"{what} is not open: {error.strerror}") from None
     if not is_socket:
-        raise ActivationError(f"{what} is no socket")
+        raise ActivationError(f"{what} is not a socket")
     with socket.socket(fileno=os.dup(fd)) as look:
         if look.family != socket.AF_UNIX or look.type != socket.SOCK_STREAM:
             raise ActivationError(f"{what} is not a Unix stream socket; use ListenStream= with a path")
@@ -84,7 +84,7 @@ def check_permissions(what: str, path: str) -> None:
     try:
         file, above = os.lstat(path), os.stat(folder)
     except OSError as error:
-        raise ActivationError(f"{what} is bound to {path}, which cannot be looked at: {error.strerror}") from None
+        raise ActivationError(f"{what} is bound to {path}, which cannot be accessed: {error.strerror}") from None
     if not stat.S_ISSOCK(file.st_mode):
         raise ActivationError(f"{what} is bound to {path}, where something else is now; restart its socket unit")
     for status, place, wanted in ((file, path, "SocketMode=0600"), (above, folder, "DirectoryMode=0700")):

@@ -1,4 +1,4 @@
 """Sockets and connections: who may connect, lines in and out, and how long a silent or slow peer is tolerated.
 
-Knows bytes and deadlines; knows no hook.
+Knows bytes and deadlines; does not know hooks.
 """

@@ -46,9 +46,9 @@ def make_runtime_dir(path: str) -> None:
         os.makedirs(path, mode=0o700, exist_ok=True)
         status = os.stat(path)
     except OSError as error:
-        raise RuntimeDirError(f"{path} cannot be made: {error.strerror}") from None
+        raise RuntimeDirError(f"{path} cannot be created: {error.strerror}") from None
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise RuntimeDirError(f"{path} is not a folder of this user; choose another --runtime-dir")
+        raise RuntimeDirError(f"{path} is not a directory of this user; choose another --runtime-dir")
     if status.st_mode & 0o077:
         raise RuntimeDirError(f"{path} is open to others; fix it with: chmod 700 {path}")
     try:
