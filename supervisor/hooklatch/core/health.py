@@ -24,7 +24,7 @@ BY_ITSELF = "it is started again by itself; see: hooklatch status --tree, and re
 DESCRIPTORS = "close what holds them, or raise the limit of open files; it is tried again by itself"
 DISK = "mend its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
 SAVED_FILE = "mend it; a saved file is taken at once (see: hooklatch reload)"
-RESTART = "mend what is named, then start the daemon again"
+RESTART = "fix what is named, then start the daemon again"
 
 
 class Finding(msgspec.Struct, frozen=True):

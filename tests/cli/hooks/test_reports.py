@@ -84,7 +84,7 @@ def test_reload_of_a_broken_file_is_1_with_file_and_line(place: Place) -> None:
     assert f"wrong       {place.config.parent}/guards.py:1: " in done.stdout
     assert data["diagnostics"][0]["line"] == 1
     assert status.returncode == 1
-    assert "\ndo          mend what is named" in status.stdout
+    assert "\ndo          fix what is named" in status.stdout
 
 
 def test_status_says_how_a_quarantine_ends(place: Place) -> None:
