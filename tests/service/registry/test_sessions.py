@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 import trio
 
@@ -243,3 +246,36 @@ def test_who_unsubscribed_costs_nothing_any_more() -> None:
     office.registries.register_global([gate("i", Layer.GLOBAL)])
 
     assert len(office.heard_by(session)) == said
+
+
+def test_a_session_that_has_ended_is_not_kept_for_what_it_was_told() -> None:
+    office = Office()
+    ended = weakref.ref(office.open("s"))
+
+    office.sessions.discard(ended())  # type: ignore[arg-type]  (it is still there)
+    gc.collect()
+
+    assert ended() is None
+
+
+def test_naming_ever_other_plugins_keeps_only_so_many_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hooklatch.service.registry.registries.MAX_SHARED", 3)
+    office = Office()
+    session = office.open("s")
+    office.registries.register_global([plugins_gate(str(number)) for number in range(10)])
+    before = count_of_snapshots()
+    for number in range(10):
+        session.plugins = frozenset([str(number)])
+        office.registries.take_settings(session)
+
+    assert count_of_snapshots() - before <= 3
+    assert [hook.id for hook in office.registries.view_of(session).hooks] == ["9"]
+
+
+def count_of_snapshots() -> int:
+    gc.collect()
+    return sum(isinstance(one, Snapshot) for one in gc.get_objects())
+
+
+def plugins_gate(name: str) -> Hook:
+    return msgspec.structs.replace(gate(name, Layer.PLUGIN), plugin=name)
