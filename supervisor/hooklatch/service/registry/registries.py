@@ -107,7 +107,7 @@ class Registries:
             return self.view
         if session.epoch < self._epoch:
             self._renew(session)
-        if plugins is None or has_list(session) or session.plugins_without_list is None:
+        if plugins is None or has_list(session) or session.terms.plugins_without_list is None:
             return session.view
         if session.unlisted is None:
             scope = scope_of(session, self._projects, is_unlisted=True)
