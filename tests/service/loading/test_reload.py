@@ -445,3 +445,29 @@ async def test_a_module_that_changes_while_its_source_is_imported_is_imported_ag
         (unit,) = daemon.parts.sources.units.values()
         assert (unit.build, unit.is_current) == (2, True)
         assert (await client.fire_tool("Bash"))["reason"] == "new"
+
+
+RESTLESS = """
+from pathlib import Path
+from hooklatch_worker import deny
+
+VERSION = 0
+mine = Path({path!r})
+if VERSION < 9 and f"VERSION = {{VERSION}}\\n" in mine.read_text():
+    mine.write_text(mine.read_text().replace(f"VERSION = {{VERSION}}\\n", f"VERSION = {{VERSION + 1}}\\n"))
+
+def no(event):
+    return deny("no")
+"""
+
+
+async def test_a_source_that_changes_under_each_build_leaves_no_hook_on_a_build_that_is_gone(tmp_path: Path) -> None:
+    path = str(tmp_path / "restless.py")
+    files = {"hooks.toml": "", "restless.py": RESTLESS.format(path=path)}
+    async with running_daemon(tmp_path, files) as daemon, daemon.administrator() as admin:
+        for name in ("one", "two"):
+            hook = {"id": name, "event": "pre_tool_use", "run": f"{path}:no"}
+            await admin.call("register", scope="global", hooks=[hook])
+
+            builds = [hook.target.build for hook in daemon.parts.registries.api_hooks]  # type: ignore[union-attr]
+            assert set(builds) == {daemon.parts.sources.units[path].build}

@@ -309,13 +309,16 @@ class Files:
         location = source.location
         async with self._lock:
             unit = self._sources.units.get(location)
-            if unit is not None and not unit.is_current and location in self._wanted.keys() | self._builder.used():
+            is_current = unit is not None and unit.is_current
+            if unit is not None and not is_current and location in self._wanted.keys() | self._builder.used():
                 await self._reload(is_explicit=False)  # the watch has not come to it yet
                 if location in self._built.faults:
                     fault = self._built.faults[location]
                     raise UnitError(fault.message, fault.file, fault.line)
                 unit = self._sources.units.get(location)
-            if unit is None or not unit.is_current:
+                # It may have changed again: only another reload may take that, which moves all hooks on it.
+                is_current = unit is not None
+            if unit is None or not is_current:
                 unit = await self._sources.build(source)
                 self._sources.adopt(unit)
             unit.asked_for = trio.current_time()
