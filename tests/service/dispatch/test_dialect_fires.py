@@ -164,6 +164,29 @@ feeds = [{ event = "pre_tool_use", keys = { tool = "tool_name", args = "tool_inp
     assert (decision["verdict"], decision["rendered"]) == ("deny", {"refused": "no rm"})
 
 
+async def test_a_hook_of_an_event_that_its_dialect_has_lost_fails_alone(tmp_path: Path) -> None:
+    dialect = """
+[[dialect]]
+name = "mine"
+style = "merged"
+[dialect.events.EVENT]
+answers = { words = { deny = "refused" } }
+feeds = ["pre_tool_use"]
+"""
+    async with running_daemon(tmp_path, {"hooks.toml": dialect.replace("EVENT", "before")}) as daemon:
+        hook = {"id": "seen", "event": "before", "served": True, "observe": True}
+        client = await speak(daemon, "mine", hooks=[hook])
+        daemon.write("hooks.toml", dialect.replace("EVENT", "prior"))
+        async with daemon.administrator() as admin:
+            await admin.call("reload")
+        decision = await client.call("fire", event="prior", payload={"tool_name": "Bash", "tool_input": {}})
+        await client.aclose()
+
+    (outcome,) = decision["outcomes"]
+    assert (outcome["cause"], outcome["message"]) == ("load", "its dialect 'mine' has no event 'before' any more")
+    assert decision["verdict"] == "pass"
+
+
 async def test_a_dialect_that_cannot_be_used_is_told_with_its_line(tmp_path: Path) -> None:
     table = '[[dialect]]\nname = "mine"\n[dialect.events]\nbefore = "pre_tool_uze"\n'
 
