@@ -1,5 +1,6 @@
 """Settings that hold for every test."""
 
+import gc
 import signal
 from multiprocessing import resource_tracker
 from typing import Any
@@ -48,6 +49,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes the longest, so that no process is left with it at the end."""
     items.sort(key=lambda item: item.nodeid.partition("::")[0] not in FIRST)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what thousands of tests are made of out of each garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
