@@ -23,7 +23,9 @@ ALONE = {
 FIRST = {*ALONE, "tests/fuzz/test_bounds.py", "tests/model/test_fake_workers.py"}
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if gone := sorted(file for file in FIRST if not (config.rootpath / file).is_file()):
+        raise pytest.UsageError(f"tests/conftest.py orders tests of files that are not there: {', '.join(gone)}")
     # A shell without job control has what it starts by `&` ignore these, and every command under test would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
