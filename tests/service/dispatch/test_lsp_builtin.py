@@ -109,7 +109,7 @@ async def test_diagnostics_come_first_and_are_told_of(tmp_path: Path) -> None:
         ("\n[lsp]\ntimeot = 1\n", 3, "did you mean 'timeout'?"),
         ('[lsp]\ntimeout = "1"\n', 2, "timeout is a number over 0 and at most 60"),
         ("[lsp]\ntimeout = 900\n", 2, "at most 60"),
-        ('[lsp]\nservers = { py = ["x"] }\n', 2, "servers is a table of commands by extension, like { \".py\" ="),
+        ('[lsp]\nservers = { py = ["x"] }\n', 2, 'servers is a table of commands by extension, like { ".py" ='),
         ('[lsp]\nseverities = ["fatal"]\n', 2, "severities is a list, each one of"),
     ],
 )
