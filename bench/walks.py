@@ -2,8 +2,8 @@
 
 The daemon runs in a process of its own under `sys.setprofile`, in all threads, and is asked over its sockets in plain
 JSON lines.  Each request is made several times after one that warms up; the run with the fewest calls is shown, since
-what else the daemon does by the clock (looking at files, syncing the record) only adds some.  A `run=` registration
-names a file that has changed, so a worker imports it anew; a reload finds one file changed.
+what else the daemon does by the clock (syncing the record) only adds some.  Its watch of files is held.  A `run=`
+registration names a file that has changed, so a worker imports it anew; a reload finds one file changed.
 
 calls      our own functions that are entered, from the request until every task of the daemon waits again; a coroutine
            counts once, however often it waits, and a comprehension belongs to the function around it
@@ -222,6 +222,7 @@ def lay_out(folder: str) -> None:
 async def walk_all(root: Path, rounds: int, recorder: Recorder, folder: str) -> dict[str, Walk]:
     """Run the daemon of the checkout that was imported, and make each trip."""
     daemon = daemon_of(root)
+    hold_the_file_watch()
     options = daemon.Options(f"{folder}/hooks.toml", f"{folder}/run", f"{folder}/state", owns_process=False)
     async with daemon.serve(options):
         agent = Client(await trio.open_unix_socket(f"{folder}/run/agent.sock"))
@@ -277,6 +278,12 @@ def daemon_of(root: Path) -> Any:
             sys.exit(f"{name} was imported from {module.__file__}, which is not below {root}")
         return module
     raise SystemExit(f"none of {', '.join(DAEMONS)} is in {root}")
+
+
+def hold_the_file_watch() -> None:
+    """Have the daemon not take by itself what a trip edits: its reload would run into the next trip."""
+    for name in {"hooklatch.service.loading.files", "hooklatch.service.files"} & sys.modules.keys():
+        vars(sys.modules[name])["SETTLE"] = 3600.0
 
 
 def walk_here(root: Path, rounds: int) -> Tree:

@@ -1,5 +1,6 @@
 """Settings that hold for every test."""
 
+import gc
 import signal
 from multiprocessing import resource_tracker
 from typing import Any
@@ -22,7 +23,9 @@ ALONE = {
 FIRST = {*ALONE, "tests/fuzz/test_bounds.py", "tests/model/test_fake_workers.py"}
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if gone := sorted(file for file in FIRST if not (config.rootpath / file).is_file()):
+        raise pytest.UsageError(f"tests/conftest.py orders tests of files that are not there: {', '.join(gone)}")
     # A shell without job control has what it starts by `&` ignore these, and every command under test would inherit it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
@@ -48,6 +51,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes the longest, so that no process is left with it at the end."""
     items.sort(key=lambda item: item.nodeid.partition("::")[0] not in FIRST)
+
+
+def pytest_collection_finish() -> None:
+    """Keep what thousands of tests are made of out of each garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Generator
 
@@ -10,6 +11,7 @@ import trio
 from hypothesis import given
 from trio.testing import MockClock
 
+from hooklatch.dialects import find
 from model.play import play
 from model.scripts import Script, scripts
 from support.fake_pool import running_fakes
@@ -22,6 +24,12 @@ def silence() -> Generator[None]:
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
+
+
+@pytest.fixture(autouse=True)
+def installed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read which packages are installed once, not with each of thousands of daemons."""
+    monkeypatch.setattr(find, "entry_points", functools.cache(find.entry_points))
 
 
 async def run(script: Script) -> None:

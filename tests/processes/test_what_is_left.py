@@ -71,7 +71,7 @@ async def test_a_crash_tells_the_line_of_its_author_and_the_whole_traceback(tmp_
 
 
 async def test_what_a_callback_forked_neither_hears_nor_answers_the_next_call(tmp_path: Path) -> None:
-    async with running_pool(tmp_path, INTRUDERS) as workers:
+    async with running_pool(tmp_path, INTRUDERS, workers=1) as workers:
         forked_by = await workers.said("leave_a_child")
         await until((tmp_path / "go").exists)
         reply = await workers.call("refuse")

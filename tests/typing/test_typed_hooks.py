@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -31,34 +31,32 @@ MARKED = """\
 def f{number}(event: e.{event_class}) -> None: return None
 """
 
-Refusals = Callable[[Path], set[int]]
 
-
-def ask_mypy(file: Path) -> set[int]:
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--no-error-summary",
-        "--hide-error-context",
-        str(file),
-    ]
+def ask_mypy(files: list[Path]) -> Iterator[tuple[str, int]]:
+    flags = ["--strict", "--no-error-summary", "--hide-error-context"]
+    command = [sys.executable, "-m", "mypy", *flags, *map(str, files)]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    return {int(line) for line in re.findall(rf"^[^:]*{file.name}:(\d+): error:", output, re.MULTILINE)}
+    for path, line in re.findall(r"^([^:]*):(\d+): error:", output, re.MULTILINE):
+        yield Path(path).name, int(line)
 
 
-def ask_pyright(file: Path) -> set[int]:
-    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(file)]
+def ask_pyright(files: list[Path]) -> Iterator[tuple[str, int]]:
+    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, *map(str, files)]
     output = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    found = json.loads(output)["generalDiagnostics"]
-    return {item["range"]["start"]["line"] + 1 for item in found if item["severity"] == "error"}
+    for item in json.loads(output)["generalDiagnostics"]:
+        if item["severity"] == "error":
+            yield Path(item["file"]).name, item["range"]["start"]["line"] + 1
 
 
-@pytest.fixture(params=[ask_mypy, ask_pyright])
-def refusals(request: pytest.FixtureRequest) -> Refusals:
-    checker: Refusals = request.param
-    return checker
+@pytest.fixture(scope="module", params=[ask_mypy, ask_pyright])
+def refused(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, set[int]]:
+    """The lines that a checker refuses in the sample and in the matrix, asked for at once."""
+    matrix = tmp_path_factory.mktemp("typing") / "matrix.py"
+    matrix.write_text(HEAD + "".join(hooks()))
+    lines: dict[str, set[int]] = {SAMPLE.name: set(), matrix.name: set()}
+    for name, line in request.param([SAMPLE, matrix]):
+        lines[name].add(line)
+    return lines
 
 
 def legal(spec: EventSpec) -> set[str]:
@@ -75,31 +73,25 @@ def cases() -> Iterator[tuple[str, str, bool]]:
         yield name, "amends", bool(spec.patch)
 
 
+def hooks() -> Iterator[str]:
+    for number, (event, capability, _) in enumerate(cases()):
+        hook = MARKED if capability == "amends" else HOOK
+        event_class = EVENT_CLASSES[event].__name__
+        yield hook.format(event=event, number=number, event_class=event_class, capability=capability)
+
+
 @pytest.mark.slow
-def test_a_type_checker_refuses_exactly_the_marked_lines_of_the_sample(refusals: Refusals) -> None:
+def test_a_type_checker_refuses_exactly_the_marked_lines_of_the_sample(refused: Mapping[str, set[int]]) -> None:
     lines = SAMPLE.read_text().splitlines()
     marked = {number for number, line in enumerate(lines, 1) if line.endswith("# refused")}
 
-    refused = refusals(SAMPLE)
-
     # A checker may point at the decorator, one line above the function it refuses.
-    assert {line if line in marked else line + 1 for line in refused} == marked
+    assert {line if line in marked else line + 1 for line in refused["sample.py"]} == marked
 
 
 @pytest.mark.slow
-def test_a_type_checker_refuses_exactly_what_the_catalogue_does_not_allow(refusals: Refusals, tmp_path: Path) -> None:
-    file = tmp_path / "matrix.py"
-    file.write_text(
-        HEAD
-        + "".join(
-            (MARKED if capability == "amends" else HOOK).format(
-                event=event, number=number, event_class=EVENT_CLASSES[event].__name__, capability=capability
-            )
-            for number, (event, capability, _) in enumerate(cases())
-        )
-    )
-
-    refused = {(line - 1 - HEAD.count("\n")) // 2 for line in refusals(file)}
+def test_a_type_checker_refuses_exactly_what_the_catalogue_does_not_allow(refused: Mapping[str, set[int]]) -> None:
+    numbers = {(line - 1 - HEAD.count("\n")) // 2 for line in refused["matrix.py"]}
 
     expected = {(event, capability) for event, capability, is_legal in cases() if not is_legal}
-    assert {case[:2] for number, case in enumerate(cases()) if number in refused} == expected
+    assert {case[:2] for number, case in enumerate(cases()) if number in numbers} == expected

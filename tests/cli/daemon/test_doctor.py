@@ -92,7 +92,7 @@ def test_hooks_on_events_that_nobody_fires_are_a_hint() -> None:
         found = place.json("doctor")
 
         assert found["problems"] == []
-        assert "no host has fired pre_tool_use since the daemon's start" in found["hints"][0]["what"]
+        assert "no host has fired pre_tool_use since the daemon started" in found["hints"][0]["what"]
 
 
 def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> None:

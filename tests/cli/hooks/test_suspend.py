@@ -34,7 +34,7 @@ def test_a_suspension_is_shown_loudly_and_ended(place: Place) -> None:
     )
     assert status.returncode == 1
     assert "SUSPENDED   global/guards:judge, for 1" in status.stdout.splitlines()[1]
-    assert resumed.stdout == "in force again: guards:judge\n"
+    assert resumed.stdout == "active again: guards:judge\n"
 
 
 def test_all_hooks_are_suspended_by_saying_so(place: Place) -> None:

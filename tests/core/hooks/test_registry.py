@@ -153,40 +153,65 @@ def test_equal_definitions_make_no_difference() -> None:
     assert found.is_empty
 
 
-@table(
-    "change",
-    [
-        {"id": "b"},
-        {"event": "pre_model"},
-        {"layer": Layer.GLOBAL},
-        {"matcher": compile_matcher("Bash")},
-        {"timeout": 2.0},
-        {"priority": 101},
-        {"enabled": False},
-        {"observe": True},
-        {"optional": True},
-        {"config": b'{"a":1}'},
-        {"problem": "no such file"},
-        {"target": ServedTarget(1)},
-        {"target": changed(GUARDS, function="other")},
-        {"target": changed(GUARDS, build=2)},
-        {"target": changed(GUARDS, runtime="asyncio")},
-        {"target": changed(GUARDS, source=Source("file", "/h/guards.py", "def"))},
-        {"target": changed(GUARDS, source=Source("file", "/h/other.py", "abc"))},
-    ],
-    ids=str,
-)
+DOES: list[dict[str, Any]] = [
+    {"id": "b"},
+    {"event": "pre_model"},
+    {"layer": Layer.GLOBAL},
+    {"matcher": compile_matcher("Bash")},
+    {"timeout": 2.0},
+    {"priority": 101},
+    {"enabled": False},
+    {"observe": True},
+    {"optional": True},
+    {"amends": True},
+    {"config": b'{"a":1}'},
+    {"problem": "no such file"},
+    {"plugin": "acme"},
+    {"owner": "s"},
+    {"project": "/p"},
+    {"target": ServedTarget(1)},
+    {"target": changed(GUARDS, function="other")},
+    {"target": changed(GUARDS, build=2)},
+    {"target": changed(GUARDS, runtime="asyncio")},
+    {"target": changed(GUARDS, dialect="ethos")},
+    {"target": changed(GUARDS, native="before_tool_call")},
+    {"target": changed(GUARDS, source=Source("file", "/h/guards.py", "def"))},
+    {"target": changed(GUARDS, source=Source("file", "/h/other.py", "abc"))},
+]
+SAYS: list[dict[str, Any]] = [
+    {"description": "new words"},
+    {"origin": Origin("/h/hooks.toml", 9)},
+    {"size": 7},
+    {"target": changed(GUARDS, command="make lint")},  # which is of the config, too
+]
+
+
+@table("change", DOES, ids=str)
 def test_the_digest_changes_with_what_a_hook_does(change: dict[str, Any]) -> None:
     before = hook("a", target=GUARDS)
 
     assert Snapshot(1, [before]).digest != Snapshot(1, [changed(before, **change)]).digest
 
 
-@pytest.mark.parametrize("change", [{"description": "new words"}, {"origin": Origin("/h/hooks.toml", 9)}], ids=str)
+@table("change", SAYS, ids=str)
 def test_the_digest_does_not_change_with_words_about_a_hook(change: dict[str, Any]) -> None:
     before = hook("a", target=GUARDS)
 
     assert Snapshot(1, [before]).digest == Snapshot(2, [changed(before, **change)]).digest
+
+
+def test_of_each_field_of_a_hook_and_its_target_it_is_known_whether_the_digest_has_it() -> None:
+    """A field that is missing there changes nothing in a session: a view of the same digest stays as it was."""
+    changes = [*DOES, *SAYS]
+    targets = [change["target"] for change in changes if isinstance(change.get("target"), PythonTarget)]
+
+    assert {field for change in changes for field in change} == {*Hook.__struct_fields__}
+    assert {
+        field
+        for target in targets
+        for field in target.__struct_fields__
+        if getattr(target, field) != getattr(GUARDS, field)
+    } == {*PythonTarget.__struct_fields__}
 
 
 def test_the_digest_changes_with_the_order_of_firing() -> None:

@@ -102,9 +102,10 @@ async def test_a_client_that_sends_as_much_as_it_may_costs_what_is_stated(tmp_pa
             accepted = await other.call("fire", event="notification", payload={"text": "x" * (6 * 2**20)}, wait=False)
             dropped += not accepted["accepted"]
         grown = psutil.Process(os.getpid()).memory_info().rss - before
-        decision = await other.fire_tool("Bash")
-        go.touch()
+        behind = await other.send("fire", event="pre_tool_use", payload={"tool_name": "Bash"})
+        go.touch()  # no worker is free before
+        decision = await other.answer_to(behind)
 
     assert {answer["error"]["data"]["name"] for answer in refused if answer is not None} == {"overload"}
-    assert decision["verdict"] == "deny"
+    assert decision["reason"] == "no"
     assert grown < 6 * (MAX_BYTES_IN_FLIGHT + MAX_BACKGROUND_BYTES)  # a payload is held a few times on its way

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import AsyncGenerator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
-from support.daemons import Daemon, RpcFailure, running_daemon
+from support.daemons import Daemon, RpcFailure
 from support.pools import until
+from support.shared_daemon import daemon_in_thread
 
 GUARDS = """
 import os
@@ -32,10 +33,11 @@ def slow(event):
 """
 
 
-@pytest.fixture
-async def daemon(tmp_path: Path) -> AsyncGenerator[Daemon]:
-    async with running_daemon(tmp_path, {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARDS}) as d:
-        yield d
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    files = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARDS}
+    with daemon_in_thread(tmp_path_factory.mktemp("d"), files) as daemon:
+        yield daemon
 
 
 def fire(number: int, tool: str = "Bash", **tool_input: Any) -> bytes:
@@ -76,8 +78,8 @@ async def test_nothing_that_follows_a_one_shot_is_answered(daemon: Daemon) -> No
     assert [answer["id"] for answer in answers] == [1]
 
 
-async def test_a_quick_request_after_a_slow_one_shot_does_not_end_it(daemon: Daemon) -> None:
-    started, go = daemon.folder / "started", daemon.folder / "go"
+async def test_a_quick_request_after_a_slow_one_shot_does_not_end_it(daemon: Daemon, tmp_path: Path) -> None:
+    started, go = tmp_path / "started", tmp_path / "go"
     go.write_text("")
     slow = fire(1, "Slow", started=str(started), go=str(go))
 
@@ -86,8 +88,8 @@ async def test_a_quick_request_after_a_slow_one_shot_does_not_end_it(daemon: Dae
     assert [(answer["id"], answer["result"]["verdict"]) for answer in answers] == [(1, "pass")]
 
 
-async def test_a_one_shot_whose_input_has_ended_is_answered_when_it_is_decided(daemon: Daemon) -> None:
-    started, go = daemon.folder / "started", daemon.folder / "go"
+async def test_a_one_shot_whose_input_has_ended_is_answered_when_it_is_decided(daemon: Daemon, tmp_path: Path) -> None:
+    started, go = tmp_path / "started", tmp_path / "go"
     client = daemon.connect()
     await client.send_raw(fire(1, "Slow", started=str(started), go=str(go)))
     await client.stream.send_eof()
@@ -103,8 +105,9 @@ async def test_a_one_shot_whose_input_has_ended_is_answered_when_it_is_decided(d
 
 
 @pytest.mark.parametrize("end", [b"\n", b""])
-async def test_a_client_that_is_gone_abandons_its_one_shot(daemon: Daemon, end: bytes) -> None:
-    started, go = daemon.folder / "started", daemon.folder / "go"
+async def test_a_client_that_is_gone_abandons_its_one_shot(daemon: Daemon, tmp_path: Path, end: bytes) -> None:
+    started, go = tmp_path / "started", tmp_path / "go"
+    before = daemon.parts.statistics.causes["abandoned"]
     client = daemon.connect()
     await client.send_raw(fire(1, "Slow", started=str(started), go=str(go)) + end)
     if not end:
@@ -114,7 +117,7 @@ async def test_a_client_that_is_gone_abandons_its_one_shot(daemon: Daemon, end: 
     await client.aclose()
 
     await until(lambda: not daemon.parts.bus.connections)
-    assert daemon.parts.statistics.causes["abandoned"] == 1
+    assert daemon.parts.statistics.causes["abandoned"] == before + 1
     go.write_text("")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import trio
 
 from support.daemons import Client, Daemon, RpcFailure, child_of, running_daemon
 from support.pools import until
+from support.shared_daemon import daemon_in_thread
 
 GUARDS = """
 from hooklatch_worker import deny, hook
@@ -36,9 +37,20 @@ def f(event): pass
 CONFIG = '[[hook]]\nid = "of-file"\nevent = "stop"\nrun = "guards.py:noted"\n'
 
 
+FILES = {"hooks.toml": CONFIG, "guards.py": GUARDS}
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon of which each test changes its own sessions only."""
+    with daemon_in_thread(tmp_path_factory.mktemp("d"), FILES) as daemon:
+        yield daemon
+
+
 @pytest.fixture
-async def daemon(tmp_path: Path) -> AsyncGenerator[Daemon]:
-    async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARDS}) as daemon:
+async def own(tmp_path: Path) -> AsyncGenerator[Daemon]:
+    """A daemon for a test that changes what everybody sees, or looks at all that there is."""
+    async with running_daemon(tmp_path, FILES) as daemon:
         yield daemon
 
 
@@ -223,10 +235,10 @@ async def test_a_run_that_does_not_load_is_refused_and_nothing_is_registered(
         assert "session/good" not in await listed(client)
 
 
-async def test_a_function_written_a_moment_ago_can_be_registered(daemon: Daemon) -> None:
-    async with daemon.session(cwd=str(daemon.folder)) as client:
+async def test_a_function_written_a_moment_ago_can_be_registered(own: Daemon) -> None:
+    async with own.session(cwd=str(own.folder)) as client:
         await client.call("register", hooks=[{"id": "old", "event": "stop", "run": "guards.py:noted"}])
-        daemon.write("guards.py", GUARDS + "\ndef newest(event):\n    return deny('newest')\n")
+        own.write("guards.py", GUARDS + "\ndef newest(event):\n    return deny('newest')\n")
 
         await client.call("register", hooks=[{"id": "new", "event": "pre_tool_use", "run": "guards.py:newest"}])
 
@@ -245,9 +257,9 @@ async def test_a_disabled_hook_stays_disabled_when_it_is_registered_again(daemon
     assert (while_disabled["verdict"], enabled["verdict"]) == ("pass", "deny")
 
 
-async def test_a_hook_unregistered_while_disabled_begins_enabled(daemon: Daemon) -> None:
-    async with daemon.administrator() as admin, daemon.session() as client:
-        hook = {"id": "no", "event": "pre_tool_use", "run": str(daemon.folder / "guards.py") + ":no"}
+async def test_a_hook_unregistered_while_disabled_begins_enabled(own: Daemon) -> None:
+    async with own.administrator() as admin, own.session() as client:
+        hook = {"id": "no", "event": "pre_tool_use", "run": str(own.folder / "guards.py") + ":no"}
         for who, scope in ((admin, "global"), (client, "session")):
             await who.call("register", scope=scope, hooks=[hook])
             await who.call("disable", id="no")
@@ -258,13 +270,13 @@ async def test_a_hook_unregistered_while_disabled_begins_enabled(daemon: Daemon)
             await who.call("unregister", id="no")
 
 
-async def test_what_the_admin_socket_registered_fires_in_every_session(daemon: Daemon) -> None:
-    async with daemon.session() as early, daemon.administrator() as admin:
-        guard = str(daemon.folder / "guards.py")
+async def test_what_the_admin_socket_registered_fires_in_every_session(own: Daemon) -> None:
+    async with own.session() as early, own.administrator() as admin:
+        guard = str(own.folder / "guards.py")
         await admin.call(
             "register", scope="global", hooks=[{"id": "no", "event": "pre_tool_use", "run": guard + ":no"}]
         )
-        async with daemon.session() as late:
+        async with own.session() as late:
             decisions = [await client.fire_tool("Bash") for client in (early, late)]
 
     assert [(decision["verdict"], decision["layer"]) for decision in decisions] == [("deny", "global")] * 2
@@ -296,21 +308,21 @@ async def test_hello_registers_its_hooks_with_the_session_or_opens_none(daemon: 
 
 
 async def test_a_client_that_leaves_while_its_hello_loads_a_source_leaves_a_session_that_will_end(
-    daemon: Daemon,
+    own: Daemon,
 ) -> None:
     """The source imports until the test lets it."""
-    gate = daemon.folder / "gate"
-    daemon.write("slow.py", SLOW.format(started=f"{daemon.folder}/started", gate=str(gate)))
-    client = daemon.connect()
-    hooks = [{"event": "stop", "run": str(daemon.folder / "slow.py") + ":f"}]
+    gate = own.folder / "gate"
+    own.write("slow.py", SLOW.format(started=f"{own.folder}/started", gate=str(gate)))
+    client = own.connect()
+    hooks = [{"event": "stop", "run": str(own.folder / "slow.py") + ":f"}]
     await client.send("hello", protocol=1, session={"id": "gone", "hooks": hooks})
-    await until((daemon.folder / "started").exists)
+    await until((own.folder / "started").exists)
 
     await client.aclose()
     gate.write_text("go")
 
-    await until(lambda: not daemon.parts.bus.connections)
-    session = daemon.parts.sessions.get("gone")
+    await until(lambda: not own.parts.bus.connections)
+    session = own.parts.sessions.get("gone")
     assert session is None or (session.connections, session.left_count) == (set(), 1)
 
 
@@ -326,9 +338,9 @@ async def test_connections_share_a_session_by_its_token(daemon: Daemon) -> None:
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "ä"])
 async def test_an_id_in_use_is_refused_without_its_token(daemon: Daemon, token: str | None) -> None:
-    async with daemon.session(id="taken"):
+    async with daemon.session(id=f"taken {token!r}"):
         with pytest.raises(RpcFailure, match="session_in_use"):
-            async with daemon.session(id="taken", resume_token=token):
+            async with daemon.session(id=f"taken {token!r}", resume_token=token):
                 pass
 
 
@@ -339,28 +351,28 @@ async def test_a_session_id_is_a_short_line(daemon: Daemon, session_id: str) -> 
             pass
 
 
-async def test_a_session_keeps_its_hooks_until_it_is_resumed(daemon: Daemon) -> None:
-    hook = {"id": "no", "event": "pre_tool_use", "run": str(daemon.folder / "guards.py") + ":no"}
-    async with daemon.session(id="s", hooks=[hook]) as client:
+async def test_a_session_keeps_its_hooks_until_it_is_resumed(own: Daemon) -> None:
+    hook = {"id": "no", "event": "pre_tool_use", "run": str(own.folder / "guards.py") + ":no"}
+    async with own.session(id="s", hooks=[hook]) as client:
         token = client.hello["resume_token"]  # type: ignore[attr-defined]
-    await until(lambda: not daemon.parts.bus.connections)
+    await until(lambda: not own.parts.bus.connections)
 
-    async with daemon.session(id="s", resume_token=token) as client:
+    async with own.session(id="s", resume_token=token) as client:
         decision = await client.fire_tool("Bash")
 
     assert decision["verdict"] == "deny"
 
 
-async def test_the_hooks_of_a_client_go_with_its_session(daemon: Daemon) -> None:
-    async with daemon.session(id="s", hooks=[served("a")]):
+async def test_the_hooks_of_a_client_go_with_its_session(own: Daemon) -> None:
+    async with own.session(id="s", hooks=[served("a")]):
         pass
-    await until(lambda: not daemon.parts.bus.connections)
-    session = daemon.parts.sessions.get("s")
+    await until(lambda: not own.parts.bus.connections)
+    session = own.parts.sessions.get("s")
     assert session is not None
 
-    daemon.parts.sessions.discard(session)
+    own.parts.sessions.discard(session)
 
-    async with daemon.session(id="s") as client:
+    async with own.session(id="s") as client:
         assert "session/a" not in await listed(client)
 
 
@@ -378,18 +390,18 @@ async def family(daemon: Daemon) -> AsyncGenerator[tuple[Client, Client]]:
         yield parent, child
 
 
-async def test_a_child_has_the_gates_of_its_parent_and_nothing_else_of_it(daemon: Daemon) -> None:
-    async with family(daemon) as (_, child):
+async def test_a_child_has_the_gates_of_its_parent_and_nothing_else_of_it(own: Daemon) -> None:
+    async with family(own) as (_, child):
         decision = await child.fire_tool("Bash")
 
         assert (decision["verdict"], decision["layer"], decision["hook"]) == ("deny", "parent", "no")
         assert await listed(child) == ["global/of-file", "parent/no"]
 
 
-async def test_changes_of_the_parents_gates_arrive_in_the_child_and_its_child(daemon: Daemon) -> None:
-    async with family(daemon) as (parent, child), daemon.session(**child_of(child)) as grandchild:
+async def test_changes_of_the_parents_gates_arrive_in_the_child_and_its_child(own: Daemon) -> None:
+    async with family(own) as (parent, child), own.session(**child_of(child)) as grandchild:
         await grandchild.call("subscribe", topics=["registry"])
-        hook = {"id": "second", "event": "pre_tool_use", "run": str(daemon.folder / "guards.py") + ":other"}
+        hook = {"id": "second", "event": "pre_tool_use", "run": str(own.folder / "guards.py") + ":other"}
         await parent.call("register", hooks=[hook])
         with trio.fail_after(5):
             added = await grandchild.announcement()
@@ -401,8 +413,8 @@ async def test_changes_of_the_parents_gates_arrive_in_the_child_and_its_child(da
     assert [decision["reason"] for decision in decisions] == ["other", "other"]
 
 
-async def test_a_child_cannot_change_its_parents_gates(daemon: Daemon) -> None:
-    async with family(daemon) as (_, child):
+async def test_a_child_cannot_change_its_parents_gates(own: Daemon) -> None:
+    async with family(own) as (_, child):
         await child.call("unregister", id="no")
         with pytest.raises(RpcFailure, match="another layer's"):
             await child.call("disable", id="no")
@@ -410,14 +422,14 @@ async def test_a_child_cannot_change_its_parents_gates(daemon: Daemon) -> None:
         assert (await child.fire_tool("Bash"))["verdict"] == "deny"
 
 
-async def test_a_child_keeps_the_gates_of_a_parent_that_ended_also_through_a_reload(daemon: Daemon) -> None:
-    async with family(daemon) as (_, child):
-        parent = daemon.parts.sessions.get("parent")
+async def test_a_child_keeps_the_gates_of_a_parent_that_ended_also_through_a_reload(own: Daemon) -> None:
+    async with family(own) as (_, child):
+        parent = own.parts.sessions.get("parent")
         assert parent is not None
-        daemon.parts.sessions.discard(parent)
+        own.parts.sessions.discard(parent)
         after_the_end = await child.fire_tool("Bash")
         await child.call("subscribe", topics=["registry"])
-        daemon.write("guards.py", GUARDS.replace('deny("no")', 'deny("mended")'))
+        own.write("guards.py", GUARDS.replace('deny("no")', 'deny("mended")'))
         with trio.fail_after(10):
             await child.announcement()
 

@@ -309,3 +309,19 @@ def test_a_folder_is_locked_for_one_daemon(tmp_path: Path) -> None:
     os.close(first)
 
     os.close(lock(str(tmp_path), "daemon.lock"))
+
+
+async def test_a_change_for_which_there_is_no_thread_says_that_it_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")  # as Python has it at the limit of processes
+
+    state = StateFile(str(tmp_path))
+    with monkeypatch.context() as patched:
+        patched.setattr(trio.to_thread, "run_sync", no_thread)
+        await state.store()
+
+    assert "can't start new thread; what was changed holds only until the daemon ends" in str(state.unwritten)
+    await state.store()
+    assert state.unwritten is None

@@ -107,10 +107,10 @@ async def test_diagnostics_come_first_and_are_told_of(tmp_path: Path) -> None:
     ("text", "line", "message"),
     [
         ("\n[lsp]\ntimeot = 1\n", 3, "did you mean 'timeout'?"),
-        ('[lsp]\ntimeout = "1"\n', 2, "timeout is wrong"),
+        ('[lsp]\ntimeout = "1"\n', 2, "timeout is a number over 0 and at most 60"),
         ("[lsp]\ntimeout = 900\n", 2, "at most 60"),
-        ('[lsp]\nservers = { py = ["x"] }\n', 1, "write an extension with its dot"),
-        ('[lsp]\nseverities = ["fatal"]\n', 2, "severities is wrong"),
+        ('[lsp]\nservers = { py = ["x"] }\n', 2, 'servers is a table of commands by extension, like { ".py" ='),
+        ('[lsp]\nseverities = ["fatal"]\n', 2, "severities is a list, each one of"),
     ],
 )
 async def test_bad_settings_are_a_diagnostic(tmp_path: Path, text: str, line: int, message: str) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from support.daemons import RpcFailure, running_daemon
+from support.daemons import Daemon, RpcFailure, running_daemon
+from support.shared_daemon import daemon_in_thread
 
 NO_RM = """
 [[hook]]
@@ -18,9 +20,10 @@ command = '''case "$(cat)" in *"rm -rf"*) echo "no recursive removals" >&2; exit
 """
 
 
-def hook(command: str, event: str = "pre_tool_use", **settings: object) -> str:
+def hook(command: object, **settings: object) -> str:
+    settings = {"id": "it", "event": "pre_tool_use", **settings}
     rest = "\n".join(f"{key} = {json.dumps(value)}" for key, value in settings.items())
-    return f"[[hook]]\nid = \"it\"\nevent = \"{event}\"\ncommand = '''{command}'''\n{rest}\n"
+    return f"[[hook]]\ncommand = '''{command}'''\n{rest}\n"
 
 
 async def test_a_command_that_exits_with_two_denies_with_its_standard_error(tmp_path: Path) -> None:
@@ -34,30 +37,37 @@ async def test_a_command_that_exits_with_two_denies_with_its_standard_error(tmp_
     assert passed["verdict"] == "pass"
 
 
-@pytest.mark.parametrize(
-    ("settings", "verdict", "cause"),
-    [
-        ({"command": "exit 1"}, "deny", "crash"),
-        ({"command": "exit 1", "exit_codes": "advisory"}, "pass", None),
-        ({"command": "test -f .git/MERGE_HEAD && exit 2", "exit_codes": "advisory"}, "pass", None),
-        ({"command": "exit 127", "exit_codes": "advisory"}, "deny", "crash"),
-        ({"command": "kill -9 $$"}, "deny", "crash"),
-        ({"command": "sleep 30", "timeout": 0.2}, "deny", "timeout"),
-        ({"command": "echo nonsense", "output": "json"}, "deny", "protocol"),
-        ({"command": """echo '{"verdict": "ask", "reason": "sure?"}'""", "output": "json"}, "ask", "policy"),
-        ({"command": "exit 0"}, "pass", None),
-    ],
-)
-async def test_how_a_command_ends_decides_a_gate(
-    tmp_path: Path, settings: dict[str, object], verdict: str, cause: str | None
-) -> None:
-    config = hook(str(settings.pop("command")), **settings)
+ENDS: list[tuple[dict[str, object], str, str | None]] = [
+    ({"command": "exit 1"}, "deny", "crash"),
+    ({"command": "exit 1", "exit_codes": "advisory"}, "pass", None),
+    ({"command": "test -f .git/MERGE_HEAD && exit 2", "exit_codes": "advisory"}, "pass", None),
+    ({"command": "exit 127", "exit_codes": "advisory"}, "deny", "crash"),
+    ({"command": "kill -9 $$"}, "deny", "crash"),
+    ({"command": "sleep 30", "timeout": 0.2}, "deny", "timeout"),
+    ({"command": "echo nonsense", "output": "json"}, "deny", "protocol"),
+    ({"command": """echo '{"verdict": "ask", "reason": "sure?"}'""", "output": "json"}, "ask", "policy"),
+    ({"command": "exit 0"}, "pass", None),
+]
 
-    async with running_daemon(tmp_path, {"hooks.toml": config}) as daemon, daemon.session(cwd=str(tmp_path)) as client:
-        decision = await client.fire_tool("Bash", command="ls")
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon with a hook for each way in which a command ends, on a tool of its own."""
+    hooks = "".join(hook(id=f"hook-{number}", match=f"Tool{number}", **ENDS[number][0]) for number in range(len(ENDS)))
+    with daemon_in_thread(tmp_path_factory.mktemp("d"), {"hooks.toml": hooks}) as daemon:
+        yield daemon
+
+
+@pytest.mark.parametrize("number", range(len(ENDS)), ids=[str(settings) for settings, *_ in ENDS])
+async def test_how_a_command_ends_decides_a_gate(ends: Daemon, tmp_path: Path, number: int) -> None:
+    _, verdict, cause = ENDS[number]
+
+    async with ends.session(cwd=str(tmp_path)) as client:
+        decision = await client.fire_tool(f"Tool{number}", command="ls")
         again = await client.fire("notification", message="m")
 
     assert (decision["verdict"], decision["cause"]) == (verdict, cause)
+    assert [outcome["hook"] for outcome in decision["outcomes"]] == [f"hook-{number}"]
     assert again["verdict"] == "pass"
 
 
@@ -107,8 +117,8 @@ async def test_a_session_registers_a_command_over_the_socket(tmp_path: Path) -> 
     ],
 )
 async def test_a_bad_command_is_refused_with_what_to_write(
-    tmp_path: Path, definition: dict[str, object], complaint: str
+    ends: Daemon, definition: dict[str, object], complaint: str
 ) -> None:
-    async with running_daemon(tmp_path) as daemon, daemon.session(cwd="/") as client:
+    async with ends.session(cwd="/") as client:
         with pytest.raises(RpcFailure, match=complaint):
             await client.call("register", hooks=[{"id": "x", "event": "pre_tool_use", **definition}])

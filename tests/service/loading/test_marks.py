@@ -27,7 +27,7 @@ LOST = {
     "a decorator without functools.wraps": (HEAD + BARE + "@bare\n" + GUARD, 10, "functools.wraps"),
     "a second function of the same name": (HEAD + GUARD + GUARD, 4, "a second function with that name (guards.py:7)"),
     "a second function that is not marked": (HEAD + GUARD + "def guard(event): ...\n", 4, "a second function"),
-    "a name that is bound anew": (HEAD + GUARD + "guard = None\n", 4, "bound to None by now"),
+    "a name that is bound anew": (HEAD + GUARD + "guard = None\n", 4, "now bound to None"),
     "a name that was deleted": (HEAD + GUARD + "del guard\n", 4, "no name of the module"),
     "a staticmethod": (HEAD + "@staticmethod\n" + GUARD, 5, "made a staticmethod"),
     "a partial": (HEAD + GUARD + "guard = functools.partial(guard)\n", 4, "does not carry the mark"),
@@ -35,7 +35,7 @@ LOST = {
         HEAD + "class Guards:\n    " + GUARD.replace("\n", "\n    "), 5, "it is in the class Guards"),
     "a function in a list": (HEAD + "from factory import make\nGUARDS = [make('a')]\n", 5, "not in a list"),
     "a loop that binds one name": (
-        HEAD + "from factory import make\nfor n in 'ab':\n    made = make(n)\n", 6, "of that name (factory.py:4)"),
+        HEAD + "from factory import make\nfor n in 'ab':\n    made = make(n)\n", 6, "with that name (factory.py:4)"),
     "one use of a shared decorator": (
         HEAD + 'gate = hook("pre_tool_use")\n@gate\ndef a(event): ...\n@gate\ndef b(event): ...\ndel a\n', 5, "'a'"),
     "a mark without its @": (HEAD + GUARD.replace("@", ""), 4, "write @hook(...) above a def"),

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from support.daemons import Client, Daemon, running_daemon
+from support.daemons import Client, Daemon
 from support.packages import install
+from support.shared_daemon import daemon_in_thread
 
 
-@pytest.fixture
-async def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Daemon]:
-    folder = tmp_path / "packages"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
-    install(folder, "acme-plugin", "acme_overridden")
-    async with running_daemon(tmp_path) as daemon:
-        yield daemon
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon beside an installed plugin; each test writes the whole configuration that it needs."""
+    packages = tmp_path_factory.mktemp("packages")
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.syspath_prepend(str(packages))
+        install(packages, "acme-plugin", "acme_overridden")
+        with daemon_in_thread(tmp_path_factory.mktemp("d"), {}) as daemon:
+            yield daemon
 
 
 async def reloaded(daemon: Daemon, text: str) -> list[dict[str, Any]]:
@@ -84,6 +85,8 @@ async def test_it_reaches_a_built_in_hook(daemon: Daemon) -> None:
     ],
 )
 async def test_what_is_wrong_is_a_diagnostic(daemon: Daemon, text: str, line: int, message: str) -> None:
+    assert await reloaded(daemon, "") == []
+
     (problem,) = await reloaded(daemon, text)
 
     assert problem["line"] == line
@@ -91,6 +94,7 @@ async def test_what_is_wrong_is_a_diagnostic(daemon: Daemon, text: str, line: in
 
 
 async def test_a_hook_of_the_operators_own_is_changed_where_it_stands(daemon: Daemon) -> None:
+    assert await reloaded(daemon, "") == []
     daemon.write("hooks.d/own.py", "from hooklatch_worker import hook\n@hook('stop')\ndef f(event): pass\n")
 
     (problem,) = await reloaded(daemon, '[[override]]\nid = "own:f"\nenabled = false\n')

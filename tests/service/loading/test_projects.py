@@ -359,3 +359,36 @@ async def test_a_fire_waits_for_the_hooks_that_an_earlier_one_is_having_loaded(
             await client.aclose()
 
     assert [(one["verdict"], one["reason"]) for one in decisions] == [("deny", "project")] * 2
+
+
+WAITING = """
+import os, time
+
+open({began!r}, "w").close()
+while not os.path.exists({go!r}):
+    time.sleep(0.002)
+"""
+
+
+async def test_trusting_a_project_again_while_something_is_built_fails_no_reload(
+    daemon: Daemon, project: Project, tmp_path: Path
+) -> None:
+    began, go = tmp_path / "began", tmp_path / "go"
+    await trusted(daemon, project)
+    async with (
+        daemon.administrator() as admin,
+        daemon.administrator() as other,
+        daemon.session(cwd=project.path) as client,
+    ):
+        daemon.write("hooks.d/slow.py", WAITING.format(began=str(began), go=str(go)))
+        building = await admin.send("reload")
+        await until(began.exists)
+        trusting = await other.send("trust", folder=project.path)
+        await other.call("ping")  # it has been begun
+        go.touch()
+
+        await admin.answer_to(building)
+        await other.answer_to(trusting)
+
+        assert (await client.fire_tool("Bash"))["reason"] == "project"
+        assert (await admin.call("status"))["health"] == "green"

@@ -15,6 +15,7 @@ import trio
 
 from support.daemons import Daemon, running_daemon
 from support.edited import CONFIG, GUARDS, HOOK, bash, is_green, is_red, reloaded, watching
+from support.pools import until
 
 pytestmark = pytest.mark.slow
 
@@ -403,3 +404,70 @@ async def test_sources_that_have_changed_are_built_at_once(daemon: Daemon) -> No
 
     assert {"one:no", "two:no"} <= {one["id"] for one in hooks["hooks"]}
     assert found["diagnostics"] == []
+
+
+IMPORTING = """
+import os
+import time
+import helper
+from hooklatch_worker import deny, hook
+
+open({began!r}, "w").close()
+while not os.path.exists({go!r}):
+    time.sleep(0.002)
+
+@hook("pre_tool_use")
+def no(event):
+    return deny(helper.REASON)
+"""
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+async def test_a_module_that_changes_while_its_source_is_imported_is_imported_again(
+    tmp_path: Path, is_moved: bool
+) -> None:
+    began, go = tmp_path / "began", tmp_path / "go"
+    async with running_daemon(tmp_path) as daemon, daemon.administrator() as admin, daemon.session() as client:
+        prepared = daemon.write("prepared", 'REASON = "new"\n')
+        daemon.write("helper.py", 'REASON = "old"\n')
+        daemon.write("guards.py", IMPORTING.format(began=str(began), go=str(go)))
+        daemon.write("hooks.toml", CONFIG)
+        await until(began.exists)
+        if is_moved:  # with the time of an earlier day
+            os.utime(prepared, (1, 1))
+            prepared.rename(tmp_path / "helper.py")
+        else:
+            daemon.write("helper.py", 'REASON = "new"\n')
+        go.touch()
+
+        await admin.call("reload")  # waits for the one that builds
+
+        (unit,) = daemon.parts.sources.units.values()
+        assert (unit.build, unit.is_current) == (2, True)
+        assert (await client.fire_tool("Bash"))["reason"] == "new"
+
+
+RESTLESS = """
+from pathlib import Path
+from hooklatch_worker import deny
+
+VERSION = 0
+mine = Path({path!r})
+if VERSION < 9 and f"VERSION = {{VERSION}}\\n" in mine.read_text():
+    mine.write_text(mine.read_text().replace(f"VERSION = {{VERSION}}\\n", f"VERSION = {{VERSION + 1}}\\n"))
+
+def no(event):
+    return deny("no")
+"""
+
+
+async def test_a_source_that_changes_under_each_build_leaves_no_hook_on_a_build_that_is_gone(tmp_path: Path) -> None:
+    path = str(tmp_path / "restless.py")
+    files = {"hooks.toml": "", "restless.py": RESTLESS.format(path=path)}
+    async with running_daemon(tmp_path, files) as daemon, daemon.administrator() as admin:
+        for name in ("one", "two"):
+            hook = {"id": name, "event": "pre_tool_use", "run": f"{path}:no"}
+            await admin.call("register", scope="global", hooks=[hook])
+
+            builds = [hook.target.build for hook in daemon.parts.registries.api_hooks]  # type: ignore[union-attr]
+            assert set(builds) == {daemon.parts.sources.units[path].build}

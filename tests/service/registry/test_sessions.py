@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 import trio
 
@@ -13,10 +16,11 @@ from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, Snapshot
 from hooklatch.core.protocol import RpcError
 from hooklatch.service.registry.registries import Announcement, Registries
-from hooklatch.service.registry.sessions import LINGER, Session, Sessions
+from hooklatch.service.registry.sessions import LINGER, Session, Sessions, Terms
 from hooklatch_worker.wire import Source
 
 EMPTY = Snapshot(1, ())
+TERMS = Terms(dialect=None, host=None, emits=frozenset(), require_handlers=frozenset(), plugins_without_list=None)
 
 
 @asynccontextmanager
@@ -30,7 +34,7 @@ async def living() -> AsyncGenerator[Sessions]:
 
 async def test_a_session_ends_a_minute_after_its_last_connection(autojump_clock: trio.testing.MockClock) -> None:
     async with living() as sessions:
-        session, _ = sessions.open("s", None, EMPTY)
+        session = sessions.open("s", None, EMPTY, TERMS)
         session.connections.update((1, 2))
         sessions.left(session, 1)
         await trio.sleep(2 * LINGER)
@@ -46,7 +50,7 @@ async def test_a_session_ends_a_minute_after_its_last_connection(autojump_clock:
 
 async def test_the_minute_begins_anew_when_a_session_was_resumed(autojump_clock: trio.testing.MockClock) -> None:
     async with living() as sessions:
-        session, _ = sessions.open("s", None, EMPTY)
+        session = sessions.open("s", None, EMPTY, TERMS)
         session.connections.add(1)
         sessions.left(session, 1)
         await trio.sleep(LINGER / 2)
@@ -65,20 +69,20 @@ async def test_a_session_that_ended_does_not_end_its_successor_of_the_same_id(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async with living() as sessions:
-        first, _ = sessions.open("s", None, EMPTY)
+        first = sessions.open("s", None, EMPTY, TERMS)
         first.connections.add(1)
         sessions.left(first, 1)
         sessions.discard(first)
-        second, is_new = sessions.open("s", None, EMPTY)
+        second = sessions.open("s", None, EMPTY, TERMS)
 
         await trio.sleep(2 * LINGER)
 
-        assert (is_new, sessions.get("s") is second) == (True, True)
+        assert (second is not first, sessions.get("s") is second) == (True, True)
 
 
 async def test_a_connection_may_end_after_the_sessions_have() -> None:
     async with living() as sessions:
-        session, _ = sessions.open("s", None, EMPTY)
+        session = sessions.open("s", None, EMPTY, TERMS)
 
     sessions.left(session, 1)
 
@@ -86,20 +90,28 @@ async def test_a_connection_may_end_after_the_sessions_have() -> None:
 def test_a_session_without_an_id_gets_one_nobody_can_guess() -> None:
     sessions = Sessions(on_end=lambda session, live: None)
 
-    ids = {sessions.open(None, None, EMPTY)[0].id for _ in range(100)}
+    ids = {sessions.open(None, None, EMPTY, TERMS).id for _ in range(100)}
 
     assert len(ids) == 100
     assert all(len(one) > 16 for one in ids)
+
+
+def test_no_term_of_a_session_has_a_default() -> None:
+    given = msgspec.structs.asdict(TERMS)
+
+    for name in given:
+        with pytest.raises(TypeError, match=name):
+            Terms(**{key: value for key, value in given.items() if key != name})
 
 
 def test_there_are_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hooklatch.service.registry.sessions.MAX_SESSIONS", 2)
     sessions = Sessions(on_end=lambda session, live: None)
     for name in ("a", "b"):
-        sessions.open(name, None, EMPTY)
+        sessions.open(name, None, EMPTY, TERMS)
 
     with pytest.raises(RpcError, match="2 sessions"):
-        sessions.open("c", None, EMPTY)
+        sessions.open("c", None, EMPTY, TERMS)
 
 
 # -- views -------------------------------------------------------------------------------------------------------
@@ -119,7 +131,7 @@ class Office:
         return self.is_heard
 
     def open(self, name: str) -> Session:
-        session = self.sessions.open(name, None, self.registries.view)[0]
+        session = self.sessions.open(name, None, self.registries.view, TERMS)
         self.registries.follow(session)
         return session
 
@@ -243,3 +255,36 @@ def test_who_unsubscribed_costs_nothing_any_more() -> None:
     office.registries.register_global([gate("i", Layer.GLOBAL)])
 
     assert len(office.heard_by(session)) == said
+
+
+def test_a_session_that_has_ended_is_not_kept_for_what_it_was_told() -> None:
+    office = Office()
+    ended = weakref.ref(office.open("s"))
+
+    office.sessions.discard(ended())  # type: ignore[arg-type]  (it is still there)
+    gc.collect()
+
+    assert ended() is None
+
+
+def test_naming_ever_other_plugins_keeps_only_so_many_views(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hooklatch.service.registry.registries.MAX_SHARED", 3)
+    office = Office()
+    session = office.open("s")
+    office.registries.register_global([plugins_gate(str(number)) for number in range(10)])
+    before = count_of_snapshots()
+    for number in range(10):
+        session.plugins = frozenset([str(number)])
+        office.registries.take_settings(session)
+
+    assert count_of_snapshots() - before <= 3
+    assert [hook.id for hook in office.registries.view_of(session).hooks] == ["9"]
+
+
+def count_of_snapshots() -> int:
+    gc.collect()
+    return sum(isinstance(one, Snapshot) for one in gc.get_objects())
+
+
+def plugins_gate(name: str) -> Hook:
+    return msgspec.structs.replace(gate(name, Layer.PLUGIN), plugin=name)

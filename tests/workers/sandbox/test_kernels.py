@@ -123,7 +123,7 @@ def test_where_isolation_is_required_and_cannot_be_had_gates_deny_and_say_how_to
         assert "Linux 6.12" in reason
         assert 'if_unavailable = "report"' in reason
         assert status["health"] == "red"
-        assert "cannot be had here" in shown.stdout
+        assert "is not available here" in shown.stdout
 
 
 @can_filter

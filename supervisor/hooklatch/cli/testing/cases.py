@@ -246,4 +246,4 @@ def payload_of(table: CaseTable, folder: str) -> bytes:
     try:
         return json.dumps(table.payload or {}, ensure_ascii=False, allow_nan=False, default=str).encode()
     except ValueError as error:  # also what is no valid Unicode
-        raise InvalidTableError(f"payload is no JSON: {error}", ("payload",)) from None
+        raise InvalidTableError(f"payload is not JSON: {error}", ("payload",)) from None

@@ -138,6 +138,8 @@ def checked_name(name: str) -> str:
 def checked(pattern: object) -> str:
     if not isinstance(pattern, str):
         raise MatcherError(f"a pattern must be a string, not {shown(pattern)}")
+    if not pattern:
+        raise MatcherError("a pattern must not be empty; leave the matcher out to match all")
     if len(pattern) > MAX_PATTERN:
         raise MatcherError(f"a pattern of {len(pattern)} characters is over the limit of {MAX_PATTERN}")
     try:

@@ -121,9 +121,8 @@ class Trusting:
         if not pins:
             raise RpcError(ErrorCode.NOT_FOUND, f"{folder_of(project)} contains no file; there is nothing to trust")
         self._projects.trust(project, pins)
-        self._files.drop_below(folder_of(project))
         await self._state.store()
-        reloaded = await self._files.reload()
+        reloaded = await self._files.reload(anew=folder_of(project))
         below = [one for one in reloaded.diagnostics if one.file == project or one.file.startswith(f"{project}/")]
         hooks = self._registries.project_hooks(project)
         return {

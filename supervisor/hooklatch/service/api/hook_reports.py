@@ -85,10 +85,10 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
         def described(name: str) -> dict[str, Any]:
             return self._event(catalogue[name], view, counted(name))
 
-        if session is None or session.dialect is None:
+        if session is None or session.terms.dialect is None:
             return {"events": [described(name) for name in catalogue]}
-        native = self.dialects.find(session.dialect).events.items()
-        return {"dialect": session.dialect, "events": [
+        native = self.dialects.find(session.terms.dialect).events.items()
+        return {"dialect": session.terms.dialect, "events": [
             {**described(event.feeds[0].event), "name": name,
              "aliases": event.aliases, "feeds": [feed.event for feed in event.feeds]}
             for name, event in native

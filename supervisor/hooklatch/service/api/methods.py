@@ -38,7 +38,7 @@ class Firing:
         session = connection.session
         # Checked on the raw bytes: once decoded, a duplicate key can no longer be seen.
         fault = ambiguity(bytes(raw))
-        dialect = params.dialect or (session.dialect if session is not None else None)
+        dialect = params.dialect or (session.terms.dialect if session is not None else None)
         if dialect is not None:
             return await self._native.fire(self._dialects.find(dialect), params, session, fault)
         if fault is not None:

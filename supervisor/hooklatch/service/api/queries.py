@@ -119,9 +119,9 @@ class Queries(msgspec.Struct, frozen=True, kw_only=True):
     def _our_name(self, connection: Connection, event: str | None) -> str | None:
         """Return our name of an event that a session may have named in its dialect; any other name unchanged."""
         session = connection.session
-        if event is None or session is None or session.dialect is None:
+        if event is None or session is None or session.terms.dialect is None:
             return event
-        return self.native.canonical_name(self.dialects.find(session.dialect), event)
+        return self.native.canonical_name(self.dialects.find(session.terms.dialect), event)
 
     def _viewed(self, connection: Connection, session_id: str | None) -> Session | None:
         """Return whose view a report shows: the connection's own, one below it, or over the admin socket any."""
@@ -142,7 +142,7 @@ def described(session: Session, view: Snapshot) -> dict[str, Any]:
         "id": session.id,
         "parent": session.parent.id if session.parent else None,
         "client": session.client,
-        "host": session.host,
+        "host": session.terms.host,
         "cwd": session.cwd,
         "personality": session.personality,
         "plugins": sorted(allowed) if (allowed := allowed_plugins(session)) is not None else None,

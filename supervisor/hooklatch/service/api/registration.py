@@ -40,7 +40,10 @@ class Registrant(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, session: Session) -> Registrant:
         return cls(
-            session.id, session.dialect, session.cwd, {hook_id: hook.size for hook_id, hook in session.own.items()}
+            session.id,
+            session.terms.dialect,
+            session.cwd,
+            {hook_id: hook.size for hook_id, hook in session.own.items()},
         )
 
 

@@ -23,7 +23,7 @@ from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.projects import Projects
 from hooklatch.service.registry.places import Place, find_place
 from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Session, Sessions, new_id
+from hooklatch.service.registry.sessions import Session, Sessions, Terms, new_id
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 
@@ -129,12 +129,11 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
             parent = self._parent_of(params, known)
             change = self._change(params, here, began)
             # From here on nothing can fail, and there is no checkpoint.
-            session, is_new = self.sessions.open(registrant.id, params.resume_token, self.registries.view)
-            if is_new:
-                session.host, session.emits, session.require_handlers = params.host, emitted, required
-                session.dialect = registrant.dialect
-                if has_plugins_by_name(dialect):
-                    session.plugins_without_list = frozenset()
+            terms = Terms(
+                dialect=registrant.dialect, host=params.host, emits=emitted, require_handlers=required,
+                plugins_without_list=frozenset() if has_plugins_by_name(dialect) else None,
+            )  # fmt: skip
+            session = self.sessions.open(registrant.id, params.resume_token, self.registries.view, terms)
             session.client = hello.client.text
             change.put_in_force(session)
             if parent is not None:

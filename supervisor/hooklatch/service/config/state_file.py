@@ -127,8 +127,8 @@ class StateFile:
     async def _store(self, data: bytes) -> None:
         try:
             await trio.to_thread.run_sync(self._write, data)
-        except OSError as error:
-            why = error.strerror or str(error)
+        except (OSError, RuntimeError) as error:  # RuntimeError: no thread could be started
+            why = (error.strerror if isinstance(error, OSError) else None) or str(error)
             self.unwritten = f"{self.path}: {why}; the change is lost when the daemon ends"
             logger.error("state not stored: %s", why, extra={"path": self.path})
         else:

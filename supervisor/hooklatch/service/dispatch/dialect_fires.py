@@ -83,6 +83,8 @@ class Dialects:
         dialect = find(own.dialect, self.custom)
         if dialect is None:
             return Outcome(cause="load", message=f"its dialect {own.dialect!r} is not defined any more")
+        if not is_native(dialect, own.native):
+            return Outcome(cause="load", message=f"its dialect {own.dialect!r} has no event {own.native!r} any more")
         shown = to_native(dialect, own.native, msgspec.json.decode(call.payload.data), context=call.context)
         if isinstance(own, ServedTarget):
             call = in_words_of(dialect, call, shown)

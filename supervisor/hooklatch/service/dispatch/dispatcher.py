@@ -251,7 +251,7 @@ class Dispatcher:
             return "payload", f"its {len(data)} bytes are over the limit of {MAX_PAYLOAD}"
         if not data.startswith(b"{"):
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
-        if session is not None and event in session.require_handlers and not candidates:
+        if session is not None and event in session.terms.require_handlers and not candidates:
             return "load", f"the session requires a hook for {event} and there is none"
         return None
 
@@ -272,7 +272,7 @@ class Dispatcher:
     def _fire_refusal(self, event: str, fire: Fire, decision: Decision) -> None:
         """Fire the event that follows a refusal, unless the host fires it itself."""
         session, params = fire.session, fire.params
-        if session is None or event in session.emits:
+        if session is None or event in session.terms.emits:
             return
         spec = self._registries.catalogue.get(event)
         if spec is None or not self._registries.view_of(session, params.plugins).for_event(spec):

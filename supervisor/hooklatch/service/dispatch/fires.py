@@ -108,7 +108,7 @@ def begin(spec: EventSpec, params: FireParams, session: Session | None, decision
     given = params.envelope
     session_id, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id
     if session is not None:
-        session_id, cwd, host = session.id, cwd or session.cwd, host or session.host
+        session_id, cwd, host = session.id, cwd or session.cwd, host or session.terms.host
         parent = parent or (session.parent.id if session.parent is not None else None)
     envelope = Envelope(
         spec.name, session_id, params.call_id or decision_id, cwd, given.agent_id, given.agent_type, parent, host,

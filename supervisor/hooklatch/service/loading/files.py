@@ -150,9 +150,14 @@ class Files:
     def _stamps(self) -> dict[str, Stamp]:
         return {path: stamp(path) for path in self.watched}
 
-    async def reload(self, *, is_explicit: bool = False) -> Reloaded:
-        """Load what has changed; return the result.  `is_explicit` also accepts files that are gone or empty."""
+    async def reload(self, *, is_explicit: bool = False, anew: str | None = None) -> Reloaded:
+        """Load what has changed; return the result.  `is_explicit` also accepts files that are gone or empty.
+
+        The new versions of sources below the directory `anew` are not compared to the old ones.
+        """
         async with self._lock:
+            if anew is not None:
+                self._drop_below(anew)
             previous, before = self._registries.view.revision, self.diagnostics
             change = await self._reload(is_explicit=is_explicit)
             for diagnostic in self.diagnostics if is_explicit else set(self.diagnostics) - set(before):
@@ -291,8 +296,7 @@ class Files:
     def _forget_unused(self) -> None:
         self._sources.forget(self._wanted.keys() | self._builder.used())
 
-    def drop_below(self, folder: str) -> None:
-        """Drop the sources below a directory, so that their present versions are not compared to the old ones."""
+    def _drop_below(self, folder: str) -> None:
         units = self._sources.units
         self._sources.forget({location for location in units if not location.startswith(f"{folder}/")})
 
@@ -305,13 +309,16 @@ class Files:
         location = source.location
         async with self._lock:
             unit = self._sources.units.get(location)
-            if unit is not None and not unit.is_current and location in self._wanted.keys() | self._builder.used():
+            is_current = unit is not None and unit.is_current
+            if unit is not None and not is_current and location in self._wanted.keys() | self._builder.used():
                 await self._reload(is_explicit=False)  # the watch has not noticed the change yet
                 if location in self._built.faults:
                     fault = self._built.faults[location]
                     raise UnitError(fault.message, fault.file, fault.line)
                 unit = self._sources.units.get(location)
-            if unit is None or not unit.is_current:
+                # It may have changed again: only another reload may take that, which moves all hooks on it.
+                is_current = unit is not None
+            if unit is None or not is_current:
                 unit = await self._sources.build(source)
                 self._sources.adopt(unit)
             unit.asked_for = trio.current_time()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
+import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable
@@ -55,9 +56,12 @@ class Unit:
         self.stamps = stamps
         # From what was loaded, not from the present files: a file that changed meanwhile must count as changed.
         self.digests: dict[str, str | None] = {source.location: source.digest} if source.digest else {}
-        for path, seen in stamps.items():
+        self._is_behind = False  # one of them changed while it was loaded, so that its stamp may be the new version's
+        for path in stamps:
             if path not in self.digests:
-                self.digests[path] = self._digest(path) if seen[0] <= began_ns else None
+                self.digests[path] = self._digest(path)
+                if has_changed_since(path, began_ns):
+                    self.digests[path], self._is_behind = None, True
         self.asked_for = -math.inf  # when a client last named it
 
     @property
@@ -68,7 +72,7 @@ class Unit:
     def is_current(self) -> bool:
         """Return whether its files still have the loaded content, and may; a new mtime alone is not a new version."""
         now = {path: stamp(path) for path in self.stamps}
-        if now == self.stamps:
+        if now == self.stamps and not self._is_behind:
             return True
         if any(known is None or self._digest(path) != known for path, known in self.digests.items()):
             return False  # unreadable then or now: not known to be the same
@@ -202,6 +206,15 @@ class Sources:
         if self.pools.pop((unit.source.location, unit.build), None) is not None:
             self.ended.update(unit.pool.counts)
         self.supervisor.end(name_of(unit.source, unit.build))
+
+
+def has_changed_since(path: str, began_ns: int) -> bool:
+    """Return whether a file was written or put there since; a time to come is none at which that can have been."""
+    try:
+        changed_ns = os.stat(path).st_ctime_ns  # that of a file which is moved here is now, whatever its mtime
+    except (OSError, ValueError):
+        return False
+    return began_ns < changed_ns <= time.time_ns()
 
 
 def name_of(source: Source, build: int) -> str:

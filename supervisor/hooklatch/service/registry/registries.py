@@ -18,6 +18,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import msgspec
 import trio
@@ -39,6 +40,7 @@ from hooklatch.service.registry.visibility import (
 
 __all__ = ["Announcement", "Registries", "found"]
 
+MAX_SHARED = 1000  # scopes of one epoch: clients name the plugins, and may name others without end
 SLICE = 0.002  # seconds of a turn of the loop in which subscribers are told
 
 
@@ -80,7 +82,8 @@ class Registries:
         self._revision = self.view.revision  # the highest of any view
         self._epoch = 1  # the number of changes so far to what sessions share
         self._shared: dict[Scope, Snapshot] = {}  # of the current epoch
-        self._told: dict[Session, Snapshot] = {}  # the snapshot last announced to each subscribed session
+        # The snapshot last announced to each subscribed session; it does not keep a session that has ended.
+        self._told: WeakKeyDictionary[Session, Snapshot] = WeakKeyDictionary()
         self._untold: OrderedDict[Session, None] = OrderedDict()  # subscribed sessions whose view may have changed
         self._announcements: dict[tuple[Snapshot, Snapshot], Announcement] = {}  # shared by several sessions
         self._telling = trio.Lock()
@@ -104,7 +107,7 @@ class Registries:
             return self.view
         if session.epoch < self._epoch:
             self._renew(session)
-        if plugins is None or has_list(session) or session.plugins_without_list is None:
+        if plugins is None or has_list(session) or session.terms.plugins_without_list is None:
             return session.view
         if session.unlisted is None:
             scope = scope_of(session, self._projects, is_unlisted=True)
@@ -354,6 +357,8 @@ class Registries:
             return self.view
         found = self._shared.get(scope)
         if found is None:
+            if len(self._shared) >= MAX_SHARED:
+                self._shared.clear()
             projects = {folder: self.project_hooks(folder) for folder in scope.projects | scope.above}
             hooks = shared_hooks(scope, self.view.hooks, projects, self.catalogue)
             found = self._shared[scope] = Snapshot(self._revision, hooks)

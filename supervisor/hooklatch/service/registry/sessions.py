@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator
 
+import msgspec
 import trio
 
 from hooklatch.core.hooks.definitions import is_id
@@ -20,7 +21,7 @@ from hooklatch.service.registry.admission import Flow
 from hooklatch.service.registry.places import Place, find_place
 from hooklatch.service.registry.statistics import EventCount, HookTimings
 
-__all__ = ["Session", "Sessions", "new_id"]
+__all__ = ["Session", "Sessions", "Terms", "new_id"]
 
 logger = logging.getLogger("hooklatch.sessions")
 LINGER = 60.0  # seconds that a session outlives its last connection
@@ -29,10 +30,24 @@ TOKEN_BYTES = 32
 TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")  # 43 characters of base64 are 32 bytes
 
 
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds of a session from its opening to its end: nothing of it has a default, so that nothing is forgotten.
+
+    `plugins_without_list` are those whose hooks it sees where neither its host nor its personality says which (None:
+    all).
+    """
+
+    dialect: str | None
+    host: str | None
+    emits: frozenset[str]
+    require_handlers: frozenset[str]
+    plugins_without_list: frozenset[str] | None
+
+
 class Session:
     """One live agent run."""
 
-    def __init__(self, session_id: str, view: Snapshot, resume_token: str | None = None) -> None:
+    def __init__(self, session_id: str, view: Snapshot, terms: Terms, resume_token: str | None = None) -> None:
         self.id = session_id
         self.run = secrets.token_hex(8)  # in the record: ids are reused, and a one-shot client may name any id
         self.resume_token = resume_token or secrets.token_urlsafe(TOKEN_BYTES)
@@ -44,12 +59,9 @@ class Session:
         self.parent: Session | None = None
         self.parent_id: str | None = None  # stays set when the parent has ended
         self.children: list[Session] = []
-        self.dialect: str | None = None
+        self.terms = terms
         self.cwd: str | None = None
-        self.host: str | None = None
         self.client: str | None = None
-        self.require_handlers: frozenset[str] = frozenset()
-        self.emits: frozenset[str] = frozenset()
         self.connections: set[int] = set()
         self.flow = Flow()
         self.background = 0  # its fires that nobody waits for
@@ -57,7 +69,6 @@ class Session:
         self.personality: str | None = None
         self.plugins: frozenset[str] | None = None
         self.personality_plugins: frozenset[str] | None = None
-        self.plugins_without_list: frozenset[str] | None = None  # those that apply where neither list does
         self.gate_plugins: frozenset[str] | None = frozenset()
         self.began: Place | None = None  # where it first was; it keeps that project's hooks wherever it goes
         self.here: Place | None = None
@@ -174,8 +185,8 @@ class Sessions:
             )
         return parent
 
-    def open(self, session_id: str | None, resume_token: str | None, view: Snapshot) -> tuple[Session, bool]:
-        """Return the session and whether it is new.
+    def open(self, session_id: str | None, resume_token: str | None, view: Snapshot, terms: Terms) -> Session:
+        """Return the live session, or a new one on these terms.
 
         A new one keeps a resume token that it brings: a client that outlived a daemon has given its token to others.
 
@@ -183,12 +194,12 @@ class Sessions:
             RpcError: see `check`.
         """
         if (known := self.check(session_id, resume_token)) is not None:
-            return known, False
+            return known
         kept = resume_token if resume_token is not None and TOKEN.fullmatch(resume_token) else None
-        session = Session(session_id or new_id(), view, kept)
+        session = Session(session_id or new_id(), view, terms, kept)
         self._by_id[session.id] = session
         logger.info("session opened", extra={"session": session.id})
-        return session, True
+        return session
 
     def discard(self, session: Session) -> None:
         """End a session now."""

@@ -78,7 +78,7 @@ def is_gate(hook: Hook, catalogue: Catalogue) -> bool:
 def allowed_plugins(session: Session) -> frozenset[str] | None:
     """Return the plugins that the session's host and its personality both allow; None for all."""
     if not has_list(session):
-        return session.plugins_without_list
+        return session.terms.plugins_without_list
     if session.plugins is None or session.personality_plugins is None:
         return session.personality_plugins if session.plugins is None else session.plugins
     return session.plugins & session.personality_plugins
