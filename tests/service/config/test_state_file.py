@@ -322,6 +322,6 @@ async def test_a_change_for_which_there_is_no_thread_says_that_it_is_not_stored(
         patched.setattr(trio.to_thread, "run_sync", no_thread)
         await state.store()
 
-    assert "can't start new thread; what was changed holds only until the daemon ends" in str(state.unwritten)
+    assert "can't start new thread; the change is lost when the daemon ends" in str(state.unwritten)
     await state.store()
     assert state.unwritten is None
