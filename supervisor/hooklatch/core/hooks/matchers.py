@@ -98,7 +98,7 @@ def of_names(names: Sequence[object]) -> Matcher:
 
 def of_glob(pattern: object, source: Mapping[str, object]) -> Matcher:
     refuse_unknown(source, "glob")
-    text = checked(pattern)
+    text = not_empty(checked(pattern))
     compiled = compile_re2(regex_of_glob(text))
     weight = compiled.programsize
     return Matcher({"glob": text}, f"glob {text}", lambda value: compiled.fullmatch(value) is not None, weight)
@@ -110,7 +110,7 @@ def of_regex(pattern: object, source: Mapping[str, object]) -> Matcher:
     search = source.get("search", False)
     if not isinstance(search, bool):
         raise MatcherError(f"search must be true or false, not {shown(search)}")
-    compiled = compile_re2(text)
+    compiled = compile_re2(text if search else not_empty(text))
     if search:
         return Matcher(
             {"regex": text, "search": True},
@@ -135,11 +135,16 @@ def checked_name(name: str) -> str:
     return checked(name)
 
 
+def not_empty(pattern: str) -> str:
+    """Refuse what only an empty name matches whole, as no tool has one; a search finds it everywhere."""
+    if not pattern:
+        raise MatcherError("a pattern must not be empty; leave the matcher out to match all")
+    return pattern
+
+
 def checked(pattern: object) -> str:
     if not isinstance(pattern, str):
         raise MatcherError(f"a pattern must be a string, not {shown(pattern)}")
-    if not pattern:
-        raise MatcherError("a pattern must not be empty; leave the matcher out to match all")
     if len(pattern) > MAX_PATTERN:
         raise MatcherError(f"a pattern of {len(pattern)} characters is over the limit of {MAX_PATTERN}")
     try:
