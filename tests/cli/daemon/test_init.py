@@ -102,4 +102,4 @@ def test_a_folder_that_cannot_be_made_is_named(place: Place) -> None:
     done = place.run("init", "--config", "/proc/nowhere/hooks.toml")
 
     assert done.returncode == 73
-    assert "/proc/nowhere cannot be made" in done.stderr
+    assert "/proc/nowhere cannot be created" in done.stderr

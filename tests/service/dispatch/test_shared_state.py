@@ -206,7 +206,7 @@ async def test_a_fire_of_no_session_has_none_to_count_in(daemon: Daemon) -> None
     await one_shot.aclose()
 
     assert (decision["verdict"], decision["cause"]) == ("deny", "crash")
-    assert "StateError: this fire names no session" in decision["reason"]
+    assert "StateError: this fire has no session" in decision["reason"]
 
 
 async def test_a_session_that_ends_takes_its_values_along(daemon: Daemon) -> None:

@@ -144,7 +144,7 @@ def test_where_it_is_not_required_hooks_run_with_what_there_is_and_the_status_is
         assert (source["isolation"]["configured"], source["isolation"]["in_force"]) == ("strict", "standard")
         assert len(source["isolation"]["missing"]) == 5
         assert "WEAKER than strict: no refusing writes (Landlock" in shown
-        assert "are to be strict" in advice
+        assert "should be strict" in advice
         assert attempt[2] == "refused: socket"
 
 
