@@ -8,37 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from conformance.table import Row, with_checks
 from support.daemons import Client, Daemon, RpcFailure, running_daemon
 
 Answering = Callable[[dict[str, Any]], object]
 Check = Callable[["Place"], Awaitable[None]]
-
-
-class Checks:
-    """The checks of a suite's rows, by id; `@checks("RX-01")` adds one."""
-
-    def __init__(self, rows: tuple[Row, ...]) -> None:
-        self.rows = rows
-        self._by_id: dict[str, Check] = {}
-
-    def __call__(self, *ids: str) -> Callable[[Check], Check]:
-        def keep(check: Check) -> Check:
-            assert self._by_id.keys().isdisjoint(ids), f"{ids}: a row has one check"
-            self._by_id.update(dict.fromkeys(ids, check))
-            return check
-
-        return keep
-
-    def cases(self) -> list[Any]:
-        """Return what to parametrize with: each row that has something to check here, named by its id."""
-        return [pytest.param(self._by_id[row.id], id=row.id) for row in with_checks(self.rows) if row.id in self._by_id]
-
-    @property
-    def ids(self) -> set[str]:
-        return set(self._by_id)
 
 
 class NativeClient(Client):

@@ -15,12 +15,10 @@ from conformance.examples import blocks, by_page, host_of
 from conformance.rows.beam import IDS, ROWS
 from conformance.runs.beam import (
     CALLBACKS,
-    CHECKS,
     EVENTS,
     NOTIFYING,
     PAGE,
     RUNS,
-    TESTED,
     Check,
     check,
     context,
@@ -31,6 +29,7 @@ from conformance.runs.beam import (
     ran,
     speak,
 )
+from conformance.table import with_checks
 from hooklatch import connect
 from support.daemons import Daemon, RpcFailure
 from support.shared_daemon import daemon_in_thread
@@ -50,12 +49,12 @@ def test_every_case_has_one_row() -> None:
 
 
 def test_every_row_has_a_check() -> None:
-    assert CHECKS.keys() == {row.id for row in TESTED}
+    assert check.ids == {row.id for row in with_checks(ROWS)}
 
 
-@pytest.mark.parametrize("row_id", [row.id for row in TESTED])
+@pytest.mark.parametrize("row_id", [row.id for row in with_checks(ROWS)])
 async def test_row(row_id: str, daemon: Daemon) -> None:
-    await CHECKS[row_id](daemon)
+    await check[row_id](daemon)
 
 
 async def test_a_broken_pattern_is_refused_when_it_is_registered(daemon: Daemon) -> None:
@@ -117,7 +116,7 @@ def threaded(*functions: str) -> Check:
     return threads
 
 
-CHECKS |= {
+check |= {
     "BA-47": threaded(),
     "BA-48": threaded("no"),
     "BA-49": threaded("perhaps"),

@@ -15,11 +15,9 @@ from conformance.runs.ethos import (
     BUILD,
     CALL,
     CALLBACKS,
-    CHECKS,
     CONFIG,
     MESSAGE,
     PAGE,
-    TESTED,
     Check,
     check,
     fire,
@@ -29,7 +27,7 @@ from conformance.runs.ethos import (
     run,
     speak,
 )
-from conformance.table import Row
+from conformance.table import Row, with_checks
 from hooklatch import Session, ToolRun, connect
 from support.daemons import Daemon
 from support.shared_daemon import daemon_in_thread
@@ -49,12 +47,12 @@ def test_every_case_has_one_row() -> None:
 
 
 def test_every_row_has_a_check() -> None:
-    assert CHECKS.keys() == {row.id for row in TESTED}
+    assert check.ids == {row.id for row in with_checks(ROWS)}
 
 
-@pytest.mark.parametrize("row", TESTED, ids=lambda row: row.id)
+@pytest.mark.parametrize("row", with_checks(ROWS), ids=lambda row: row.id)
 async def test_row(row: Row, daemon: Daemon) -> None:
-    await CHECKS[row.id](daemon)
+    await check[row.id](daemon)
 
 
 async def test_a_claim_that_crashes_gives_the_next_its_chance(daemon: Daemon) -> None:
@@ -118,7 +116,7 @@ def told_of(exit_code: int) -> Check:
     return tells
 
 
-CHECKS |= {"ET-32": told_of(0), "ET-34": told_of(3)}
+check |= {"ET-32": told_of(0), "ET-34": told_of(3)}
 
 
 def verified(summary: str, *functions: str, verdict: str, reason: str | None = None) -> Check:
@@ -132,7 +130,7 @@ def verified(summary: str, *functions: str, verdict: str, reason: str | None = N
     return verifies
 
 
-CHECKS |= {
+check |= {
     "ET-35": verified("half of it", "verifies", verdict="deny", reason="the criteria are not met"),
     "ET-36": verified("tests pass", "verifies", verdict="pass"),
     "ET-39": verified("half of it", verdict="pass"),
@@ -164,7 +162,7 @@ def llm_call(event: str, **more: Any) -> Check:
     return shows
 
 
-CHECKS |= {
+check |= {
     "ET-46": llm_call("before_llm_call"),
     "ET-47": llm_call("after_llm_call", finishReason="end_turn", durationMs=0.5, usage={"inputTokens": 1}),
 }
@@ -196,7 +194,7 @@ def origin(payload: dict[str, Any]) -> Check:
     return shows
 
 
-CHECKS |= {"ET-49": origin({**CALL, "voiceOrigin": {"device": "phone"}}), "ET-50": origin(CALL)}
+check |= {"ET-49": origin({**CALL, "voiceOrigin": {"device": "phone"}}), "ET-50": origin(CALL)}
 
 
 async def approved(daemon: Daemon, command: str, answer: object, *hooks: Any) -> tuple[ToolRun, list[Any]]:

@@ -15,10 +15,8 @@ from conformance.examples import by_page, host_of
 from conformance.rows.exathena import IDS, ROWS
 from conformance.runs.exathena import (
     CALLBACKS,
-    CHECKS,
     PAGE,
     SERVER,
-    TESTED,
     check,
     config,
     fire,
@@ -30,6 +28,7 @@ from conformance.runs.exathena import (
     speak,
     told,
 )
+from conformance.table import with_checks
 from support.daemons import Daemon
 from support.shared_daemon import daemon_in_thread
 
@@ -49,12 +48,12 @@ def test_every_case_has_one_row() -> None:
 
 
 def test_every_row_has_a_check() -> None:
-    assert CHECKS.keys() == {row.id for row in TESTED}
+    assert check.ids == {row.id for row in with_checks(ROWS)}
 
 
-@pytest.mark.parametrize("row_id", [row.id for row in TESTED])
+@pytest.mark.parametrize("row_id", [row.id for row in with_checks(ROWS)])
 async def test_row(row_id: str, daemon: Daemon) -> None:
-    await CHECKS[row_id](daemon)
+    await check[row_id](daemon)
 
 
 async def ids_told(daemon: Daemon, *payloads: dict[str, Any], **options: Any) -> list[tuple[str, str | None]]:
@@ -147,7 +146,7 @@ async def disabled_diagnostics(daemon: Daemon) -> None:
     assert await edit(daemon, "a.bad", "poke", timeout=10.0, **server()) != "ok"
 
 
-CHECKS |= {
+check |= {
     "XA-42": lambda daemon: says_nothing(daemon, {}),
     "XA-43": lambda daemon: says_nothing(daemon, None),
     "XA-44": lambda daemon: says_nothing(daemon, "a.unheard-of"),

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import trio
 
-from conformance.native import Checks, Place
+from conformance.native import Place
 from conformance.rows.radium import ROWS
 from conformance.runs.radium import KINDS, MODEL, TOOL, good, hook, results, run, served, stopped, wrong
-from conformance.table import span, with_checks
+from conformance.table import Checks, span, with_checks
 from support.daemons import RpcFailure
 
 PARTS = ("test_radium", "test_radium_files", "test_radium_commands")

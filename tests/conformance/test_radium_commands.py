@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from conformance.native import Checks, Place
+from conformance.native import Place
 from conformance.rows.radium import ROWS
 from conformance.runs.radium import hook, run
+from conformance.table import Checks
 from support import commands
 from support.commands import new_place, serving
 

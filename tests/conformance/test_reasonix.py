@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from conformance.native import Checks, Place, open_session
+from conformance.native import Place, open_session
 from conformance.rows.reasonix import ROWS
 from conformance.runs.reasonix import EDIT, run, settings
-from conformance.table import span, with_checks
+from conformance.table import Checks, span, with_checks
 from hooklatch import paths
 from hooklatch.importing import UnreadableFileError, read_hooks
 from support.daemons import RpcFailure

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from conformance.native import Checks, Place
+from conformance.native import Place
 from conformance.rows.reasonix import ROWS
 from conformance.runs.reasonix import EDIT, answered, run, seen, settings, specific
+from conformance.table import Checks
 
 check = Checks(ROWS)
 

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import trio
 
-from conformance.native import Checks, Place, open_session
+from conformance.native import Place, open_session
 from conformance.rows.reasonix import ROWS
 from conformance.runs.reasonix import EDIT, read, run, settings
+from conformance.table import Checks
 from hooklatch import paths
 from hooklatch.importing import read_hooks
 from support.daemons import RpcFailure

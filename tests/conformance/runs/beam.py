@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.rows.beam import ROWS
+from conformance.table import Checks
 from hooklatch import Decision, Session, connect
 from support.daemons import Daemon
 from support.repository import ROOT
@@ -53,20 +54,7 @@ EVENTS = {**BLOCKING, **NOTIFYING}
 RUNS = 200  # of each property, as many as BeamAgent's own
 
 
-TESTED = [row for row in ROWS if row.status != "not applicable"]
-
-
-CHECKS: dict[str, Check] = {}
-
-
-def check(*ids: str) -> Callable[[Check], Check]:
-    """Make a function the check of these rows."""
-
-    def add(function: Check) -> Check:
-        CHECKS.update(dict.fromkeys(ids, function))
-        return function
-
-    return add
+check = Checks[Check](ROWS)
 
 
 def hook(function: str, event: str = "pre_tool_use", *, id: str | None = None, **rest: Any) -> dict[str, Any]:  # noqa: A002
@@ -205,7 +193,7 @@ def ignored(event: str, word: str) -> Check:
     return ignores
 
 
-CHECKS |= {
+check |= {
     "BA-11": ignored("post_tool_use", "deny"),
     "BA-12": ignored("post_tool_use", "ask"),
     "BA-13": ignored("stop", "deny"),
@@ -226,7 +214,7 @@ def denied(event: str) -> Check:
     return denies
 
 
-CHECKS |= {
+check |= {
     "BA-16": denied("pre_tool_use"),
     "BA-17": denied("user_prompt_submit"),
     "BA-24": denied("subagent_start"),
@@ -291,7 +279,7 @@ def matched(pattern: str | None, tool: str, *, fires: bool) -> Check:
     return matches
 
 
-CHECKS |= {
+check |= {
     "BA-29": matched("Bash", "Bash", fires=True),
     "BA-30": matched("Bash", "Read", fires=False),
     "BA-31": matched("^Read.*", "ReadFile", fires=True),
@@ -325,7 +313,7 @@ def crashed(function: str) -> Check:
     return crashes
 
 
-CHECKS |= {"BA-36": crashed("crash"), "BA-37": crashed("throw")}
+check |= {"BA-36": crashed("crash"), "BA-37": crashed("throw")}
 
 
 @check("BA-38")
@@ -377,7 +365,7 @@ def stopped(function: str) -> Check:
     return stops
 
 
-CHECKS |= {"BA-42": stopped("no"), "BA-43": stopped("perhaps"), "BA-44": stopped("crash")}
+check |= {"BA-42": stopped("no"), "BA-43": stopped("perhaps"), "BA-44": stopped("crash")}
 
 
 @check("BA-45")

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from conformance.rows.ethos import ROWS
+from conformance.table import Checks
 from hooklatch import Decision, Session, ToolRun, connect
 from support.daemons import Daemon
 from support.repository import ROOT
@@ -51,20 +52,7 @@ CALL = {"toolName": "terminal", "args": {"command": "ls"}}
 MESSAGE = {"platform": "telegram", "chatId": "c", "botKey": "b", "userId": "u", "text": "hi", "isDm": True}
 
 
-TESTED = [row for row in ROWS if row.status != "not applicable"]
-
-
-CHECKS: dict[str, Check] = {}
-
-
-def check(*ids: str) -> Callable[[Check], Check]:
-    """Make a function the check of these rows."""
-
-    def add(function: Check) -> Check:
-        CHECKS.update(dict.fromkeys(ids, function))
-        return function
-
-    return add
+check = Checks[Check](ROWS)
 
 
 def hook(function: str, event: str = "before_tool_call", *, id: str | None = None, **rest: Any) -> dict[str, Any]:  # noqa: A002
@@ -179,7 +167,7 @@ def gated(*expected: str, plugins: list[str] | None = None) -> Check:
     return fires
 
 
-CHECKS |= {
+check |= {
     "ET-06": gated("built-in"),
     "ET-07": gated("built-in", plugins=[]),
     "ET-08": gated("built-in", "p1", plugins=["p1"]),
@@ -204,7 +192,7 @@ def amending(expected: dict[str, str], *hooks: Any, plugins: list[str]) -> Check
 BUILD = "before_prompt_build"
 
 
-CHECKS |= {
+check |= {
     "ET-10": amending(
         {"prependSystem": "built-in"},
         hook("amends", BUILD, id="a", prepend_system="built-in"),
@@ -230,7 +218,7 @@ def claiming(plugins: list[str], *, is_claimed: bool) -> Check:
     return claims
 
 
-CHECKS |= {"ET-12": claiming([], is_claimed=False), "ET-13": claiming(["p1"], is_claimed=True)}
+check |= {"ET-12": claiming([], is_claimed=False), "ET-13": claiming(["p1"], is_claimed=True)}
 
 
 @check("ET-43", "ET-44")

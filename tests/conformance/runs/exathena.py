@@ -12,6 +12,7 @@ from typing import Any
 import trio
 
 from conformance.rows.exathena import ROWS
+from conformance.table import Checks
 from hooklatch import Decision, Session, ToolRun, connect
 from support.daemons import Daemon
 from support.repository import ROOT, TESTS
@@ -35,26 +36,13 @@ EVENTS = [
 ]  # fmt: skip
 
 
-TESTED = [row for row in ROWS if row.status != "not applicable"]
-
-
-CHECKS: dict[str, Check] = {}
+check = Checks[Check](ROWS)
 
 
 def config(*, enabled: bool = True) -> str:
     """Diagnostics by a server that finds each BAD, for files that end in .bad."""
     state = "true" if enabled else "false"
     return f"[lsp]\nenabled = {state}\ntimeout = 10.0\nservers = {{ '.bad' = {json.dumps([*SERVER, 'publish'])} }}\n"
-
-
-def check(*ids: str) -> Callable[[Check], Check]:
-    """Make a function the check of these rows."""
-
-    def add(function: Check) -> Check:
-        CHECKS.update(dict.fromkeys(ids, function))
-        return function
-
-    return add
 
 
 def on(event: str, function: str, *, id: str | None = None, **rest: Any) -> dict[str, Any]:  # noqa: A002
@@ -156,7 +144,7 @@ def augmented(expected: object, *texts: str) -> Check:
     return augments
 
 
-CHECKS |= {
+check |= {
     "XA-06": augmented({"augment": "text"}, "text"),
     "XA-07": augmented({"augment": "first\nsecond"}, "first", "second"),
     "XA-08": augmented("ok", ""),
@@ -238,7 +226,7 @@ def injected(event: str, **payload: Any) -> Check:
     return injects
 
 
-CHECKS |= {
+check |= {
     "XA-15": injected("UserPromptSubmit", prompt="hello"),
     "XA-16": injected("ChatParams", request={"model": "m-1"}, messages=[]),
     "XA-20": injected("PreIteration", iteration=0, unproductive_iterations=0, fingerprint=[]),
