@@ -53,6 +53,37 @@ def decide(**answer: Any) -> Callable[[Peer], None]:
     return script
 
 
+def ask_guard(recorder: Recorder) -> Callable[[Peer], None]:
+    """Ask the hook "guard" once, before its registration is answered, and note the reply."""
+
+    def script(peer: Peer) -> None:
+        peer.welcome()
+        registration = peer.read_until("register")
+        peer.say(id=1, method="call", params=CALL)
+        recorder.note(peer.read())
+        peer.answer(registration, {"ids": ["guard"], "revision": 8})
+        peer.read()
+
+    return script
+
+
+def lose_and_resume(recorder: Recorder) -> tuple[Callable[[Peer], None], Callable[[Peer], None]]:
+    """Hang up on a session with a hook and a subscription, and note how it introduces itself again."""
+
+    def first(peer: Peer) -> None:
+        peer.welcome()
+        peer.answer(peer.read_until("register"), {"ids": ["guard"], "revision": 8})
+        peer.answer(peer.read_until("subscribe"), {"revision": 8})
+
+    def second(peer: Peer) -> None:
+        recorder.note(peer.welcome(revision=20)["session"])
+        peer.answer(peer.read_until("subscribe"), {"revision": 21})
+        peer.answer(peer.read_until("fire"), decision(verdict="allow"))
+        peer.read()
+
+    return first, second
+
+
 def hang_up_in_mid_answer(peer: Peer) -> None:
     peer.welcome()
     peer.read_until("fire")

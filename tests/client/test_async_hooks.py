@@ -13,7 +13,7 @@ import anyio.to_thread
 import pytest
 
 import hooklatch
-from client.scripts import CALL, Recorder, under_both
+from client.scripts import CALL, Recorder, ask_guard, lose_and_resume, under_both
 from hooklatch import Announcement, Verdict, connect, deny
 from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
@@ -78,16 +78,7 @@ async def test_a_served_hook_answers_whatever_it_does(
     daemon: ScriptedDaemon, path: Path, function: Any, key: str, text: str
 ) -> None:
     recorder = Recorder()
-
-    def script(peer: Peer) -> None:
-        peer.welcome()
-        registration = peer.read_until("register")
-        peer.say(id=1, method="call", params=CALL)
-        recorder.note(peer.read())
-        peer.answer(registration, {"ids": ["guard"], "revision": 8})
-        peer.read()
-
-    daemon.play(script)
+    daemon.play(ask_guard(recorder))
 
     async with connect(path) as s:
         registration = await s.register("pre_tool_use", function, id="guard")
@@ -116,19 +107,7 @@ async def test_a_call_for_an_unknown_hook_gets_an_error(daemon: ScriptedDaemon, 
 @under_both
 async def test_a_lost_session_is_resumed_with_its_hooks_and_subscription(daemon: ScriptedDaemon, path: Path) -> None:
     recorder = Recorder()
-
-    def first(peer: Peer) -> None:
-        peer.welcome()
-        peer.answer(peer.read_until("register"), {"ids": ["guard"], "revision": 8})
-        peer.answer(peer.read_until("subscribe"), {"revision": 8})
-
-    def second(peer: Peer) -> None:
-        recorder.note(peer.welcome(revision=20)["session"])
-        peer.answer(peer.read_until("subscribe"), {"revision": 21})
-        peer.answer(peer.read_until("fire"), decision(verdict="allow"))
-        peer.read()
-
-    daemon.play(first, second)
+    daemon.play(*lose_and_resume(recorder))
 
     async with connect(path, session_id="mine") as s:
         listener = s.announcements()

@@ -13,6 +13,7 @@ import trio
 from client.scripts import (
     CALL,
     Recorder,
+    ask_guard,
     decide,
     under_asyncio,
 )
@@ -89,16 +90,7 @@ async def waits_for_what_is_cancelled(event: Any) -> None:
 @under_asyncio
 async def test_a_hook_that_waits_for_what_is_cancelled_has_failed(daemon: ScriptedDaemon, path: Path) -> None:
     recorder = Recorder()
-
-    def script(peer: Peer) -> None:
-        peer.welcome()
-        registration = peer.read_until("register")
-        peer.say(id=1, method="call", params=CALL)
-        recorder.note(peer.read())
-        peer.answer(registration, {"ids": ["guard"], "revision": 8})
-        peer.read()
-
-    daemon.play(script)
+    daemon.play(ask_guard(recorder))
 
     async with connect(path) as s:
         registration = await s.register("pre_tool_use", waits_for_what_is_cancelled, id="guard")

@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 import hooklatch
-from client.scripts import CALL, FAILURES, IMPATIENT, Recorder, answer_pings_first, decide, never_welcome
+from client.scripts import (
+    CALL,
+    FAILURES,
+    IMPATIENT,
+    Recorder,
+    answer_pings_first,
+    decide,
+    lose_and_resume,
+    never_welcome,
+)
 from hooklatch import Announcement, Verdict, connect_sync, deny
 from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
@@ -200,19 +209,7 @@ def test_two_hooks_of_one_name_do_not_replace_each_other(daemon: ScriptedDaemon,
 
 def test_a_lost_session_is_resumed_with_its_hooks_and_subscription(daemon: ScriptedDaemon, path: Path) -> None:
     recorder = Recorder()
-
-    def first(peer: Peer) -> None:
-        peer.welcome()
-        peer.answer(peer.read_until("register"), {"ids": ["guard"], "revision": 8})
-        peer.answer(peer.read_until("subscribe"), {"revision": 8})
-
-    def second(peer: Peer) -> None:
-        recorder.note(peer.welcome(revision=20)["session"])
-        peer.answer(peer.read_until("subscribe"), {"revision": 21})
-        peer.answer(peer.read_until("fire"), decision(verdict="allow"))
-        peer.read()
-
-    daemon.play(first, second)
+    daemon.play(*lose_and_resume(recorder))
 
     with connect_sync(path, session_id="mine") as s:
         listener = s.announcements()
