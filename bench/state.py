@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sqlite3
 import sys
 import tempfile
 from collections import defaultdict
@@ -58,6 +59,7 @@ class Bench:
         self._quiet = quiet
         self._states = states
         self._path = str(folder / "counters.db")
+        create_database(self._path)
         self._steps = steps
         self.sums: dict[str, int] = defaultdict(int)
         self.done: dict[str, int] = defaultdict(int)
@@ -100,6 +102,17 @@ class Bench:
     async def _without_end(self) -> None:
         while True:
             await self.call("served, endless", [])
+
+
+def create_database(path: str) -> None:
+    """Create the file of counters, in WAL mode.
+
+    Done before any worker opens it: connections that switch a file to WAL at once fail, whatever their timeout is.
+    """
+    database = sqlite3.connect(path)
+    database.execute("pragma journal_mode = wal")
+    database.execute("create table counters (key text primary key, value integer)")
+    database.close()
 
 
 async def measure(rounds: int, steps: int, folder: Path) -> tuple[Series, Bench]:

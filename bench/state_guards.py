@@ -31,9 +31,7 @@ def sqlite(event: Event) -> Verdict:
 def connect(path: str) -> sqlite3.Connection:
     if path not in databases:
         made = sqlite3.connect(path, isolation_level=None, timeout=30)
-        made.execute("pragma journal_mode = wal")
         made.execute("pragma synchronous = normal")
-        made.execute("create table if not exists counters (key text primary key, value integer)")
         databases[path] = made
     return databases[path]
 

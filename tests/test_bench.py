@@ -70,8 +70,6 @@ def test_the_state_benchmark_counts_exactly_both_ways() -> None:
     results = BENCH / "results" / "state_quick.json"
     results.unlink(missing_ok=True)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if not results.exists():  # beside other tests a call may find no worker in time: then once more
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert results.exists(), done.stderr
     found = json.loads(results.read_bytes())
