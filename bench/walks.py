@@ -162,11 +162,13 @@ class Recorder:
         self._walk.stacked = max(self._walk.stacked, stacked)
 
     def _stand_in(self, name: str) -> None:
-        thread = threading.get_ident()
-        here, self._here[thread] = self._here.get(thread), name.partition(" ")[0]
+        # `start` may put a new dictionary in place meanwhile; an error here would end the profile of this thread.
+        thread, there = threading.get_ident(), name.partition(" ")[0]
+        here = self._here.get(thread)
+        self._here[thread] = there
         if here is not None:
-            self._walk.rooms += os.path.dirname(here) != os.path.dirname(self._here[thread])
-            self._walk.parts += part_of(here) != part_of(self._here[thread])
+            self._walk.rooms += os.path.dirname(here) != os.path.dirname(there)
+            self._walk.parts += part_of(here) != part_of(there)
 
     def _own_frames(self, frame: FrameType | None) -> Iterator[tuple[FrameType, str]]:
         while frame is not None:
