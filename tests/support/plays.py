@@ -11,7 +11,7 @@ from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.decisions.phases import start
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.hooks.matchers import compile_matcher
-from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget, select
+from hooklatch.core.hooks.registry import Chain, Hook, Layer, ServedTarget
 from hooklatch.core.messages import Cause, Decision, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Verdict, encode
@@ -60,7 +60,8 @@ def outcome_of(reply: Reply) -> Outcome:
 
 def begin(spec: EventSpec, hooks: Sequence[Hook], payload: object, context: dict[str, Any] | None = None) -> Machine:
     first = Payload(msgspec.json.encode(payload))
-    return start(spec, hooks, select(spec, hooks, first), first, context or {})
+    chain = Chain(spec, hooks)
+    return start(chain, chain.select(first), first, context or {})
 
 
 def end(fire: Machine) -> Decision:

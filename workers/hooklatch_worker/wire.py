@@ -122,7 +122,7 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
     code: int
 
 
-class Code(msgspec.Struct, frozen=True, tag="code"):
+class Code(msgspec.Struct, frozen=True, tag="code", array_like=True):
     """Daemon to worker, before anything else: the bytes of the file to import, empty for a module.
 
     They are the bytes that were checked.  The file may hold others by now, which must not run instead, and must not
@@ -132,7 +132,7 @@ class Code(msgspec.Struct, frozen=True, tag="code"):
     data: bytes
 
 
-class Call(msgspec.Struct, frozen=True, tag="call", omit_defaults=True):
+class Call(msgspec.Struct, frozen=True, tag="call", array_like=True, gc=False):
     """Daemon to worker: run one callback, within `timeout` seconds.
 
     `payload`, `envelope`, `config` and `merged` are JSON objects.
@@ -169,7 +169,7 @@ class Elsewhere(msgspec.Struct, frozen=True):
     line: int
 
 
-class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
+class Loaded(msgspec.Struct, frozen=True, tag="loaded", array_like=True):
     """Worker to daemon: the source is imported.  `files` are the modules of its directory that it imported.
 
     `elsewhere` are the marked functions that it imported but does not define: those in modules of its directory, and if
@@ -186,14 +186,14 @@ class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
     elsewhere: list[Elsewhere] = []
 
 
-class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed"):
+class LoadFailed(msgspec.Struct, frozen=True, tag="load_failed", array_like=True):
     generation: int
     message: str
     file: str
     line: int
 
 
-class Answered(msgspec.Struct, frozen=True, tag="answered", omit_defaults=True):
+class Answered(msgspec.Struct, frozen=True, tag="answered", array_like=True, gc=False):
     """Worker to daemon: the callback has ended, with this result.
 
     `answer` is JSON for `verdicts.decode`, empty for no opinion.  A `cause` says that there is no answer, and why.
@@ -212,7 +212,7 @@ class Answered(msgspec.Struct, frozen=True, tag="answered", omit_defaults=True):
     emitted: list[Emitted] = []
 
 
-class Told(msgspec.Struct, frozen=True, tag="told", omit_defaults=True):
+class Told(msgspec.Struct, frozen=True, tag="told", array_like=True):
     """Daemon to worker: the result of an `Asked`.  `value` is JSON, empty for none; with an `error` nothing changed."""
 
     generation: int
@@ -235,10 +235,12 @@ def encode(message: msgspec.Struct) -> bytes:
     return ENCODER.encode(message)
 
 
-def frame(message: msgspec.Struct) -> bytes:
+def frame(message: msgspec.Struct) -> bytearray:
     """Return a message as one frame."""
-    body = ENCODER.encode(message)
-    return HEADER.pack(len(body)) + body
+    data = bytearray(HEADER.size)
+    ENCODER.encode_into(message, data, HEADER.size)
+    HEADER.pack_into(data, 0, len(data) - HEADER.size)
+    return data
 
 
 def decode_from_worker(data: bytes | bytearray | memoryview) -> FromWorker:
@@ -268,34 +270,38 @@ def decode_from_zygote(data: bytes) -> FromZygote:
 class FrameReader:
     """Splits a stream of bytes into the bodies of frames.
 
-    Feed what was received, then take bodies until there is none.
+    Feed what was received, then take bodies until there is none.  A frame that arrived whole is not copied.
     """
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._received: bytes | bytearray = b""
 
     @property
     def is_empty(self) -> bool:
-        return not self._buffer
+        return not self._received
 
     def feed(self, data: bytes) -> None:
-        self._buffer += data
+        if not self._received:
+            self._received = data
+        elif isinstance(self._received, bytearray):
+            self._received += data  # in place: a long frame comes in many parts
+        else:
+            self._received = bytearray(self._received) + data
 
-    def take(self) -> bytes | None:
+    def take(self) -> memoryview | None:
         """Return the next whole body, or None.
 
         Raises:
             FrameError: the announced length is over MAX_FRAME.
         """
-        buffer = self._buffer
-        if len(buffer) < HEADER.size:
+        received = self._received
+        if len(received) < HEADER.size:
             return None
-        (length,) = HEADER.unpack_from(buffer)
+        (length,) = HEADER.unpack_from(received)
         if length > MAX_FRAME:
             raise FrameError(f"a frame of {length} bytes is over the limit of {MAX_FRAME}")
         end = HEADER.size + length
-        if len(buffer) < end:
+        if len(received) < end:
             return None
-        body = bytes(memoryview(buffer)[HEADER.size : end])
-        del buffer[:end]
-        return body
+        self._received = received[end:]
+        return memoryview(received)[HEADER.size : end]

@@ -26,11 +26,12 @@ class PayloadError(ValueError):
 class Payload:
     """One version of a payload.  `version` numbers the versions within one fire; equal content keeps its version."""
 
-    __slots__ = ("_fields", "data", "version")
+    __slots__ = ("_digest", "_fields", "data", "version")
 
     def __init__(self, data: bytes, version: int = 0) -> None:
         self.data = data
         self.version = version
+        self._digest = ""
         self._fields: dict[str, msgspec.Raw] | None = None
 
     @property
@@ -75,7 +76,9 @@ class Payload:
 
     def digest(self) -> str:
         """Return the sha256 of the exact bytes, in hexadecimal."""
-        return hashlib.sha256(self.data).hexdigest()
+        if not self._digest:
+            self._digest = hashlib.sha256(self.data).hexdigest()
+        return self._digest
 
 
 def means_same(old: msgspec.Raw | None, new: msgspec.Raw) -> bool:

@@ -24,7 +24,7 @@ from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes import scratch
 from hooklatch.processes.queueing import CallQueue
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.processes.worker import FireContext, LoadError, Worker
+from hooklatch.processes.worker import FireContext, LoadError, Worker, outcome_of
 from hooklatch.processes.zygote import ForkError, Zygote, ZygoteLostError
 from hooklatch_worker import wire
 
@@ -96,13 +96,12 @@ class Pool:
         self._zygote = zygote
         self.workers = Supervisor("workers")
         self._idle: list[Worker] = []
-        self._running: dict[Worker, float] = {}  # the deadline of each call under way
         self._alarm = trio.CancelScope()
         self._busy: dict[Worker, FireContext] = {}  # the fire that each works for
         self._condemned: set[Worker] = set()
         self._loading: set[Worker] = set()
         self._starting = 0
-        self._queue = CallQueue(limits.workers, limits.queue)
+        self._queue = CallQueue(self._busy, limits.workers, limits.queue)
         self._forks = TokenBucket(rate=50.0, burst=20)
         self._restarts = Restarts(RESTARTS)
         self._is_closed = True  # until it runs
@@ -142,31 +141,35 @@ class Pool:
             if isinstance(found, Outcome):
                 return found.lasting(began - started)
             worker = found
-        self._fill()
+        if not self._idle:
+            self._fill()
         left = deadline - trio.current_time()
         if left <= 0:
             self._give_back(worker, is_fit=True)
             return Outcome(cause="timeout", message="no time was left to start it").lasting(began - started)
-        self._running[worker] = deadline
+        worker.deadline = deadline
         if deadline < self._alarm.deadline:
             self._alarm.deadline = deadline
         try:
-            outcome = await worker.call(call, fire, left)
+            said = await worker.call(call, fire, left)
         except trio.Cancelled:
             self._abandon(worker, deadline)
             raise
-        finally:
-            del self._running[worker]
         ended = time.perf_counter()
+        self._queue.took(ended - began)
+        if isinstance(said, wire.Answered) and not worker.is_expired and trio.current_time() < deadline:
+            self._give_back(worker, is_fit=True)
+            return outcome_of(said, ended - started)
         text = f"no answer within {ended - started:.1f} s"
         if worker.is_expired:
             # If it waited longer than it ran, the queue missed the deadline, not the callback.
-            is_queued = began - started > ended - began
-            outcome = worker.lost_outcome("timeout", text, is_orphaned=is_queued)
-        elif trio.current_time() >= deadline:
+            outcome = worker.lost_outcome("timeout", text, is_orphaned=began - started > ended - began)
+        elif isinstance(said, Outcome) and trio.current_time() < deadline:
+            outcome = said
+        else:
             # The answer and the alarm came in the same turn of the loop; their order there must decide nothing.
-            outcome = msgspec.structs.replace(outcome, cause="timeout", answer=b"", message=text)
-        self._queue.took(ended - began)
+            shown = said if isinstance(said, Outcome) else outcome_of(said, 0.0)
+            outcome = msgspec.structs.replace(shown, cause="timeout", answer=b"", message=text)
         self._give_back(worker, is_fit=not outcome.is_lost)
         return outcome.lasting(ended - started)
 
@@ -191,16 +194,15 @@ class Pool:
             with self._alarm:
                 await trio.sleep_forever()
             now = trio.current_time()
-            for worker, deadline in self._running.items():
-                if deadline <= now and not worker.is_expired:
+            for worker in self._busy:
+                if worker.deadline <= now and not worker.is_expired:
                     worker.expire()
 
     def _next_deadline(self) -> float:
-        return min((at for worker, at in self._running.items() if not worker.is_expired), default=math.inf)
+        return min((worker.deadline for worker in self._busy if not worker.is_expired), default=math.inf)
 
     def _abandon(self, worker: Worker, deadline: float) -> None:
-        if worker not in self._busy:
-            return
+        worker.deadline = math.inf  # no call waits for it any more
         if not self.workers.spawn("abandoned call", self._drain, worker, deadline):
             worker.kill(CLOSES)
             self._give_back(worker, is_fit=False)
@@ -237,8 +239,8 @@ class Pool:
 
     def _occupy(self, fire: FireContext) -> Worker:
         worker = self._idle.pop()
+        worker.deadline = math.inf
         self._busy[worker] = fire
-        self._queue.occupied(fire)
         return worker
 
     async def _wait(self, fire: FireContext, deadline: float) -> Worker | Outcome:
@@ -260,15 +262,17 @@ class Pool:
         return waiter.worker or waiter.failure or Outcome(cause="overload", message="no worker is available")
 
     def _give_back(self, worker: Worker, *, is_fit: bool) -> None:
-        self._queue.vacated(self._busy.pop(worker))
+        del self._busy[worker]
         if worker.is_dead:
             worker.close()
-        elif not is_fit or worker.is_doomed:
+        elif not is_fit or worker.kill_reason is not None:
             self._condemned.add(worker)
         elif self._is_worn(worker):
             self.recycle(worker)
         else:
             self._idle.append(worker)
+            if not self._queue:
+                return
         self._serve_waiting()
         self._fill()
 

@@ -10,6 +10,7 @@ of those.  A call that has no place in the queue, or cannot be served in time, i
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import trio
 
@@ -43,13 +44,12 @@ class Waiter:
 class CallQueue:
     """The calls of one pool: those that have a worker, and those that wait for one."""
 
-    def __init__(self, workers: int, capacity: int) -> None:
+    def __init__(self, busy: Mapping[Worker, FireContext], workers: int, capacity: int) -> None:
+        """Make an empty queue; `busy` is the pool's own: the fire that each busy worker works for."""
+        self._busy = busy
         self._workers = workers
         self._gates: FairQueue[str, Waiter] = FairQueue(capacity)
         self._notifications: FairQueue[str, Waiter] = FairQueue(capacity)
-        self._busy = 0
-        self._busy_notifications = 0
-        self._held: dict[str, int] = {}  # workers, by session
         self._pace = Pace()
         self._latest: str | None = None
         self._shared_until = -math.inf
@@ -64,18 +64,6 @@ class CallQueue:
                 self._shared_until = trio.current_time() + SHARED_FOR
             self._latest = share
 
-    def occupied(self, fire: FireContext) -> None:
-        self._busy += 1
-        self._busy_notifications += not fire.spec.is_gate
-        self._held[fire.share] = self._held.get(fire.share, 0) + 1
-
-    def vacated(self, fire: FireContext) -> None:
-        self._busy -= 1
-        self._busy_notifications -= not fire.spec.is_gate
-        self._held[fire.share] -= 1
-        if not self._held[fire.share]:
-            del self._held[fire.share]
-
     def took(self, seconds: float) -> None:
         """Record how long a call occupied its worker."""
         self._pace.add(seconds)
@@ -85,15 +73,21 @@ class CallQueue:
         share = fire.share
         if not fire.spec.is_gate:
             return not self._is_closed_to_notifications
-        return not self._is_last_kept or not (share in self._held or self._gates.is_regular(share))
+        return not self._is_last_kept or not (share in self._holders or self._gates.is_regular(share))
+
+    @property
+    def _holders(self) -> set[str]:
+        """Return the sessions that hold a worker."""
+        return {fire.share for fire in self._busy.values()}
 
     @property
     def _is_closed_to_notifications(self) -> bool:
-        return self._busy_notifications >= self._workers - 1 or self._is_last_kept
+        notifications = sum(not fire.spec.is_gate for fire in self._busy.values())
+        return notifications >= self._workers - 1 or self._is_last_kept
 
     @property
     def _is_last_kept(self) -> bool:
-        return self._busy >= self._workers - 1 and trio.current_time() < self._shared_until
+        return len(self._busy) >= self._workers - 1 and trio.current_time() < self._shared_until
 
     def wait(self, fire: FireContext, deadline: float) -> Waiter | Outcome:
         """Queue a call; return its place, or why it has none."""
@@ -131,7 +125,7 @@ class CallQueue:
     def _next_gate(self) -> Waiter | None:
         if not self._gates:
             return None
-        return self._gates.take(self._held, newcomers_only=True) if self._is_last_kept else self._gates.take()
+        return self._gates.take(self._holders, newcomers_only=True) if self._is_last_kept else self._gates.take()
 
     def _next_notification(self) -> Waiter | None:
         return self._notifications.take() if self._notifications and not self._is_closed_to_notifications else None

@@ -9,6 +9,7 @@ callback still holds the other end open.
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import socket
@@ -29,10 +30,11 @@ from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES,
 from hooklatch_worker.author.failures import MAX_TRACEBACK
 from hooklatch_worker.author.state import MAX_STEPS, Asked
 
-__all__ = ["FireContext", "LoadError", "Worker"]
+__all__ = ["FireContext", "LoadError", "Worker", "outcome_of"]
 
 EXIT_NOTICE = 0.02  # seconds to wait for how a worker died; only the text of a crash depends on it
 LOAD_NOTICE = 1.0  # the same while importing, when no decision waits for it
+ENVELOPES = msgspec.json.Encoder()
 BATCH = struct.Struct("=512Q")  # call ids are drawn in batches, which saves a system call per id
 
 
@@ -50,6 +52,10 @@ class FireContext(Protocol):
 
     def envelope(self, call: Call) -> Envelope:
         """Return what the callback is given besides the payload."""
+        ...
+
+    def sent(self) -> None:
+        """Do what can be done while a worker works: a call has been sent to it."""
         ...
 
     def answer(self, call: Call, asked: Asked) -> wire.Told:
@@ -113,6 +119,7 @@ class Worker:
         self._asked = 0
         self._is_cut_short = False
         self.is_expired = False
+        self.deadline = math.inf  # of the call that waits for it, if any
 
     @property
     def fault(self) -> str | None:
@@ -146,29 +153,30 @@ class Worker:
             case _:
                 raise LoadError("the worker sent an unexpected message")
 
-    async def call(self, call: Call, fire: FireContext, timeout: float) -> Outcome:
-        """Run one callback; `timeout` is its time in seconds.
+    async def call(self, call: Call, fire: FireContext, timeout: float) -> wire.Answered | Outcome:
+        """Run one callback within `timeout` seconds; return its answer, or the outcome of a worker that failed.
 
         If cancelled, the worker stays busy: then `settle` or kill it.
         """
-        target, hook = call.hook.target, call.hook
+        hook = call.hook
+        target = hook.target
         assert isinstance(target, PythonTarget)
         self._call_id = number = call_ids.draw()
         self.calls += 1
         self._serving, self._asked = (call, fire), 0
-        message = wire.Call(
+        data = wire.frame(wire.Call(
             self.generation, number, timeout, target.function, fire.spec.name, call.payload.data,
-            msgspec.json.encode(fire.envelope(call)), hook.config,
+            ENVELOPES.encode(fire.envelope(call)), hook.config,
             msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
             bool(target.native),
-        )  # fmt: skip
-        data = wire.frame(message)
+        ))  # fmt: skip
         if len(data) > wire.MAX_FRAME:
             return Outcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
         try:
             self._is_cut_short = True
             await self._send(data)
             self._is_cut_short = False
+            fire.sent()
             said = await self._answer(number)
         except EOFError:
             return await self._crashed()
@@ -176,7 +184,7 @@ class Worker:
             return self._garbage(str(error))
         if said.emitted:
             fire.take(said.emitted)
-        return outcome_of(said)
+        return said
 
     async def settle(self) -> bool:
         """Read the answer of an abandoned call; return whether the worker can take another."""
@@ -195,16 +203,17 @@ class Worker:
             EOFError: the worker is gone.
             FrameError: what came is not an answer to this call.
         """
-        while isinstance(message := wire.decode_from_worker(await self._receive()), Asked):
+        while isinstance(message := wire.decode_from_worker(self._received() or await self._receive()), Asked):
             await self._tell(message, number)
         if not self._reader.is_empty:
             raise wire.FrameError("more than one answer to a call")
-        if not isinstance(message, wire.Answered) or (message.generation, message.call_id) != (self.generation, number):
+        if not isinstance(message, wire.Answered) or message.call_id != number or message.generation != self.generation:
             raise wire.FrameError("an answer to another call")
-        if message.emitted and not self._may_emit:
-            raise wire.FrameError("unexpected telemetry")
-        if len(message.emitted) > MAX_EMITTED or any(len(one.data) > MAX_EMITTED_BYTES for one in message.emitted):
-            raise wire.FrameError("more telemetry than a call may send")
+        if message.emitted:
+            if not self._may_emit:
+                raise wire.FrameError("unexpected telemetry")
+            if len(message.emitted) > MAX_EMITTED or any(len(one.data) > MAX_EMITTED_BYTES for one in message.emitted):
+                raise wire.FrameError("more telemetry than a call may send")
         return message
 
     async def _tell(self, asked: Asked, number: int) -> None:
@@ -291,28 +300,43 @@ class Worker:
         trio.lowlevel.notify_closing(self.process.pidfd)
         self.process.close()
 
-    async def _send(self, data: bytes) -> None:
+    async def _send(self, data: bytearray) -> None:
         view = memoryview(data)
-        while view:
+        while True:
             try:
-                view = view[self.process.socket.send(view) :]
+                sent = self.process.socket.send(view)
             except BlockingIOError:
                 await trio.lowlevel.wait_writable(self.process.socket)
+                continue
             except OSError:
                 raise EOFError("its socket is closed") from None
+            if sent == len(view):
+                return
+            view = view[sent:]
 
-    async def _receive(self) -> bytes:
-        while (body := self._reader.take()) is None:
+    async def _receive(self) -> memoryview:
+        while (body := self._received()) is None:
+            await trio.lowlevel.wait_readable(self.process.socket)
+        return body
+
+    def _received(self) -> memoryview | None:
+        """Return the next message if it has arrived whole.
+
+        Raises:
+            EOFError: no more will come.
+        """
+        body = self._reader.take()
+        while body is None:
             try:
-                data = self.process.socket.recv(2**14)
+                data = self.process.socket.recv(2**16)
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(self.process.socket)
-                continue
+                return None
             except OSError:
                 raise EOFError("its socket broke") from None
             if not data:
                 raise EOFError("its socket ended")
             self._reader.feed(data)
+            body = self._reader.take()
         return body
 
 
@@ -322,17 +346,18 @@ CAUSES: dict[str, Cause] = {
 }  # fmt: skip
 
 
-def outcome_of(said: wire.Answered) -> Outcome:
+def outcome_of(said: wire.Answered, seconds: float) -> Outcome:
     """Return what a worker reported of a call; a worker is not trusted, not even with the length of its report."""
+    duration_ms = round(seconds * 1000, 3)
     return Outcome(
         cause=CAUSES.get(said.cause, "crash"), message=said.message, stdout=text_of(said.stdout),
-        stderr=text_of(said.stderr), exit_code=said.exit_code, truncated=said.truncated,
+        stderr=text_of(said.stderr), exit_code=said.exit_code, truncated=said.truncated, duration_ms=duration_ms,
         answer=b"" if said.cause else said.answer, traceback=said.traceback[:MAX_TRACEBACK],
     )  # fmt: skip
 
 
 def text_of(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
+    return data.decode("utf-8", "replace") if data else ""
 
 
 def tail(fd: int) -> tuple[bytes, bool]:

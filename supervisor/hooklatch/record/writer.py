@@ -21,7 +21,15 @@ from typing import Any
 import trio
 
 from hooklatch.core.messages import Decision, Head
-from hooklatch.record.content.entries import Fact, entry_of_abandoned, entry_of_decision, scrubbed
+from hooklatch.core.payload import Payload
+from hooklatch.record.content.entries import (
+    Fact,
+    Shown,
+    entry_of_abandoned,
+    entry_of_decision,
+    scrubbed,
+    shown_of,
+)
 from hooklatch.record.content.redaction import Redactor
 from hooklatch.record.files.anchor import Anchor
 from hooklatch.record.files.mark import MarkFile
@@ -35,7 +43,7 @@ from hooklatch.record.storage.removal import SegmentRemover
 from hooklatch.record.storage.retention import sizes
 from hooklatch.record.storage.syncing import Syncs
 
-__all__ = ["Fact", "Record", "RecordError"]
+__all__ = ["Fact", "Record", "RecordError", "Shown"]
 
 logger = logging.getLogger("hooklatch.record")
 RESERVE = 2**20  # bytes for denials on a full disk, enough for about 1500
@@ -139,8 +147,12 @@ class Record:
         """The newest record."""
         return self._journal.head
 
-    def decided(self, decision: Decision, fact: Fact) -> Head | None:
-        """Record a decision, right before its answer leaves.
+    def show(self, payload: Payload) -> Shown:
+        """Choose what is recorded of a payload; made before the decision, it saves that much time after it."""
+        return shown_of(payload, self._settings.excerpt_bytes, self._redactor)
+
+    def decided(self, decision: Decision, fact: Fact, shown: Shown | None = None) -> Head | None:
+        """Record a decision, right before its answer leaves; `shown` is what `show` chose of the payload, if it did.
 
         A decision of another event than a gate is counted if it cannot be recorded, and returns None.
 
@@ -150,24 +162,31 @@ class Record:
         if self._space.stage is Stage.FULL:
             self._space.look()
         stage = self._space.stage
-        if not fact.is_gate and (stage >= Stage.CRITICAL or self._unsynced is not None):
-            self._space.count(decision.event)
-            return None
-        if stage is Stage.FULL:
-            raise RecordError(self._space.explain())
-        excerpt_bytes = self._settings.excerpt_bytes if stage < Stage.CRITICAL else 0
+        if stage >= Stage.CRITICAL or self._unsynced is not None:
+            if not fact.is_gate:
+                self._space.count(decision.event)
+                return None
+            if stage is Stage.FULL:
+                raise RecordError(self._space.explain())
         try:
-            return self._write("decision", entry_of_decision(decision, fact, excerpt_bytes, self._redactor))
+            return self._write("decision", self._entry(decision, fact, shown, is_brief=stage >= Stage.CRITICAL))
         except RecordError:
             if fact.is_gate:
                 raise
             self._space.count(decision.event)
             return None
 
+    def _entry(self, decision: Decision, fact: Fact, shown: Shown | None, *, is_brief: bool) -> bytes:
+        if is_brief:
+            return entry_of_decision(decision, fact, None, 0, self._redactor)
+        if shown is None or shown.redactor is not self._redactor:  # the settings have changed since
+            shown = self.show(fact.payload)
+        return entry_of_decision(decision, fact, shown, self._settings.excerpt_bytes, self._redactor)
+
     def refused(self, decision: Decision, fact: Fact) -> Head | None:
         """Record that a gate is denied because its decision could not be recorded; use the reserve if needed."""
         try:
-            body = entry_of_decision(decision, fact, 0, self._redactor)
+            body = self._entry(decision, fact, None, is_brief=True)
             if self._unsynced is not None and not self._is_closed:
                 return self._put("decision", body, from_reserve=True)  # not promised to reach the disk
             return self._write("decision", body, from_reserve=True)
@@ -210,13 +229,18 @@ class Record:
             raise RecordError(f"the acknowledgement may not be kept: {error}") from None
         return faults
 
+    @property
+    def is_synced_first(self) -> bool:
+        """Whether answers wait until their records are on disk; with `written` they do not."""
+        return self._settings.durability == "sync"
+
     async def durable(self, head: Head | None) -> None:
         """Wait until a record is as durable as configured; with `written` it already is.
 
         Raises:
             RecordError: it may not be on disk.
         """
-        if head is not None and self._settings.durability == "sync":
+        if head is not None and self.is_synced_first:
             await self._syncs.wait_for(head)
 
     def _write(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:

@@ -8,6 +8,7 @@ import pytest
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import (
     EVERY_GATE,
+    Chain,
     Hook,
     Layer,
     Origin,
@@ -16,7 +17,6 @@ from hooklatch.core.hooks.registry import (
     Snapshot,
     budget,
     difference,
-    select,
     switched,
 )
 from hooklatch.core.payload import Payload, PayloadError
@@ -88,30 +88,30 @@ def test_a_definition_cannot_be_altered() -> None:
 def test_those_whose_matcher_accepts_the_payload_are_selected_in_order() -> None:
     hooks = [hook("bash", match="Bash"), hook("all"), hook("edit", match="Edit"), hook("glob", match={"glob": "B*"})]
 
-    assert ids(select(TOOL, hooks, Payload(b'{"tool_name": "Bash"}')).hooks) == ["bash", "all", "glob"]
+    assert ids(Chain(TOOL, hooks).select(Payload(b'{"tool_name": "Bash"}')).hooks) == ["bash", "all", "glob"]
 
 
 @pytest.mark.parametrize("data", [b"{}", b'{"tool_name": null}', b'{"tool_name": 5}', b'{"tool_name": ["Bash"]}'])
 def test_a_matcher_without_a_string_to_look_at_is_blind(data: bytes) -> None:
-    selection = select(TOOL, [hook("all"), hook("bash", match="Bash")], Payload(data))
+    selection = Chain(TOOL, [hook("all"), hook("bash", match="Bash")]).select(Payload(data))
 
     assert selection.is_blind
     assert ids(selection.hooks) == ["all"]
 
 
 def test_without_matchers_nothing_is_blind() -> None:
-    assert not select(TOOL, [hook("all"), hook("star", match="*")], Payload(b"{}")).is_blind
+    assert not Chain(TOOL, [hook("all"), hook("star", match="*")]).select(Payload(b"{}")).is_blind
 
 
 def test_an_event_without_a_match_field_selects_all() -> None:
-    selection = select(CATALOGUE["stop"], [hook("a", "stop"), hook("b", "stop")], Payload(b"{}"))
+    selection = Chain(CATALOGUE["stop"], [hook("a", "stop"), hook("b", "stop")]).select(Payload(b"{}"))
 
     assert ids(selection.hooks) == ["a", "b"]
 
 
 def test_a_payload_that_is_no_object_cannot_be_matched() -> None:
     with pytest.raises(PayloadError):
-        select(TOOL, [hook("bash", match="Bash")], Payload(b"[]"))
+        Chain(TOOL, [hook("bash", match="Bash")]).select(Payload(b"[]"))
 
 
 @pytest.mark.parametrize(

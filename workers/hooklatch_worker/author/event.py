@@ -6,7 +6,9 @@ Knows how to look up an attribute; does not know events by name.  The catalogue'
 from __future__ import annotations
 
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+
+import msgspec
 
 from hooklatch_worker.author.call_context import CallContext
 from hooklatch_worker.author.state import State
@@ -53,7 +55,7 @@ class Event:
         event: str,
         payload: dict[str, Any],
         *,
-        envelope: dict[str, Any],
+        envelope: dict[str, Any] | bytes,
         config: dict[str, Any],
         merged: dict[str, Any],
         reinvoked: bool,
@@ -85,7 +87,7 @@ class Event:
             if key in self.payload and (is_declared or key not in ENVELOPE):
                 return self.payload[key]
             if key in ENVELOPE:
-                return self._envelope.get(key)
+                return _envelope_of(self).get(key)
             if is_declared:
                 return None
             raise AttributeError(self._missing(name))
@@ -115,6 +117,14 @@ class Event:
 
 
 ENVELOPE: Final = frozenset(Event.__annotations__) - {"payload", "config", "merged", "reinvoked"}
+
+
+def _envelope_of(event: Event) -> dict[str, Any]:
+    """Return the envelope, decoded at its first use: few hooks look at it."""
+    envelope: dict[str, Any] | bytes = event.__dict__["_envelope"]
+    if isinstance(envelope, bytes):
+        envelope = event.__dict__["_envelope"] = cast("dict[str, Any]", msgspec.json.decode(envelope))
+    return envelope
 
 
 def call_of(event: Event) -> CallContext:

@@ -27,7 +27,7 @@ __all__ = [
 def build(
     event_name: str,
     payload: dict[str, Any],
-    envelope: dict[str, Any],
+    envelope: dict[str, Any] | bytes,
     config: dict[str, Any] | None,
     merged: dict[str, Any] | None,
     reinvoked: bool,

@@ -26,7 +26,7 @@ ENCODER = msgspec.json.Encoder(order="deterministic")  # equal values encode to 
 NOT_HERE = "event.state is only available while a worker of the daemon runs the event's call"
 
 
-class Asked(msgspec.Struct, frozen=True, tag="asked", omit_defaults=True):
+class Asked(msgspec.Struct, frozen=True, tag="asked", array_like=True):
     """Worker to daemon, during a call: one step on the state of its source.  See `Scope` for the operations.
 
     `number` counts from 1 in each call; nothing else is sent before the `Told` for it has come.  `value` and `expected`

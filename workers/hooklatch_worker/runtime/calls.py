@@ -21,6 +21,7 @@ from hooklatch_worker.wire import MAX_CAPTURE, Answered, Call
 
 __all__ = ["Caller", "Capture"]
 
+decode = msgspec.json.Decoder().decode
 MAX_ANSWER = 8 * 2**20  # bytes; an answer may replace a payload, which is not longer
 
 
@@ -31,32 +32,54 @@ class Capture:
     """
 
     def __init__(self, stdout: int, stderr: int) -> None:
-        self._files = [(fd, identity(fd)) for fd in (stdout, stderr)]
+        self._files = [(fd, name, identity(os.fstat(fd))) for fd, name in ((stdout, "stdout"), (stderr, "stderr"))]
 
     def take(self) -> Printed:
         """Return what was printed since the last call of this: the last MAX_CAPTURE bytes of each stream."""
-        for fd, _ in self._files:
-            keep_open(fd)
-        renew_streams()
-        stdout, stderr = (self._take_one(fd, known) for fd, known in self._files)
-        return Printed(stdout[0], stderr[0], stdout[1] or stderr[1])
-
-    def _take_one(self, fd: int, known: tuple[int, int]) -> tuple[bytes, bool]:
-        try:
-            size = os.fstat(fd).st_size
-            # The callback may have closed our descriptor and opened a file under its number: not ours to empty.
-            if size == 0 or identity(fd) != known:
-                return b"", False
-            data = os.pread(fd, MAX_CAPTURE, max(0, size - MAX_CAPTURE))
-            os.ftruncate(fd, 0)
-        except OSError:
-            return b"", False
-        return data, size > MAX_CAPTURE
+        for fd, name, _ in self._files:
+            flush(fd, name)
+        stdout, stderr = [(fd, printed_size(fd, known)) for fd, _, known in self._files]
+        if not stdout[1] and not stderr[1]:
+            return NOTHING
+        return Printed(take_end(*stdout), take_end(*stderr), max(stdout[1], stderr[1]) > MAX_CAPTURE)
 
 
-def identity(fd: int) -> tuple[int, int]:
-    status = os.fstat(fd)
+NOTHING = Printed()
+
+
+def printed_size(fd: int, known: tuple[int, int]) -> int:
+    try:
+        status = os.fstat(fd)
+    except OSError:
+        keep_open(fd)
+        return 0
+    # The callback may have closed our descriptor and opened a file under its number: not ours to empty.
+    return status.st_size if status.st_size and identity(status) == known else 0
+
+
+def take_end(fd: int, size: int) -> bytes:
+    """Empty a file; return its last bytes."""
+    if not size:
+        return b""
+    try:
+        data = os.pread(fd, MAX_CAPTURE, max(0, size - MAX_CAPTURE))
+        os.ftruncate(fd, 0)
+    except OSError:
+        return b""
+    return data
+
+
+def identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
+
+
+def flush(fd: int, name: str) -> None:
+    """Flush what was printed; reopen the stream for the next call if this one closed or removed it."""
+    try:
+        getattr(sys, name).flush()
+    except BaseException:  # what the callback has put there may raise anything
+        keep_open(fd)
+        setattr(sys, name, open_stream(fd))
 
 
 def keep_open(fd: int) -> None:
@@ -73,22 +96,12 @@ def keep_open(fd: int) -> None:
             os.close(null)
 
 
-def renew_streams() -> None:
-    """Flush what was printed; reopen the stream for the next call if this one closed or removed it."""
-    for fd, name in ((1, "stdout"), (2, "stderr")):
-        stream = getattr(sys, name, None)
-        try:
-            stream.flush()  # type: ignore[union-attr]  # None is caught below like everything else
-        except BaseException:  # what the callback has put there may raise anything
-            setattr(sys, name, open_stream(fd))
-
-
 def open_stream(fd: int) -> TextIO:
     return open(fd, "w", buffering=1, errors="backslashreplace", closefd=False)
 
 
 def ends_of(printed: Printed) -> Printed:
-    """Return the part of the output that an outcome shows: the last bytes."""
+    """Return the part of a program's output that an outcome shows: the last bytes."""
     stdout, stderr = printed.stdout[-MAX_CAPTURE:], printed.stderr[-MAX_CAPTURE:]
     is_cut = len(stdout) < len(printed.stdout) or len(stderr) < len(printed.stderr)
     return Printed(stdout, stderr, printed.truncated or is_cut, printed.exit_code)
@@ -154,15 +167,13 @@ def checked(answer: bytes) -> bytes:
 
 
 def read_event(call: Call, context: CallContext) -> events.Event:
-    decode = msgspec.json.decode
     try:
         payload = decode(call.payload)
-        envelope = decode(call.envelope)
-        config: dict[str, Any] | None = decode(call.config) if call.config else None
-        merged = decode(call.merged) if call.merged else None
+        config = decode(call.config) if call.config else {}
+        merged = decode(call.merged) if call.merged else {}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise verdicts.GarbageError(f"the payload could not be read: {error}") from None
-    return events.build(call.event, payload, envelope, config, merged, call.reinvoked, context)
+    return events.build(call.event, payload, call.envelope, config, merged, call.reinvoked, context)
 
 
 def run_coroutine(awaitable: Awaitable[object], runtime: str) -> object:

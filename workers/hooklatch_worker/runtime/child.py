@@ -100,12 +100,13 @@ def keep_from_children(connection: socket.socket) -> None:
 
     Programs that it executes never have the socket (FD_CLOEXEC).
     """
-    ours = identity(connection.fileno())
+    ours = identity(os.fstat(connection.fileno()))
 
     def let_go() -> None:
         fd = connection.detach()
         try:
-            if identity(fd) == ours:  # otherwise the callback closed it, and opened something else under that number
+            # Otherwise the callback closed it, and opened something else under that number.
+            if identity(os.fstat(fd)) == ours:
                 os.close(fd)
         except OSError:
             return
@@ -170,9 +171,9 @@ def describe(generation: int, unit: Unit, held: isolation.Held) -> bytes:
         raise SourceError(f"its markers cannot be encoded: {error}", unit.path, 0) from None
 
 
-def next_body(connection: socket.socket, reader: wire.FrameReader) -> bytes | None:
+def next_body(connection: socket.socket, reader: wire.FrameReader) -> memoryview | None:
     while (body := reader.take()) is None:
-        data = connection.recv(2**14)
+        data = connection.recv(2**16)
         if not data:
             return None
         reader.feed(data)

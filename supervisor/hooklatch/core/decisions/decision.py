@@ -71,9 +71,18 @@ class Machine:
 
     def receive(self, call: Call, outcome: Outcome) -> None:
         """Take the outcome of a call."""
+        if outcome.cause == "policy" and not outcome.answer:
+            self._take_silence(call, outcome)
+            return
         answer = self.read(call, outcome)
         if answer is not None:
             self.accept(call, answer)
+
+    def _take_silence(self, call: Call, outcome: Outcome) -> None:
+        """Record that a hook has no opinion; the one that it had of an earlier payload no longer counts."""
+        self.outcomes.append(as_read(call, outcome, None, "policy", outcome.message))
+        self.opinions.pop(call.index, None)
+        self.notes.pop(call.index, None)
 
     def accept(self, call: Call, answer: Answer) -> None:
         """Take a legal answer of a hook that counts."""
@@ -131,8 +140,7 @@ class Machine:
     def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> Decision:
         """Return the decision on everything received so far."""
         is_refusal = self.verdict in ("deny", "halt") and self.spec.fails_closed
-        opinions = [self.opinions[index] for index in sorted(self.opinions)]
-        answers = [opinion.answer for opinion in opinions]
+        answers = [self.opinions[index].answer for index in sorted(self.opinions)]
         hook = self.decider
         return Decision(
             decision_id=decision_id,
@@ -176,24 +184,24 @@ def as_read(call: Call, outcome: Outcome, answer: Answer | None, cause: Cause, m
     """Return an outcome as viewers see it: with the hook and its answer, without what only the daemon needs."""
     hook = call.hook
     is_dropped = cause in ("overload", "quarantined", "draining")
-    return msgspec.structs.replace(
-        outcome,
+    return Outcome(
         layer=hook.layer.label,
         hook=hook.id,
-        outcome="answered" if answer is not None else ("dropped" if is_dropped else "failed"),
+        outcome="answered" if cause == "policy" else ("dropped" if is_dropped else "failed"),
         verdict=answer.verdict if answer is not None else None,
         cause=cause,
         message=message,
         patch=answer.patch if answer is not None else None,
+        stdout=outcome.stdout,
+        stderr=outcome.stderr,
+        exit_code=outcome.exit_code,
+        truncated=outcome.truncated,
+        duration_ms=outcome.duration_ms,
         reinvoked=call.reinvoked,
         observed=hook.observe,
         last=answer is not None and answer.last,
         command=hook.target.command,
         name=hook.name_of_several,
-        answer=b"",
-        traceback="",
-        is_lost=False,
-        is_orphaned=False,
     )
 
 

@@ -28,7 +28,7 @@ claim                 in order until one claims
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any, assert_never
 
@@ -38,7 +38,7 @@ from hooklatch.core.decisions.call import Call
 from hooklatch.core.decisions.combining import merge_first, merge_last
 from hooklatch.core.decisions.decision import Machine, apply, failure_text
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Hook, Selection, select
+from hooklatch.core.hooks.registry import Chain, Hook, Selection
 from hooklatch.core.messages import Cause, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Answer
@@ -46,34 +46,27 @@ from hooklatch_worker.author.verdicts import Answer
 __all__ = ["firing_order", "start"]
 
 
-def start(
-    spec: EventSpec, candidates: Sequence[Hook], selection: Selection, payload: Payload, context: dict[str, Any]
-) -> Machine:
-    """Begin a fire: its candidates, in firing order, of which those in the selection match the present payload."""
-    match spec.model:
+def start(chain: Chain, selection: Selection, payload: Payload, context: dict[str, Any]) -> Machine:
+    """Begin a fire of a chain of hooks, of which those in the selection match the present payload."""
+    match chain.spec.model:
         case "gate":
-            return Gate(spec, candidates, selection, payload, context)
+            return Gate(chain, selection, payload, context)
         case "notify":
-            return Notify(spec, selection.hooks, payload, context)
+            return Notify(chain.spec, selection.hooks, payload, context)
         case "amend":
-            return Amend(spec, selection.hooks, payload, context)
+            return Amend(chain.spec, selection.hooks, payload, context)
         case "claim":
-            return Claim(spec, selection.hooks, payload, context)
+            return Claim(chain.spec, selection.hooks, payload, context)
         case _:
-            assert_never(spec.model)
+            assert_never(chain.spec.model)
 
 
-def firing_order(spec: EventSpec, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
-    """Return hooks in the order in which they are called: at a gate those that amend come first."""
-    if not spec.is_gate:
-        return tuple(hooks)
-    return (*amenders(hooks), *(hook for hook in hooks if not hook.amends))
-
-
-def amenders(hooks: Iterable[Hook]) -> list[Hook]:
-    """Return the marked hooks, the least trusted layer first, so that the operator's amendment is the last one."""
-    marked = [hook for hook in hooks if hook.amends]
-    return sorted(marked, key=lambda hook: -hook.layer) if marked else marked
+def firing_order(chain: Chain, selection: Selection) -> tuple[Hook, ...]:
+    """Return the selected hooks in the order in which they are called: at a gate those that amend come first."""
+    if not chain.spec.is_gate:
+        return selection.hooks
+    amenders = (hook for hook in chain.amenders if hook in selection.matching)
+    return (*amenders, *(hook for hook in selection.hooks if not hook.amends))
 
 
 NO_VERSION = -1  # for an answer that is not about the current payload
@@ -88,20 +81,12 @@ class Phase(Enum):
 
 
 class Gate(Machine):
-    def __init__(
-        self,
-        spec: EventSpec,
-        candidates: Sequence[Hook],
-        selection: Selection,
-        payload: Payload,
-        context: dict[str, Any],
-    ) -> None:
-        super().__init__(spec, payload, context)
+    def __init__(self, chain: Chain, selection: Selection, payload: Payload, context: dict[str, Any]) -> None:
+        super().__init__(chain.spec, payload, context)
+        self._chain = chain
         self._original = payload
         self._amended = payload
-        self._candidates = candidates
-        self._matching = frozenset(selection.hooks)
-        self._indices = {hook: index for index, hook in enumerate(candidates)}
+        self._matching = selection.matching
         self._seen: dict[Hook, int] = {}
         self._changed_by: Hook | None = None
         self._patches: dict[int, dict[str, msgspec.Raw]] = {}  # by each hook's index, if they are merged
@@ -109,17 +94,16 @@ class Gate(Machine):
         self._refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = None
         self._asked: Call | None = None
         self._is_settled = False
-        first = amenders(candidates)
-        self._phase = Phase.AMENDING if first else Phase.JUDGING
-        self._walk = iter(first or candidates)
+        self._phase = Phase.AMENDING if chain.amenders else Phase.JUDGING
+        self._walk = iter(chain.amenders or chain.hooks)
 
     def next_calls(self) -> Sequence[Call]:
         if self._asked is not None:
             return ()
         while not self._is_settled:
-            hook = next(filter(self._is_due, filter(self._matching.__contains__, self._walk)), None)
-            if hook is not None:
-                return (self._ask(hook),)
+            for hook in self._walk:
+                if hook in self._matching and self._is_due(hook):
+                    return (self._ask(hook),)
             self._end_phase()
         return ()
 
@@ -130,7 +114,7 @@ class Gate(Machine):
         return hook not in self._seen
 
     def _ask(self, hook: Hook) -> Call:
-        index = self._indices[hook]
+        index = self._chain.indices[hook]
         self._seen[hook] = self.payload.version
         self._patches.pop(index, None)  # a hook that is called again answers anew
         is_again = self._phase is Phase.SETTLING
@@ -162,7 +146,7 @@ class Gate(Machine):
 
     def _begin(self, phase: Phase) -> None:
         self._phase = phase
-        self._walk = iter(self._candidates)
+        self._walk = iter(self._chain.hooks)
 
     def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict in ("deny", "halt"):
@@ -232,8 +216,8 @@ class Gate(Machine):
         """Make another payload the current one, and match again."""
         self.payload = result
         self._changed_by = by
-        selection = select(self.spec, self._candidates, result)
-        self._matching = frozenset(selection.hooks)
+        selection = self._chain.select(result)
+        self._matching = selection.matching
         if selection.is_blind:
             message = f"{self.spec.match} is not a string after its change, or too long, so hooks cannot be matched"
             self._end("deny", by, failure_text("payload", message, by), "payload")

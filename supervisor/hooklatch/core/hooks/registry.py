@@ -7,7 +7,7 @@ A change creates a new snapshot with a higher revision; a fire keeps the snapsho
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
 from functools import cached_property
 
@@ -22,6 +22,7 @@ from hooklatch_worker.wire import Source
 __all__ = [
     "EVERY_GATE",
     "MAX_BUDGET",
+    "Chain",
     "Difference",
     "Hook",
     "Layer",
@@ -34,12 +35,13 @@ __all__ = [
     "difference",
     "has",
     "misfit",
-    "select",
     "switched",
 ]
 
 EVERY_GATE = "*"  # event of the placeholder for an unreadable file, whose events are unknown
 MAX_BUDGET = 600.0  # seconds per fire
+MAX_KEPT = 256  # matched values whose selection is kept for each event: hosts choose them
+MAX_KEPT_VALUE = 100  # characters of one; names of tools are shorter
 
 
 class Layer(IntEnum):
@@ -199,7 +201,7 @@ class Snapshot:
     `base` are the hooks that it shares with other viewers: what is computed of them is computed once.
     """
 
-    __slots__ = ("_base", "_by_event", "_digest", "_fingerprints", "_own", "hooks", "revision")
+    __slots__ = ("_base", "_chains", "_digest", "_fingerprints", "_own", "hooks", "revision")
 
     def __init__(self, revision: int, hooks: Iterable[Hook], base: Snapshot | None = None) -> None:
         own = ordered(hooks)
@@ -211,7 +213,7 @@ class Snapshot:
         self._own = own
         self._digest: str | None = None
         self._fingerprints: bytes | None = None
-        self._by_event: dict[tuple[str, bool], tuple[Hook, ...]] = {}
+        self._chains: dict[str, Chain] = {}
 
     @property
     def digest(self) -> str:
@@ -229,14 +231,17 @@ class Snapshot:
 
     def for_event(self, spec: EventSpec) -> tuple[Hook, ...]:
         """Return the enabled hooks of an event in firing order, with EVERY_GATE hooks if the event fails closed."""
-        key = spec.name, spec.fails_closed  # a custom event's definition may change while its hooks stay
-        found = self._by_event.get(key)
-        if found is None:
+        return self.chain(spec).hooks
+
+    def chain(self, spec: EventSpec) -> Chain:
+        """Return the chain of an event: its enabled hooks, with EVERY_GATE hooks if the event fails closed."""
+        found = self._chains.get(spec.name)
+        if found is None or found.spec is not spec:  # a custom event's definition may change while its hooks stay
             names = (spec.name, EVERY_GATE) if spec.fails_closed else (spec.name,)
-            found = tuple(hook for hook in self._own if hook.event in names and hook.enabled)
-            if self._base is not None:
-                found = (*self._base.for_event(spec), *found)
-            self._by_event[key] = found
+            own = tuple(hook for hook in self._own if hook.event in names and hook.enabled)
+            found = self._chains[spec.name] = Chain(
+                spec, own if self._base is None else (*self._base.chain(spec).hooks, *own)
+            )
         return found
 
 
@@ -249,25 +254,56 @@ def ordered(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
     return tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
 
 
-class Selection(msgspec.Struct, frozen=True):
+class Selection:
     """The hooks that match a payload; `is_blind` if the field to match is not a string, or is too long to match."""
 
-    hooks: tuple[Hook, ...]
-    is_blind: bool = False
+    __slots__ = ("hooks", "is_blind", "matching", "seconds")
+
+    def __init__(self, spec: EventSpec, hooks: Iterable[Hook], *, is_blind: bool = False) -> None:
+        self.hooks = tuple(hooks)
+        self.matching = frozenset(self.hooks)
+        self.seconds = budget(spec, self.hooks)
+        self.is_blind = is_blind
 
 
-def select(spec: EventSpec, hooks: Sequence[Hook], payload: Payload) -> Selection:
-    """Return the hooks whose matcher accepts the payload.
+class Chain:
+    """Hooks of one event in firing order, with what a fire needs to know of them: made once, for all its fires."""
 
-    Raises:
-        PayloadError: the payload is not a JSON object.
-    """
-    if spec.match is None or all(hook.matcher.matches_all for hook in hooks):
-        return Selection(tuple(hooks))
-    value = payload.text(spec.match)
-    if value is None or len(value) * sum(hook.matcher.weight for hook in hooks) > MAX_STEPS:
-        return Selection(tuple(hook for hook in hooks if hook.matcher.matches_all), is_blind=True)
-    return Selection(tuple(hook for hook in hooks if hook.matcher.matches(value)))
+    __slots__ = ("_selections", "_weight", "amenders", "hooks", "indices", "spec")
+
+    def __init__(self, spec: EventSpec, hooks: Iterable[Hook]) -> None:
+        self.spec = spec
+        self.hooks = tuple(hooks)
+        self.indices = {hook: index for index, hook in enumerate(self.hooks)}
+        # The least trusted layer first, so that the operator's amendment is the last one.
+        self.amenders = sorted((hook for hook in self.hooks if hook.amends), key=lambda hook: -hook.layer)
+        self._weight = sum(hook.matcher.weight for hook in self.hooks)
+        self._selections: dict[str | None, Selection] = {}  # by the value matched; None where nothing is matched
+
+    def select(self, payload: Payload) -> Selection:
+        """Return the hooks whose matcher accepts the payload.
+
+        Raises:
+            PayloadError: the payload is not a JSON object.
+        """
+        everything = self._selections.get(None)
+        if everything is not None:
+            return everything
+        spec, hooks = self.spec, self.hooks
+        if spec.match is None or all(hook.matcher.matches_all for hook in hooks):
+            everything = self._selections[None] = Selection(spec, hooks)
+            return everything
+        value = payload.text(spec.match)
+        if value is None or len(value) * self._weight > MAX_STEPS:
+            return Selection(spec, (hook for hook in hooks if hook.matcher.matches_all), is_blind=True)
+        found = self._selections.get(value)
+        if found is None:
+            found = Selection(spec, (hook for hook in hooks if hook.matcher.matches(value)))
+            if len(value) <= MAX_KEPT_VALUE:
+                if len(self._selections) >= MAX_KEPT:
+                    self._selections.clear()
+                self._selections[value] = found
+        return found
 
 
 def budget(spec: EventSpec, hooks: Iterable[Hook], requested: float | None = None) -> float:

@@ -6,7 +6,7 @@ is left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from hooklatch.core.payload import Payload
 from hooklatch.record.content.excerpt import UNREADABLE, Excerpt, encode, fields_of, shown, visible
 from hooklatch.record.content.redaction import Redactor
 
-__all__ = ["Fact", "entry_of_abandoned", "entry_of_decision", "scrubbed"]
+__all__ = ["Fact", "Shown", "entry_of_abandoned", "entry_of_decision", "scrubbed", "shown_of"]
 
 TEXT = 1000  # characters of a reason or a message
 NAME = 300  # characters of an id or a path that a client gave
@@ -40,6 +40,29 @@ class Fact(msgspec.Struct, frozen=True):
     call_id: str | int | None = None
     host: str | None = None
     cwd: str | None = None
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """What a record shows of a payload: as JSON if it fits, otherwise the beginning of that as text.
+
+    It depends on the payload alone, so it is made while the hooks run.
+    """
+
+    redactor: Redactor
+    excerpt: msgspec.Raw | None = None
+    cut: str | None = None
+
+
+def shown_of(payload: Payload, limit: int, redactor: Redactor) -> Shown:
+    """Choose what is recorded of a payload, at most `limit` bytes, without secrets."""
+    try:
+        fields = fields_of(payload) if limit > 0 else None
+        if fields is None:
+            return Shown(redactor)
+        found = shown(fields, limit, redactor)
+        return Shown(redactor, *encode(found, limit, None if redactor.is_clean(found.texts) else redactor))
+    except UNREADABLE:
+        return Shown(redactor)
 
 
 class PatchEntry(msgspec.Struct, omit_defaults=True):
@@ -82,13 +105,17 @@ class Entry(msgspec.Struct, omit_defaults=True):
     duration_ms: float = 0.0
 
 
-def entry_of_decision(decision: Decision, fact: Fact, excerpt_bytes: int, redactor: Redactor) -> bytes:
-    """Encode the record of a decision, with at most `excerpt_bytes` of its payload."""
+def entry_of_decision(
+    decision: Decision, fact: Fact, payload: Shown | None, excerpt_bytes: int, redactor: Redactor
+) -> bytes:
+    """Encode the record of a decision, with what is shown of its payload, and at most as much of its patch."""
     try:
-        excerpts = excerpts_of(decision, fact, excerpt_bytes, redactor)
-        texts = [*texts_of(decision), *(text for one in excerpts if one is not None for text in one.texts)]
+        patch = shown(decision.patch, excerpt_bytes, redactor) if decision.patch and excerpt_bytes > 0 else None
+        texts = texts_of(decision)
+        if patch is not None:
+            texts += patch.texts
         careful = None if redactor.is_clean(texts) else redactor
-        return ENCODER.encode(filled(decision, fact, excerpts, excerpt_bytes, careful))
+        return ENCODER.encode(filled(decision, fact, payload, patch, excerpt_bytes, careful))
     except UNREADABLE as error:
         least = Entry(
             decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause,
@@ -100,65 +127,60 @@ def entry_of_decision(decision: Decision, fact: Fact, excerpt_bytes: int, redact
 
 def entry_of_abandoned(event: str, decision_id: str, revision: int | None, fact: Fact) -> bytes:
     """Encode the record of a gate whose client left before it was decided."""
-    entry = Entry(
-        decision_id, event, fact.is_gate, cause="abandoned", revision=revision, payload_digest=fact.payload.digest()
-    )
-    return ENCODER.encode(with_place(entry, fact))
+    return ENCODER.encode(Entry(
+        decision_id, event, fact.is_gate, cause="abandoned", revision=revision, session=name_of(fact.session),
+        run=fact.run, call_id=name_of(fact.call_id), host=name_of(fact.host), cwd=name_of(fact.cwd),
+        payload_digest=fact.payload.digest(), payload_bytes=len(fact.payload.data),
+    ))  # fmt: skip
 
 
-def excerpts_of(
-    decision: Decision, fact: Fact, limit: int, redactor: Redactor
-) -> tuple[Excerpt | None, Excerpt | None]:
-    if limit <= 0:
-        return None, None
-    fields = fields_of(fact.payload)
-    payload = shown(fields, limit, redactor) if fields is not None else None
-    return payload, shown(decision.patch, limit, redactor) if decision.patch else None
-
-
-def texts_of(decision: Decision) -> Iterator[str]:
+def texts_of(decision: Decision) -> list[str]:
+    texts = decision.warnings[:WARNINGS]
     if decision.reason:
-        yield decision.reason
-    yield from decision.warnings[:WARNINGS]
+        texts.append(decision.reason)
     for outcome in decision.outcomes[:OUTCOMES]:
         if outcome.message and outcome.message is not decision.reason:
-            yield outcome.message
+            texts.append(outcome.message)
+    return texts
 
 
 def filled(
     decision: Decision,
     fact: Fact,
-    excerpts: tuple[Excerpt | None, Excerpt | None],
+    payload: Shown | None,
+    patch: Excerpt | None,
     limit: int,
     redactor: Redactor | None,
 ) -> Entry:
-    payload, patch = excerpts
-    entry = Entry(
-        decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause,
-        layer=decision.layer, hook=decision.hook, name=decision.name, revision=decision.revision,
-        payload_digest=decision.payload_digest, duration_ms=decision.duration_ms,
-    )  # fmt: skip
-    if decision.reason is not None:
-        entry.reason = text_of(decision.reason, redactor)
-    if payload is not None:
-        entry.excerpt, entry.excerpt_cut = encode(payload, limit, redactor)
-    if decision.patch:
-        entry.patch = entry_of_patch(decision.patch, patch, limit, redactor)
-    entry.outputs = [name for name in OUTPUTS if getattr(decision, name)]
-    entry.outcomes = [recorded(outcome, decision.reason, redactor) for outcome in decision.outcomes[:OUTCOMES]]
-    entry.outcomes_omitted = len(decision.outcomes) - len(entry.outcomes)
-    entry.warnings = [text_of(text, redactor) for text in decision.warnings[:WARNINGS]]
-    entry.warnings_omitted = len(decision.warnings) - len(entry.warnings)
-    return with_place(entry, fact)
-
-
-def with_place(entry: Entry, fact: Fact) -> Entry:
-    entry.payload_bytes = len(fact.payload.data)
-    entry.session, entry.run = name_of(fact.session), fact.run
-    entry.call_id = name_of(fact.call_id)
-    entry.host = name_of(fact.host)
-    entry.cwd = name_of(fact.cwd)
-    return entry
+    outcomes, warnings = decision.outcomes, decision.warnings
+    return Entry(
+        decision.decision_id,
+        decision.event,
+        fact.is_gate,
+        decision.verdict,
+        decision.cause,
+        text_of(decision.reason, redactor) if decision.reason is not None else None,
+        decision.layer,
+        decision.hook,
+        decision.name,
+        name_of(fact.session),
+        fact.run,
+        name_of(fact.call_id),
+        name_of(fact.host),
+        name_of(fact.cwd),
+        decision.revision,
+        decision.payload_digest,
+        len(fact.payload.data),
+        payload.excerpt if payload is not None else None,
+        payload.cut if payload is not None else None,
+        entry_of_patch(decision.patch, patch, limit, redactor) if decision.patch else None,
+        [name for name in OUTPUTS if getattr(decision, name)],
+        [recorded(outcome, decision.reason, redactor) for outcome in outcomes[:OUTCOMES]],
+        max(0, len(outcomes) - OUTCOMES),
+        [text_of(text, redactor) for text in warnings[:WARNINGS]],
+        max(0, len(warnings) - WARNINGS),
+        decision.duration_ms,
+    )
 
 
 def entry_of_patch(
@@ -173,6 +195,16 @@ def entry_of_patch(
 
 def recorded(outcome: Outcome, reason: str | None, redactor: Redactor | None) -> Outcome:
     """Return an outcome as it is recorded: its message without secrets, and without what it printed or changed."""
+    if not (
+        outcome.message
+        or outcome.patch
+        or outcome.stdout
+        or outcome.stderr
+        or outcome.truncated
+        or outcome.command
+        or outcome.last
+    ):
+        return outcome
     message = "" if outcome.message == reason else text_of(outcome.message, redactor)
     return msgspec.structs.replace(
         outcome, message=message, patch=None, stdout="", stderr="", truncated=False, command="", last=False

@@ -69,18 +69,26 @@ def value_of(key: str, raw: msgspec.Raw, redactor: Redactor, texts: list[str]) -
 
 def visible(value: object, hides: Callable[[str], bool], texts: list[str], depth: int = 0) -> object:
     """Return a value without what its keys hide; add every remaining text, keys too, to `texts`."""
-    if depth > DEEP:
-        return "[too deep]"
     if isinstance(value, str):
         texts.append(value)
         return value
     if not isinstance(value, dict | list):
         return value
+    if depth > DEEP:
+        return "[too deep]"
     if isinstance(value, list):
         return [visible(one, hides, texts, depth + 1) for one in cast("list[object]", value)]
-    fields = cast("dict[str, object]", value)
-    texts += fields
-    return {key: REDACTED if hides(key) else visible(one, hides, texts, depth + 1) for key, one in fields.items()}
+    found: dict[str, object] = {}
+    for key, one in cast("dict[str, object]", value).items():
+        texts.append(key)
+        if hides(key):
+            found[key] = REDACTED
+        elif isinstance(one, str):  # most are, and a call for each is what this costs
+            texts.append(one)
+            found[key] = one
+        else:
+            found[key] = visible(one, hides, texts, depth + 1)
+    return found
 
 
 def cleaned(value: object, redactor: Redactor) -> object:

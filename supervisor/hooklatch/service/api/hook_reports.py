@@ -8,7 +8,7 @@ import msgspec
 
 from hooklatch.core.decisions.phases import firing_order
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Hook, PythonTarget, Snapshot, budget, select
+from hooklatch.core.hooks.registry import Chain, Hook, PythonTarget, Snapshot, budget
 from hooklatch.core.hooks.suspension import find, parted
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
@@ -123,7 +123,8 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
         view = self.registries.view_of(session)
         try:
             firing, _ = parted(self.suspensions, view.for_event(spec))
-            selection = select(spec, firing, payload)
+            chain = Chain(spec, firing)
+            selection = chain.select(payload)
         except PayloadError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         chosen = {hook.name for hook in selection.hooks}
@@ -135,9 +136,9 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "event": spec.name,
             "revision": view.revision,
-            "budget": budget(spec, selection.hooks),
+            "budget": selection.seconds,
             "refusal": refusal,
-            "fires": [self._brief(hook) for hook in firing_order(spec, selection.hooks)],
+            "fires": [self._brief(hook) for hook in firing_order(chain, selection)],
             "others": [
                 {**self._brief(hook), "why": self._why_not(spec, hook, view)}
                 for hook in (*view.hooks, *self._hidden(view))

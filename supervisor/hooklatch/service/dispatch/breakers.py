@@ -24,6 +24,8 @@ class Breakers:
         return iter(self._breakers.values())
 
     def of(self, hook: Hook) -> Breaker | None:
+        if not self._breakers:
+            return None
         return (
             self._breakers.get((hook.name, hook.owner, hook.target)) if isinstance(hook.target, PythonTarget) else None
         )

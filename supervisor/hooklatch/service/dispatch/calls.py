@@ -98,7 +98,8 @@ class Targets:
             if breaker is not None:
                 breaker.unresolved(trio.current_time())
             raise
-        self._count_death(hook, outcome)
+        if outcome.cause != "policy" or breaker is not None:
+            self._count_death(hook, outcome)
         return outcome
 
     def _count_death(self, hook: Hook, outcome: Outcome) -> None:
@@ -134,14 +135,23 @@ def way_out(hook: Hook) -> str:
 class Calls:
     """The calls of one fire: their deadline, and what workers and serving clients need of the fire."""
 
-    def __init__(self, targets: Targets, fire: Fire, deadline: float, take_telemetry: Telemetry) -> None:
+    __slots__ = ("_counted", "_deadline", "_fire", "_prepare", "_take_telemetry", "_targets", "share", "spec")
+
+    def __init__(
+        self, targets: Targets, fire: Fire, deadline: float, take_telemetry: Telemetry, prepare: Callable[[Fire], None]
+    ) -> None:
         self.spec = fire.spec
         self.share = fire.share
         self._targets = targets
         self._fire = fire
         self._deadline = deadline
         self._take_telemetry = take_telemetry
+        self._prepare = prepare
         self._counted: Counted = set()
+
+    def sent(self) -> None:
+        """Do what can be done while a worker works."""
+        self._prepare(self._fire)
 
     async def run_into(self, outcomes: dict[int, Outcome], call: Call) -> None:
         outcomes[call.index] = await self.run(call)

@@ -19,7 +19,7 @@ from hooklatch.core.decisions import decision as decisions
 from hooklatch.core.decisions import phases
 from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Hook, Selection, Snapshot, budget, has, select
+from hooklatch.core.hooks.registry import Chain, Hook, Snapshot, budget, has
 from hooklatch.core.hooks.suspension import Suspension, note, parted
 from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import Cause, Decision, Outcome
@@ -197,7 +197,9 @@ class Dispatcher:
 
     async def _settled(self, fire: Fire, decision: Decision) -> Decision:
         """Record a decision, count it and publish it; it is final from here on."""
-        decision = await self._recording.keep(fire, decision)
+        decision = self._recording.keep(fire, decision)
+        if self._recording.is_awaited and fire.spec.fails_closed:
+            decision = await self._recording.on_disk(fire, decision)
         self._statistics.decided(decision)
         self._audience.decided(fire.session, decision)
         return decision
@@ -205,43 +207,51 @@ class Dispatcher:
     async def _decide(self, fire: Fire, view: Snapshot, plan: Plan | None, unsettled: str | None) -> Decision:
         started, began = trio.current_time(), time.perf_counter()
         spec, params, payload = fire.spec, fire.params, fire.payload
-        candidates = narrowed(view.for_event(spec), spec, params.plugins, fire.session)
-        if plan is not None:
-            candidates = tuple(plan.arrange(candidates))
-        fault = self._fault(fire, candidates)
+        chain = self._chain(fire, view, plan)
+        fault = self._fault(fire, chain)
         suspended = tuple(self._suspensions)
         if fault is None and unsettled is not None and spec.fails_closed and all(one.hook for one in suspended):
             fault = ("load", unsettled)
-        selection = Selection(())
         warnings: list[str] = []
         if fault is None:
             if suspended:
-                candidates, left_out = parted(suspended, candidates)
-                warnings = [note(suspended, hook) for hook in select(spec, left_out, payload).hooks]
-            selection = select(spec, candidates, payload)
-            if selection.is_blind and spec.fails_closed:
-                fault = (
-                    "payload",
-                    f"its field {spec.match!r} is missing, not a string, or too long to match, and hooks match on it",
+                firing, left_out = parted(suspended, chain.hooks)
+                warnings = [note(suspended, hook) for hook in Chain(spec, left_out).select(payload).hooks]
+                chain = Chain(spec, firing)
+            selection = chain.select(payload)
+            if not (selection.is_blind and spec.fails_closed):
+                machine = phases.start(chain, selection, payload, fire.envelope.context)
+                machine.warnings += warnings
+                seconds = selection.seconds if params.timeout is None else budget(spec, (), params.timeout)
+                calls = Calls(self._targets, fire, started + seconds, self._take_telemetry, self._recording.prepare)
+                if spec.fails_closed:
+                    await play(machine, calls)
+                else:
+                    with self._to_the_end():  # also if its client leaves: its answer cannot refuse anything
+                        await play(machine, calls)
+                elapsed = (time.perf_counter() - began) * 1000
+                return machine.decide(
+                    decision_id=fire.decision_id, revision=view.revision, duration_ms=round(elapsed, 3)
                 )
-        if fault is not None:
-            return decisions.refuse(
-                spec, *fault, decision_id=fire.decision_id, revision=view.revision, payload=payload,
-                context=params.context,
-            )  # fmt: skip
-        machine = phases.start(spec, candidates, selection, payload, fire.envelope.context)
-        machine.warnings += warnings
-        deadline = started + budget(spec, selection.hooks, params.timeout)
-        calls = Calls(self._targets, fire, deadline, self._take_telemetry)
-        if spec.fails_closed:
-            await play(machine, calls)
-        else:
-            with self._to_the_end():  # also if its client leaves: its answer cannot refuse anything
-                await play(machine, calls)
-        elapsed = (time.perf_counter() - began) * 1000
-        return machine.decide(decision_id=fire.decision_id, revision=view.revision, duration_ms=round(elapsed, 3))
+            fault = (
+                "payload",
+                f"its field {spec.match!r} is missing, not a string, or too long to match, and hooks match on it",
+            )
+        return decisions.refuse(
+            spec, *fault, decision_id=fire.decision_id, revision=view.revision, payload=payload,
+            context=params.context,
+        )  # fmt: skip
 
-    def _fault(self, fire: Fire, candidates: Sequence[Hook]) -> tuple[Cause, str] | None:
+    def _chain(self, fire: Fire, view: Snapshot, plan: Plan | None) -> Chain:
+        """Return the hooks that may be called: those of the view, as the fire names plugins and its system orders."""
+        spec, plugins = fire.spec, fire.params.plugins
+        chain = view.chain(spec)
+        if plugins is None and plan is None:
+            return chain
+        hooks = narrowed(chain.hooks, spec, plugins, fire.session)
+        return Chain(spec, plan.arrange(hooks) if plan is not None else hooks)
+
+    def _fault(self, fire: Fire, chain: Chain) -> tuple[Cause, str] | None:
         data, session, event = fire.payload.data, fire.session, fire.spec.name
         if self.is_draining:
             return "draining", "start it again, or wait for its successor"
@@ -251,7 +261,7 @@ class Dispatcher:
             return "payload", f"its {len(data)} bytes are over the limit of {MAX_PAYLOAD}"
         if not data.startswith(b"{"):
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
-        if session is not None and event in session.terms.require_handlers and not candidates:
+        if session is not None and event in session.terms.require_handlers and not chain.hooks:
             return "load", f"the session requires a hook for {event} and there is none"
         return None
 

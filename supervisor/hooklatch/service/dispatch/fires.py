@@ -15,6 +15,7 @@ from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.limits import CallId, Name, Names, Path
 from hooklatch.core.payload import Payload
+from hooklatch.record.writer import Shown
 from hooklatch.service.registry.sessions import Session
 
 __all__ = ["EnvelopeParams", "Fire", "FireParams", "Plan", "Settled", "begin"]
@@ -71,28 +72,33 @@ class Settled(msgspec.Struct, frozen=True):
     fault: str | None = None
 
 
-class Fire(msgspec.Struct, frozen=True):
+class Fire:
     """One fire, from its params to its record.
 
     `session` is the live one of its connection; the envelope may name another one, which is only the host's claim.
+    `share` tells whose turn its calls take: its session's, or else that of the session that its host names, or its own.
+    A host's claim cannot take a live session's turns: claimed names are kept apart.
     """
 
-    spec: EventSpec
-    params: FireParams
-    session: Session | None
-    decision_id: str
-    payload: Payload
-    envelope: Envelope
+    __slots__ = ("decision_id", "envelope", "params", "payload", "session", "share", "shown", "spec")
 
-    @property
-    def share(self) -> str:
-        """Return whose turn its calls take: its session's, or else that of the session that its host names, or its own.
-
-        A host's claim cannot take a live session's turns: claimed names are kept apart.
-        """
-        if self.session is not None:
-            return self.session.id
-        return f"?{self.envelope.session_id or self.decision_id}"
+    def __init__(
+        self,
+        spec: EventSpec,
+        params: FireParams,
+        session: Session | None,
+        decision_id: str,
+        payload: Payload,
+        envelope: Envelope,
+    ) -> None:
+        self.spec = spec
+        self.params = params
+        self.session = session
+        self.decision_id = decision_id
+        self.payload = payload
+        self.envelope = envelope
+        self.share = session.id if session is not None else f"?{envelope.session_id or decision_id}"
+        self.shown: Shown | None = None  # what is recorded of its payload, once somebody had the time to choose it
 
     @property
     def ids(self) -> dict[str, object]:

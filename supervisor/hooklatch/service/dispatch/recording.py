@@ -22,17 +22,37 @@ class Recording:
     def __init__(self, record: Record) -> None:
         self._record = record
 
-    async def keep(self, fire: Fire, decision: Decision) -> Decision:
+    def prepare(self, fire: Fire) -> None:
+        """Choose what is recorded of a fire's payload; while its hooks run, this takes nobody's time."""
+        if fire.shown is None:
+            fire.payload.digest()
+            fire.shown = self._record.show(fire.payload)
+
+    def keep(self, fire: Fire, decision: Decision) -> Decision:
         """Record a decision; return it with the record's head, or the denial that replaces it."""
         fact = fact_of(fire)
         try:
-            head = self._record.decided(decision, fact)
-            if fire.spec.fails_closed:
-                await self._record.durable(head)
+            head = self._record.decided(decision, fact, fire.shown)
         except RecordError as error:
-            decision = unrecorded(decision, str(error))
-            head = self._record.refused(decision, fact)
+            return self._denied(fire, decision, error)
         return msgspec.structs.replace(decision, record=head)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Return whether a gate's answer waits until its record is on disk."""
+        return self._record.is_synced_first
+
+    async def on_disk(self, fire: Fire, decision: Decision) -> Decision:
+        """Wait until a gate's recorded decision is on disk; return it, or the denial that replaces it."""
+        try:
+            await self._record.durable(decision.record)
+        except RecordError as error:
+            return self._denied(fire, decision, error)
+        return decision
+
+    def _denied(self, fire: Fire, decision: Decision, error: RecordError) -> Decision:
+        denial = unrecorded(decision, str(error))
+        return msgspec.structs.replace(denial, record=self._record.refused(denial, fact_of(fire)))
 
     def abandon(self, fire: Fire, revision: int) -> None:
         """Record that a gate's client left before there was an answer."""

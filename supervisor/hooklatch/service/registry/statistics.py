@@ -98,7 +98,10 @@ class Statistics:
         record.add(cause, duration_ms)
 
     def decided(self, decision: Decision) -> None:
-        self._events.setdefault(decision.event, Record()).add(decision.cause, decision.duration_ms)
+        record = self._events.get(decision.event)
+        if record is None:
+            record = self._events[decision.event] = Record()
+        record.add(decision.cause, decision.duration_ms)
         self.decisions[decision.event, decision.verdict, decision.cause or "none"] += 1
         self.verdicts[decision.verdict] += 1
         if decision.cause is not None and decision.cause != "policy":
