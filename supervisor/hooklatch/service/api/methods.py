@@ -67,18 +67,18 @@ class Methods:
         self._registries = registries
         self._bus = bus
 
-    async def handle(self, connection: Connection, request: Request) -> object:
-        """Answer one request.
+    def handle(self, connection: Connection, request: Request) -> Awaitable[object]:
+        """Return what answers one request.
 
         Raises:
             RpcError: what is wrong with it.
         """
         if request.method == "fire":
-            return await self._fire(connection, request.params)
+            return self._fire(connection, request.params)
         method = self._client_methods.get(request.method) or self._admin_method(connection, request.method)
         if not connection.has_greeted and request.method not in WITHOUT_HELLO:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
-        return await method(connection, request.params)
+        return method(connection, request.params)
 
     def _admin_method(
         self, connection: Connection, name: str

@@ -141,14 +141,14 @@ class Dispatcher:
         else:
             self._background_alone += change
 
-    async def fire(self, params: FireParams, session: Session | None, *, plan: Plan | None = None) -> Decision:
+    def fire(self, params: FireParams, session: Session | None, *, plan: Plan | None = None) -> Awaitable[Decision]:
         """Decide one event.  Cancelling abandons a gate; any other event is finished in any case.
 
         Raises:
             RpcError: the event is unknown or the params cannot be used.
         """
         spec = plan.spec if plan is not None else self.spec(params.event)
-        return await self._run(begin(spec, params, session, self.next_id()), plan)
+        return self._run(begin(spec, params, session, self.next_id()), plan)
 
     async def _run(self, fire: Fire, plan: Plan | None = None) -> Decision:
         params, session, spec = fire.params, fire.session, fire.spec
@@ -169,7 +169,10 @@ class Dispatcher:
             raise
         finally:
             generation.leave()
-        decision = await self._settled(fire, decision)
+        decision = self._recording.keep(fire, decision)
+        if self._recording.is_awaited and spec.fails_closed:
+            decision = await self._recording.on_disk(fire, decision)
+        self._publish(fire, decision)
         if decision.is_refusal:
             hook = f"{decision.layer}/{decision.hook}" if decision.hook else None
             what = {"verdict": decision.verdict, "cause": decision.cause, "hook": hook}
@@ -193,16 +196,16 @@ class Dispatcher:
         """Decide a fire whose payload could not be read, without calling any hook."""
         fire = begin(spec, params, session, self.next_id())
         refused = decisions.refuse(spec, cause, message, decision_id=fire.decision_id, payload=fire.payload)
-        return await self._settled(fire, refused)
+        refused = self._recording.keep(fire, refused)
+        if self._recording.is_awaited and spec.fails_closed:
+            refused = await self._recording.on_disk(fire, refused)
+        self._publish(fire, refused)
+        return refused
 
-    async def _settled(self, fire: Fire, decision: Decision) -> Decision:
-        """Record a decision, count it and publish it; it is final from here on."""
-        decision = self._recording.keep(fire, decision)
-        if self._recording.is_awaited and fire.spec.fails_closed:
-            decision = await self._recording.on_disk(fire, decision)
+    def _publish(self, fire: Fire, decision: Decision) -> None:
+        """Count a decision, and show it to subscribers."""
         self._statistics.decided(decision)
         self._audience.decided(fire.session, decision)
-        return decision
 
     async def _decide(self, fire: Fire, view: Snapshot, plan: Plan | None, unsettled: str | None) -> Decision:
         started, began = trio.current_time(), time.perf_counter()

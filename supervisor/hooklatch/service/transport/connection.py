@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Awaitable
 from contextlib import suppress
 from typing import Protocol
 
@@ -63,13 +64,14 @@ MAX_ANNOUNCED = 2**18  # bytes of pending output beyond which announcements beco
 MAX_UNREAD = 64 * 2**20  # bytes of pending output beyond which the hooks that a client serves are not called
 MAX_RUBBISH = 5  # unreadable lines in a row
 NO_ANSWER = Outcome(cause="timeout", message="its client did not answer in time")
+RECEIVED = 2**16  # bytes to receive at once
 MAX_UNBROKEN = 8  # consecutive reads that did not have to wait, before other tasks get a turn
 
 
 class Handler(Protocol):
     """Answers requests: the methods of the service."""
 
-    async def handle(self, connection: Connection, request: Request) -> object: ...
+    def handle(self, connection: Connection, request: Request) -> Awaitable[object]: ...
 
     def revision_for(self, connection: Connection) -> int: ...
 
@@ -197,8 +199,10 @@ class Connection:
                     if self._is_line_begun:
                         self._end_line()
                     self._has_more = self._lines.has_line
-                    await self._take_line(line)
-                elif not await self._receive_more():
+                    request = self._request_in(line)
+                    if request is not None:
+                        await self._take_request(request, len(line))
+                elif not (self._has_received() or await self._receive_more()):
                     if self._lines.is_empty:
                         await self._end_of_input()
                         return
@@ -209,7 +213,20 @@ class Connection:
         except CloseConnection:
             await self._flush_and_close()
 
+    def _has_received(self) -> bool:
+        """Take what has arrived; false if nothing has, if there is to be a pause, or at the end of input."""
+        self._unbroken += 1
+        if self._unbroken >= MAX_UNBROKEN or not self.has_greeted:
+            return False
+        try:
+            data = self._socket.recv(RECEIVED)
+        except OSError:
+            return False
+        self._lines.feed(data)
+        return bool(data)
+
     async def _receive_more(self) -> bool:
+        self._unbroken = 0
         if self.has_greeted:
             if not self._lines.is_empty and not self._is_line_begun:
                 self._is_line_begun = True
@@ -231,21 +248,16 @@ class Connection:
         self.close()
 
     async def _receive(self) -> bool:
-        self._unbroken += 1
-        if self._unbroken >= MAX_UNBROKEN:
-            self._unbroken = 0
-            await trio.lowlevel.checkpoint()
+        """Wait for more, if only for one turn of the loop; return whether anything came before the end of input."""
         while True:
+            await trio.lowlevel.wait_readable(self._socket)
             try:
-                data = self._socket.recv(2**14)
+                data = self._socket.recv(RECEIVED)
             except BlockingIOError:
-                self._unbroken = 0
-                await trio.lowlevel.wait_readable(self._socket)
                 continue
             except OSError:
                 return False
-            if data:
-                self._lines.feed(data)
+            self._lines.feed(data)
             return bool(data)
 
     @property
@@ -264,22 +276,22 @@ class Connection:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    async def _take_line(self, line: bytes) -> None:
-        if not line.strip():
-            return
+    def _request_in(self, line: bytes) -> Request | None:
+        """Return the request that a line holds; take a response, and answer what is neither."""
         try:
             message = read_message(line)
         except RpcError as error:
-            self._rubbish += 1
-            self._send_error(error.request_id, error)
-            if self._rubbish >= MAX_RUBBISH:
-                raise CloseConnection from None
-            return
+            if line.strip():
+                self._rubbish += 1
+                self._send_error(error.request_id, error)
+                if self._rubbish >= MAX_RUBBISH:
+                    raise CloseConnection from None
+            return None
         self._rubbish = 0
         if isinstance(message, Response):
             self._take_response(message)
-        else:
-            await self._take_request(message, len(line))
+            return None
+        return message
 
     async def _take_request(self, request: Request, size: int) -> None:
         if self._is_gone and (self.is_admin or request.method != "fire"):
@@ -310,7 +322,16 @@ class Connection:
         elif request.method != "hello":
             self._handoff.keep(self)
         try:
-            await self._answer(request)
+            answer = encode_result(request.id, await self._handler.handle(self, request))
+            if not request.is_notification:
+                self.send(answer)
+        except RpcError as error:
+            self._send_error(request.id, error)
+        except Exception:
+            # The boundary that must catch all: one request's bug ends neither the connection nor the daemon,
+            # and a client takes an error in answer to a fire as a deny.
+            logger.exception("request failed", extra={"method": request.method, **self._ids})
+            self._send_error(request.id, RpcError(ErrorCode.INTERNAL_ERROR, "internal error; the daemon's log has it"))
         finally:
             if reader == self._reader:  # otherwise the handoff tracks the request of the task that reads now
                 self._handoff.release(self)
@@ -321,20 +342,6 @@ class Connection:
                 self._wake()
         if self._is_one_shot or (self._is_retired and not self._in_flight):
             raise CloseConnection
-
-    async def _answer(self, request: Request) -> None:
-        try:
-            answer = encode_result(request.id, await self._handler.handle(self, request))
-        except RpcError as error:
-            self._send_error(request.id, error)
-        except Exception:
-            # The boundary that must catch all: one request's bug ends neither the connection nor the daemon,
-            # and a client takes an error in answer to a fire as a deny.
-            logger.exception("request failed", extra={"method": request.method, **self._ids})
-            self._send_error(request.id, RpcError(ErrorCode.INTERNAL_ERROR, "internal error; the daemon's log has it"))
-        else:
-            if not request.is_notification:
-                self.send(answer)
 
     # -- writing ---------------------------------------------------------------------------------------------
 
