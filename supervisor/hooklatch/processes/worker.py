@@ -173,9 +173,11 @@ class Worker:
         if len(data) > wire.MAX_FRAME:
             return Outcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
         try:
-            self._is_cut_short = True
-            await self._send(data)
-            self._is_cut_short = False
+            sent = self._sent(data)
+            if sent < len(data):
+                self._is_cut_short = True
+                await self._send(data[sent:])
+                self._is_cut_short = False
             fire.sent()
             said = await self._answer(number)
         except EOFError:
@@ -301,18 +303,23 @@ class Worker:
         self.process.close()
 
     async def _send(self, data: bytearray) -> None:
-        view = memoryview(data)
-        while True:
-            try:
-                sent = self.process.socket.send(view)
-            except BlockingIOError:
-                await trio.lowlevel.wait_writable(self.process.socket)
-                continue
-            except OSError:
-                raise EOFError("its socket is closed") from None
-            if sent == len(view):
-                return
-            view = view[sent:]
+        view = memoryview(data)[self._sent(data) :]
+        while view:
+            await trio.lowlevel.wait_writable(self.process.socket)
+            view = view[self._sent(view) :]
+
+    def _sent(self, data: bytearray | memoryview) -> int:
+        """Return how many bytes the worker's socket took.
+
+        Raises:
+            EOFError: it is closed.
+        """
+        try:
+            return self.process.socket.send(data)
+        except BlockingIOError:
+            return 0
+        except OSError:
+            raise EOFError("its socket is closed") from None
 
     async def _receive(self) -> memoryview:
         while (body := self._received()) is None:

@@ -14,7 +14,7 @@ import msgspec
 
 from hooklatch.core.messages import Cause, Decision, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.excerpt import UNREADABLE, Excerpt, encode, fields_of, shown, visible
+from hooklatch.record.content.excerpt import UNREADABLE, Excerpt, encode, shown, shown_payload, visible
 from hooklatch.record.content.redaction import Redactor
 
 __all__ = ["Fact", "Shown", "entry_of_abandoned", "entry_of_decision", "scrubbed", "shown_of"]
@@ -56,10 +56,9 @@ class Shown(msgspec.Struct, frozen=True):
 def shown_of(payload: Payload, limit: int, redactor: Redactor) -> Shown:
     """Choose what is recorded of a payload, at most `limit` bytes, without secrets."""
     try:
-        fields = fields_of(payload) if limit > 0 else None
-        if fields is None:
+        found = shown_payload(payload, limit, redactor) if limit > 0 else None
+        if found is None:
             return Shown(redactor)
-        found = shown(fields, limit, redactor)
         return Shown(redactor, *encode(found, limit, None if redactor.is_clean(found.texts) else redactor))
     except UNREADABLE:
         return Shown(redactor)

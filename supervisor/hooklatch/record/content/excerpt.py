@@ -13,7 +13,7 @@ import msgspec
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.record.content.redaction import REDACTED, Redactor
 
-__all__ = ["Excerpt", "encode", "fields_of", "shown", "visible"]
+__all__ = ["Excerpt", "encode", "shown", "shown_payload", "visible"]
 
 LARGE = 4 * 1024  # bytes of a value as received; a longer value is a file rather than an argument
 DEEP = 50  # levels; deeper nesting is not needed to see what was judged, and each level costs the interpreter's stack
@@ -21,6 +21,7 @@ HIDDEN = 24  # bytes that replace a value which is left out
 # Bytes of a payload that is read for this alone: a million small keys take a third of a second.  Where hooks match on
 # a field it has been read already.
 UNREAD = 2**20
+decode = msgspec.json.Decoder().decode
 UNREADABLE = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError, MemoryError)
 
 
@@ -32,14 +33,27 @@ class Excerpt(msgspec.Struct, frozen=True):
     is_whole: bool = True
 
 
-def fields_of(payload: Payload) -> Mapping[str, msgspec.Raw] | None:
-    """Return a payload's fields, or None if it has none or would have to be read only for this."""
-    if len(payload.data) > UNREAD and not payload.is_read:
+def shown_payload(payload: Payload, limit: int, redactor: Redactor) -> Excerpt | None:
+    """Choose what is shown of a payload; None if it has no fields, or would have to be read only for this."""
+    data = payload.data
+    if len(data) <= LARGE and len(data) <= limit:  # no value is large, and all fit
+        return whole(data, redactor)
+    if len(data) > UNREAD and not payload.is_read:
         return None
     try:
-        return payload.fields
+        return shown(payload.fields, limit, redactor)
     except PayloadError:
         return None
+
+
+def whole(data: bytes, redactor: Redactor) -> Excerpt | None:
+    try:
+        fields = decode(data)
+    except UNREADABLE:
+        return None
+    texts: list[str] = []
+    found = visible(fields, redactor.hides, texts, -1)  # its values are the first level
+    return Excerpt(cast("dict[str, object]", found), texts) if isinstance(found, dict) else None
 
 
 def shown(fields: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor) -> Excerpt:

@@ -62,7 +62,8 @@ class Redactor:
             return True
         if self._all is None:
             return not any(pattern.search(text[:WINDOW]) for pattern in self._texts for text in texts)
-        return self._all.search(BETWEEN.join(text[:WINDOW] for text in texts).encode("utf-8", "replace")) is None
+        joined = BETWEEN.join([text[:WINDOW] for text in texts])
+        return self._all.search(joined.encode("utf-8", "replace")) is None
 
     def clean(self, text: str) -> str:
         """Return a text with its secrets replaced."""

@@ -70,19 +70,18 @@ class Targets:
 
     def find(self, target: PythonTarget | ServedTarget) -> Target | Outcome:
         """Return what a hook runs on, or why that is missing."""
-        match target:
-            case PythonTarget(source, build):
-                found = self._pools.get((source.location, build))
-                return found or Outcome(cause="load", message=f"{source.location} is not loaded")
-            case ServedTarget(owner):
-                return self._servers.get(owner) or Outcome(cause="crash", message="the client that served it is gone")
+        if isinstance(target, ServedTarget):
+            return self._servers.get(target.owner) or Outcome(
+                cause="crash", message="the client that served it is gone"
+            )
+        location = target.source.location
+        pool = self._pools.get((location, target.build))
+        return pool or Outcome(cause="load", message=f"{location} is not loaded")
 
     async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
         """Call one hook's target; return the outcome by the deadline."""
         hook = call.hook
-        if hook.problem is not None:
-            return Outcome(cause="load", message=hook.problem)
-        target = self.find(hook.target)
+        target = self.find(hook.target) if hook.problem is None else Outcome(cause="load", message=hook.problem)
         if isinstance(target, Outcome):
             return target
         breaker = self._breakers.of(hook)

@@ -43,7 +43,16 @@ REFUSED_FIELDS = ("tool_name", "tool_input", "tool_use_id")  # what the event ab
 MAX_BACKGROUND = 1000  # fires with wait = false that may be under way
 
 
-Settle = Callable[[Session | None, EnvelopeParams, float], Awaitable[Settled]]
+class Projects(Protocol):
+    """Tells in which projects a fire is."""
+
+    def settled(self, session: Session | None, envelope: EnvelopeParams) -> Settled | None:
+        """Return them if that takes no time."""
+        ...
+
+    async def settle(self, session: Session | None, envelope: EnvelopeParams, limit: float) -> Settled:
+        """Return them, with their hooks up to date, within `limit` seconds."""
+        ...
 
 
 class Audience(Protocol):
@@ -64,7 +73,7 @@ class Dispatcher:
         generations: Generations,
         statistics: Statistics,
         *,
-        settle: Settle,
+        projects: Projects,
         suspensions: Iterable[Suspension],
         recording: Recording,
         audience: Audience,
@@ -73,7 +82,7 @@ class Dispatcher:
         self._targets = targets
         self._generations = generations
         self._statistics = statistics
-        self._settle = settle
+        self._projects = projects
         self._suspensions = suspensions
         self._recording = recording
         self._audience = audience
@@ -157,13 +166,13 @@ class Dispatcher:
         self._statistics.fired(spec.name)
         if session is not None:
             session.fired(spec.name)
-        settled = await self._settled_projects(fire)
+        settled = self._projects.settled(session, params.envelope) or await self._settled_projects(fire)
         view = self._registries.view_at(session, settled.folders, params.plugins)
         generation = self._generations.enter()
         try:
             decision = await self._decide(fire, view, plan, settled.fault)
         except trio.Cancelled:
-            self._statistics.causes["abandoned"] += 1
+            self._statistics.abandoned += 1
             self._recording.abandon(fire, view.revision)
             logger.info("abandoned", extra=fire.ids)
             raise
@@ -185,9 +194,9 @@ class Dispatcher:
         spec, params = fire.spec, fire.params
         limit = min(params.timeout or spec.timeout, spec.timeout)
         if spec.fails_closed:
-            return await self._settle(fire.session, params.envelope, limit)
+            return await self._projects.settle(fire.session, params.envelope, limit)
         with self._to_the_end():
-            return await self._settle(fire.session, params.envelope, limit)
+            return await self._projects.settle(fire.session, params.envelope, limit)
         return Settled()  # the daemon is about to leave
 
     async def refuse(

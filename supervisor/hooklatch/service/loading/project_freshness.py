@@ -19,6 +19,9 @@ from hooklatch.service.registry.sessions import Session
 __all__ = ["ProjectFreshness"]
 
 
+NOWHERE = Settled()
+
+
 class ProjectFreshness:
     """Keeps the hooks of a fire's projects up to date.
 
@@ -31,6 +34,12 @@ class ProjectFreshness:
         self._take_settings = take_settings
         self._session_starts = SessionStarts()
         self._turn = trio.Lock()
+
+    def settled(self, session: Session | None, envelope: EnvelopeParams) -> Settled | None:
+        """Return at once which projects a fire is in, if no project is trusted and there is nothing to look up."""
+        if session is None and envelope.session_id is not None:
+            return None
+        return None if self._projects.trusted else NOWHERE
 
     async def settle(self, session: Session | None, envelope: EnvelopeParams, limit: float) -> Settled:
         """Find the projects that a fire is in, and bring their hooks up to date."""

@@ -144,7 +144,7 @@ def assemble(
     )  # fmt: skip
     dispatcher = Dispatcher(
         registries, targets, generations, statistics,
-        settle=ProjectFreshness(projects, files, registries.take_settings).settle,
+        projects=ProjectFreshness(projects, files, registries.take_settings),
         suspensions=suspensions, recording=Recording(record), audience=bus,
     )  # fmt: skip
     native = Native(dispatcher)

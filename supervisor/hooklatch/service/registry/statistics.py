@@ -15,6 +15,7 @@ __all__ = ["BOUNDS_MS", "EventCount", "HookTimings", "Record", "Statistics"]
 
 MAX_HOOKS = 4096  # hooks whose timings are kept; sessions come and go with ever new hook names
 BOUNDS_MS = (0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10_000, 30_000, 60_000)
+NEVER = (0, None)
 SAMPLES = 512  # latest durations of a hook, for its percentiles
 
 
@@ -41,33 +42,59 @@ class EventCount(msgspec.Struct, frozen=True):
 class Record:
     """All durations, counted in histogram buckets; the latest ones exactly; failures by cause."""
 
-    __slots__ = ("buckets", "count", "durations", "failures", "total_ms")
+    __slots__ = ("_buckets", "_durations", "_failures", "_new", "_total_ms")
 
     def __init__(self) -> None:
-        self.count = 0
-        self.total_ms = 0.0
-        self.buckets = [0] * (len(BOUNDS_MS) + 1)
-        self.durations: deque[float] = deque(maxlen=SAMPLES)
-        self.failures: Counter[str] = Counter()
+        self._new: list[tuple[Cause | None, float]] = []  # not counted yet: counting many at once costs a seventh
+        self._total_ms = 0.0
+        self._buckets = [0] * (len(BOUNDS_MS) + 1)
+        self._durations: deque[float] = deque(maxlen=SAMPLES)
+        self._failures: Counter[str] = Counter()
 
     def add(self, cause: Cause | None, duration_ms: float) -> None:
-        self.count += 1
-        self.total_ms += duration_ms
-        self.buckets[bisect_left(BOUNDS_MS, duration_ms)] += 1
-        self.durations.append(duration_ms)
-        if cause is not None and cause != "policy":
-            self.failures[cause] += 1
+        self._new.append((cause, duration_ms))
+        if len(self._new) >= SAMPLES:
+            self._count()
+
+    def _count(self) -> None:
+        for cause, duration_ms in self._new:
+            self._total_ms += duration_ms
+            self._buckets[bisect_left(BOUNDS_MS, duration_ms)] += 1
+            self._durations.append(duration_ms)
+            if cause is not None and cause != "policy":
+                self._failures[cause] += 1
+        self._new.clear()
+
+    @property
+    def count(self) -> int:
+        return sum(self.buckets)
+
+    @property
+    def buckets(self) -> list[int]:
+        self._count()
+        return self._buckets
+
+    @property
+    def total_ms(self) -> float:
+        self._count()
+        return self._total_ms
+
+    @property
+    def failures(self) -> Counter[str]:
+        self._count()
+        return self._failures
 
     def timings(self) -> HookTimings:
-        ordered = sorted(self.durations)
+        count = self.count
+        ordered = sorted(self._durations)
         return HookTimings(
-            self.count,
+            count,
             at(ordered, 0.5),
             at(ordered, 0.99),
             round(ordered[0], 3),
             round(sum(ordered) / len(ordered), 3),
             round(ordered[-1], 3),
-            dict(self.failures),
+            dict(self._failures),
         )
 
 
@@ -78,16 +105,13 @@ class Statistics:
         self._hooks: dict[tuple[str, str], Record] = {}  # by the session that registered it, and its name
         self.failures = Failures()
         self._events: dict[str, Record] = {}
-        self._fired: Counter[str] = Counter()
-        self._last_fired: dict[str, float] = {}
-        self.decisions: Counter[tuple[str, str, str]] = Counter()  # by event, verdict and cause
-        self.verdicts: Counter[str] = Counter()
-        self.causes: Counter[str] = Counter()
+        self._fired: dict[str, tuple[int, float | None]] = {}  # how often each event was, and when last
+        self.decisions: dict[tuple[str, str, str], int] = {}  # by event, verdict and cause
+        self.abandoned = 0
         self.dropped: Counter[str] = Counter()
 
     def fired(self, event: str) -> None:
-        self._fired[event] += 1
-        self._last_fired[event] = time.time()
+        self._fired[event] = (self._fired.get(event, NEVER)[0] + 1, time.time())
 
     def called(self, hook: str, cause: Cause, duration_ms: float, *, owner: str = "") -> None:
         record = self._hooks.get((owner, hook))
@@ -102,10 +126,25 @@ class Statistics:
         if record is None:
             record = self._events[decision.event] = Record()
         record.add(decision.cause, decision.duration_ms)
-        self.decisions[decision.event, decision.verdict, decision.cause or "none"] += 1
-        self.verdicts[decision.verdict] += 1
-        if decision.cause is not None and decision.cause != "policy":
-            self.causes[decision.cause] += 1
+        key = decision.event, decision.verdict, decision.cause or "none"
+        self.decisions[key] = self.decisions.get(key, 0) + 1
+
+    @property
+    def verdicts(self) -> Counter[str]:
+        """Return how many decisions had each verdict."""
+        found: Counter[str] = Counter()
+        for (_, verdict, _), count in self.decisions.items():
+            found[verdict] += count
+        return found
+
+    @property
+    def causes(self) -> Counter[str]:
+        """Return how many fires failed for each cause."""
+        found = Counter({"abandoned": self.abandoned} if self.abandoned else {})
+        for (_, _, cause), count in self.decisions.items():
+            if cause not in ("none", "policy"):
+                found[cause] += count
+        return found
 
     @property
     def event_records(self) -> dict[str, Record]:
@@ -127,7 +166,7 @@ class Statistics:
     def event(self, name: str) -> EventCount:
         record = self._events.get(name)
         timings = record.timings() if record is not None else HookTimings()
-        return EventCount(self._fired[name], self._last_fired.get(name), timings)
+        return EventCount(*self._fired.get(name, NEVER), timings)
 
     def events(self) -> dict[str, HookTimings]:
         """Return the timings of every event that was fired."""
@@ -135,7 +174,7 @@ class Statistics:
 
     @property
     def total_fired(self) -> int:
-        return self._fired.total()
+        return sum(count for count, _ in self._fired.values())
 
 
 def at(ordered: list[float], fraction: float) -> float:
