@@ -274,19 +274,21 @@ class FrameReader:
     """
 
     def __init__(self) -> None:
-        self._received: bytes | bytearray = b""
+        self._buffer: bytes | bytearray = b""
+        self._begin = 0  # of the next frame
 
     @property
     def is_empty(self) -> bool:
-        return not self._received
+        return not self._buffer
 
     def feed(self, data: bytes) -> None:
-        if not self._received:
-            self._received = data
-        elif isinstance(self._received, bytearray):
-            self._received += data  # in place: a long frame comes in many parts
-        else:
-            self._received = bytearray(self._received) + data
+        if not self._buffer:
+            self._buffer = data  # nearly always one whole frame
+            return
+        if self._begin or not isinstance(self._buffer, bytearray):
+            self._buffer = bytearray(memoryview(self._buffer)[self._begin :])
+            self._begin = 0
+        self._buffer += data
 
     def take(self) -> memoryview | None:
         """Return the next whole body, or None.
@@ -294,14 +296,17 @@ class FrameReader:
         Raises:
             FrameError: the announced length is over MAX_FRAME.
         """
-        received = self._received
-        if len(received) < HEADER.size:
+        buffer, body = self._buffer, self._begin + HEADER.size
+        if len(buffer) < body:
             return None
-        (length,) = HEADER.unpack_from(received)
+        (length,) = HEADER.unpack_from(buffer, self._begin)
         if length > MAX_FRAME:
             raise FrameError(f"a frame of {length} bytes is over the limit of {MAX_FRAME}")
-        end = HEADER.size + length
-        if len(received) < end:
+        end = body + length
+        if len(buffer) < end:
             return None
-        self._received = received[end:]
-        return memoryview(received)[HEADER.size : end]
+        if end == len(buffer):
+            self._buffer, self._begin = b"", 0
+        else:
+            self._begin = end
+        return memoryview(buffer)[body:end]

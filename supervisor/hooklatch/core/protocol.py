@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from enum import IntEnum
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -120,9 +121,10 @@ class LineBuffer:
     """Splits a byte stream into lines of at most `limit` bytes."""
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
-        self._buffer = bytearray()
+        self._buffer: bytes | bytearray = b""
+        self._begin = 0  # of the next line
+        self._searched = 0  # up to where there is no newline
         self._limit = limit
-        self._searched = 0
 
     @property
     def is_empty(self) -> bool:
@@ -131,9 +133,17 @@ class LineBuffer:
     @property
     def has_line(self) -> bool:
         """Return whether `take` would return a line or raise."""
-        return len(self._buffer) > self._limit or self._buffer.find(b"\n", self._searched) >= 0
+        buffer = self._buffer
+        return bool(buffer) and (len(buffer) - self._begin > self._limit or buffer.find(b"\n", self._searched) >= 0)
 
     def feed(self, data: bytes) -> None:
+        if not self._buffer:
+            self._buffer = data  # nearly always one whole line
+            return
+        if self._begin or not isinstance(self._buffer, bytearray):
+            self._buffer = bytearray(memoryview(self._buffer)[self._begin :])
+            self._searched -= self._begin
+            self._begin = 0
         self._buffer += data
 
     def take(self) -> bytes | None:
@@ -142,9 +152,11 @@ class LineBuffer:
         Raises:
             LineTooLongError: the line exceeds the limit, whether or not it is complete.
         """
-        buffer = self._buffer
+        buffer, begin = self._buffer, self._begin
+        if not buffer:
+            return None
         end = buffer.find(b"\n", self._searched)
-        if (len(buffer) if end < 0 else end) > self._limit:
+        if (len(buffer) if end < 0 else end) - begin > self._limit:
             raise LineTooLongError(
                 ErrorCode.FRAME_TOO_LARGE,
                 f"a line is over the limit of {self._limit} bytes; fire what does not fit with truncated: true",
@@ -152,10 +164,11 @@ class LineBuffer:
         if end < 0:
             self._searched = len(buffer)
             return None
-        self._searched = 0
-        line = bytes(memoryview(buffer)[:end])
-        del buffer[: end + 1]
-        return line
+        if end + 1 == len(buffer):
+            self._buffer, self._begin, self._searched = b"", 0, 0
+        else:
+            self._begin = self._searched = end + 1
+        return bytes(memoryview(buffer)[begin:end])
 
 
 def read_message(line: bytes) -> Request | Response:
@@ -219,11 +232,16 @@ def convert(params: msgspec.Raw, shape: type[T]) -> T:
         RpcError: the params do not fit; the text names the field.
     """
     try:
-        return msgspec.json.decode(params, type=shape)
+        return decoder_of(shape).decode(params)
     except RecursionError:
         raise RpcError(ErrorCode.INVALID_PARAMS, "params are nested too deep") from None
     except DECODE_ERRORS as error:
         raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {problem_of(error, params)}") from None
+
+
+@cache
+def decoder_of(shape: type[T]) -> msgspec.json.Decoder[T]:
+    return msgspec.json.Decoder(shape)
 
 
 def encode_request(number: int, method: str, params: object) -> bytes:

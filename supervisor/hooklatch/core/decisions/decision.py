@@ -137,10 +137,15 @@ class Machine:
             return [f"{hook.name} (observe) would have said {answer.verdict}: {answer.reason}"]
         return []
 
+    def opinions_in_order(self) -> list[Opinion]:
+        """Return what hooks last answered, in firing order."""
+        opinions = self.opinions
+        return [opinions[index] for index in sorted(opinions)] if opinions else []
+
     def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> Decision:
         """Return the decision on everything received so far."""
         is_refusal = self.verdict in ("deny", "halt") and self.spec.fails_closed
-        answers = [self.opinions[index].answer for index in sorted(self.opinions)]
+        answers = [opinion.answer for opinion in self.opinions_in_order()]
         hook = self.decider
         return Decision(
             decision_id=decision_id,
@@ -154,15 +159,15 @@ class Machine:
             retryable=self.cause in RETRYABLE and self.verdict == "deny",
             patch=None if is_refusal else self.patch(),
             payload_digest=self.payload.digest(),
-            append=None if is_refusal else join_texts(text for answer in answers for text in answer.append),
-            resume=join_reasons(answer.resume for answer in answers),
+            append=None if is_refusal else join_texts([text for answer in answers for text in answer.append]),
+            resume=join_reasons([answer.resume for answer in answers]),
             value=self.value(),
             revision=revision,
             duration_ms=duration_ms,
             inject=[message for answer in answers for message in answer.inject],
             context=self.context,
             outcomes=self.outcomes,
-            warnings=[*self.warnings, *(note for index in sorted(self.notes) for note in self.notes[index])],
+            warnings=[*self.warnings, *[note for index in sorted(self.notes) for note in self.notes[index]]],
         )
 
 

@@ -102,23 +102,22 @@ class Gate(Machine):
             return ()
         while not self._is_settled:
             for hook in self._walk:
-                if hook in self._matching and self._is_due(hook):
+                if hook in self._matching and (hook not in self._seen or self._is_due_again(hook)):
                     return (self._ask(hook),)
             self._end_phase()
         return ()
 
-    def _is_due(self, hook: Hook) -> bool:
-        """Return whether a hook that matches is due in this phase."""
-        if self._phase is Phase.SETTLING:
-            return self._seen.get(hook) != self.payload.version
-        return hook not in self._seen
+    def _is_due_again(self, hook: Hook) -> bool:
+        """Return whether a hook that was called is due once more: it has not seen exactly the final payload."""
+        return self._phase is Phase.SETTLING and self._seen[hook] != self.payload.version
 
     def _ask(self, hook: Hook) -> Call:
-        index = self._chain.indices[hook]
-        self._seen[hook] = self.payload.version
-        self._patches.pop(index, None)  # a hook that is called again answers anew
-        is_again = self._phase is Phase.SETTLING
-        self._asked = Call(index, hook, self.payload, self.context, self._merged() or None, reinvoked=is_again)
+        index, payload = self._chain.indices[hook], self.payload
+        self._seen[hook] = payload.version
+        if self._patches:
+            self._patches.pop(index, None)  # a hook that is called again answers anew
+        merged = self._merged() if self._patches or self._merged_before else None
+        self._asked = Call(index, hook, payload, self.context, merged, self._phase is Phase.SETTLING)
         return self._asked
 
     def receive(self, call: Call, outcome: Outcome) -> None:
@@ -262,12 +261,11 @@ class Gate(Machine):
     def _finish(self) -> None:
         self._is_settled = True
         final = self.payload.version
-        opinions = [self.opinions[index] for index in sorted(self.opinions)]
-        for opinion in opinions:
+        for opinion in self.opinions_in_order():
             if opinion.answer.verdict == "ask":
                 self.settle("ask", opinion.hook, opinion.answer.reason)
                 return
-        for opinion in opinions:
+        for opinion in self.opinions_in_order():
             # An explicit allow of another input than the one that will run does not count.
             if opinion.answer.verdict == "allow" and opinion.version == final:
                 self.settle("allow", opinion.hook, opinion.answer.reason or None)

@@ -217,8 +217,8 @@ def text_of(text: str, redactor: Redactor | None) -> str:
 
 
 def name_of(name: str | int | None) -> str | None:
-    if name is None:
-        return None
+    if name is None or (type(name) is str and len(name) <= NAME):
+        return name
     text = str(name) if not isinstance(name, int) or abs(name) < 2**63 else hex(name)
     return text if len(text) <= NAME else f"{text[:NAME]}…"
 

@@ -82,22 +82,23 @@ def value_of(key: str, raw: msgspec.Raw, redactor: Redactor, texts: list[str]) -
 
 
 def visible(value: object, hides: Callable[[str], bool], texts: list[str], depth: int = 0) -> object:
-    """Return a value without what its keys hide; add every remaining text, keys too, to `texts`."""
-    if isinstance(value, str):
-        texts.append(value)
+    """Return decoded JSON without what its keys hide; add every remaining text, keys too, to `texts`."""
+    kind = type(value)
+    if kind is str:
+        texts.append(cast("str", value))
         return value
-    if not isinstance(value, dict | list):
+    if kind is not dict and kind is not list:
         return value
     if depth > DEEP:
         return "[too deep]"
-    if isinstance(value, list):
+    if kind is list:
         return [visible(one, hides, texts, depth + 1) for one in cast("list[object]", value)]
     found: dict[str, object] = {}
     for key, one in cast("dict[str, object]", value).items():
         texts.append(key)
         if hides(key):
             found[key] = REDACTED
-        elif isinstance(one, str):  # most are, and a call for each is what this costs
+        elif type(one) is str:  # most are, and a call for each is what this costs
             texts.append(one)
             found[key] = one
         else:

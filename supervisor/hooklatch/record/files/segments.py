@@ -125,18 +125,22 @@ class Segment:
         Raises:
             OSError: it was not written; no part of it remains unless `is_whole` has become false.
         """
-        if not from_reserve:
-            self._make_room(self.end + len(line))
+        end = self.end + len(line)
+        if not from_reserve and (end + self._reserve > self._allocated or not self._can_allocate):
+            self._make_room(end)
         try:
-            self._write(line)
+            written = os.write(self.fd, line)
+            if written < len(line):
+                self._write_rest(line, written)
         except OSError as error:
             if not (from_reserve and not self._can_allocate and error.errno in NO_SPACE and self._give_up_spare()):
                 raise
-            self._write(line)
+            self._write_rest(line, 0)
+        self.end = end
 
-    def _write(self, line: bytes) -> None:
-        written = os.write(self.fd, line)
-        while written < len(line):  # a short write: the next call raises the reason
+    def _write_rest(self, line: bytes, written: int) -> None:
+        """Write what a short write left out, or raise its reason."""
+        while written < len(line):
             self.is_whole = False
             try:
                 written += os.write(self.fd, line[written:])
@@ -146,7 +150,6 @@ class Segment:
                 self.is_whole = True
                 raise
         self.is_whole = True
-        self.end += written
 
     def _make_room(self, end: int) -> None:
         """Keep the reserve allocated beyond the future end."""

@@ -70,10 +70,12 @@ class Journal:
         Raises:
             OSError: it is not in the file.
         """
-        if not self.segment.is_whole:
+        segment = self.segment
+        if not segment.is_whole:
             self.begin_segment(reason="the segment before it ends in a partial line that could not be removed")
+            segment = self.segment
         line, own = self._seal(kind, body)
-        self.segment.append(line, from_reserve=from_reserve)
+        segment.append(line, from_reserve=from_reserve)
         return self._advance(own)
 
     def begin_segment(self, *, reason: str | None = None, skipped: tuple[int, int] | None = None) -> None:
