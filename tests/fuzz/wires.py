@@ -29,13 +29,13 @@ def read_frames(data: bytes) -> list[bytes] | None:
     whole, cut = wire.FrameReader(), wire.FrameReader()
     try:
         whole.feed(data)
-        bodies = list(iter(whole.take, None))
+        bodies = [bytes(body) for body in iter(whole.take, None)]
     except wire.FrameError as error:
         return said(error)
     found: list[bytes] = []
     for piece in pieces(data):
         cut.feed(piece)
-        found += iter(cut.take, None)
+        found += [bytes(body) for body in iter(cut.take, None)]
     assert found == bodies, "frames depend on how they arrive"
     for body in bodies:
         for decode in (wire.decode_from_worker, wire.decode_from_zygote):

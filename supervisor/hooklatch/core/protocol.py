@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Hashable
 from enum import IntEnum
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -232,7 +233,7 @@ def convert(params: msgspec.Raw, shape: type[T]) -> T:
         RpcError: the params do not fit; the text names the field.
     """
     try:
-        return decoder_of(shape).decode(params)
+        return cast("T", decoder_of(cast("Hashable", shape)).decode(params))
     except RecursionError:
         raise RpcError(ErrorCode.INVALID_PARAMS, "params are nested too deep") from None
     except DECODE_ERRORS as error:
@@ -240,8 +241,8 @@ def convert(params: msgspec.Raw, shape: type[T]) -> T:
 
 
 @cache
-def decoder_of(shape: type[T]) -> msgspec.json.Decoder[T]:
-    return msgspec.json.Decoder(shape)
+def decoder_of(shape: Hashable) -> msgspec.json.Decoder[object]:
+    return msgspec.json.Decoder(cast("type[object]", shape))
 
 
 def encode_request(number: int, method: str, params: object) -> bytes:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from hooklatch.core.decisions.phases import firing_order
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Layer
+from hooklatch.core.hooks.registry import Chain, Layer
+from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Verdict, allow, amend, ask, deny, halt, inject
 from support.plays import CATALOGUE, Reply, begin, end, failed, hook, outcome_of, play
 from support.profiles import examples
@@ -208,8 +209,12 @@ def test_outputs_of_a_second_answer_replace_those_of_the_first() -> None:
 def test_what_amended_is_told_with_the_order_of_firing() -> None:
     hooks = [hook("b", layer=Layer.BUILTIN, **MARKED), hook("g", layer=Layer.GLOBAL), hook("s", **MARKED), hook("t")]
 
-    assert [one.id for one in firing_order(THREADED, hooks)] == ["s", "b", "g", "t"]
-    assert firing_order(CATALOGUE["tool_result"], hooks) == tuple(hooks)  # no guards: all of them amend
+    def called(spec: EventSpec) -> list[str]:
+        chain = Chain(spec, hooks)
+        return [one.id for one in firing_order(chain, chain.select(Payload(b'{"tool_name": "Bash"}')))]
+
+    assert called(THREADED) == ["s", "b", "g", "t"]
+    assert called(CATALOGUE["tool_result"]) == ["b", "g", "s", "t"]  # no guards: all of them amend
 
 
 @pytest.mark.parametrize("value", [None, 5])

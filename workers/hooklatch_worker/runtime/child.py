@@ -159,7 +159,7 @@ def hold(request: wire.Fork) -> isolation.Held:
         raise SourceError(str(error), request.source.location, 0) from None
 
 
-def describe(generation: int, unit: Unit, held: isolation.Held) -> bytes:
+def describe(generation: int, unit: Unit, held: isolation.Held) -> bytearray:
     """Return what was found, after importing the runtimes that its hooks need, so that no call pays for that."""
     try:
         for runtime in unit.runtimes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ from hooklatch.core.decisions import decision as decisions
 from hooklatch.core.decisions import phases
 from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Chain, Hook, Snapshot, budget, has
+from hooklatch.core.hooks.registry import MAX_BUDGET, Chain, Hook, Selection, Snapshot, has
 from hooklatch.core.hooks.suspension import Suspension, note, parted
 from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import Cause, Decision, Outcome
@@ -220,39 +220,34 @@ class Dispatcher:
         started, began = trio.current_time(), time.perf_counter()
         spec, params, payload = fire.spec, fire.params, fire.payload
         chain = self._chain(fire, view, plan)
-        fault = self._fault(fire, chain)
         suspended = tuple(self._suspensions)
-        if fault is None and unsettled is not None and spec.fails_closed and all(one.hook for one in suspended):
-            fault = ("load", unsettled)
+        fault = self._fault(fire, chain, unsettled, suspended)
         warnings: list[str] = []
-        if fault is None:
-            if suspended:
-                firing, left_out = parted(suspended, chain.hooks)
-                warnings = [note(suspended, hook) for hook in Chain(spec, left_out).select(payload).hooks]
-                chain = Chain(spec, firing)
-            selection = chain.select(payload)
-            if not (selection.is_blind and spec.fails_closed):
-                machine = phases.start(chain, selection, payload, fire.envelope.context)
-                machine.warnings += warnings
-                seconds = selection.seconds if params.timeout is None else budget(spec, (), params.timeout)
-                calls = Calls(self._targets, fire, started + seconds, self._take_telemetry, self._recording.prepare)
-                if spec.fails_closed:
-                    await play(machine, calls)
-                else:
-                    with self._to_the_end():  # also if its client leaves: its answer cannot refuse anything
-                        await play(machine, calls)
-                elapsed = (time.perf_counter() - began) * 1000
-                return machine.decide(
-                    decision_id=fire.decision_id, revision=view.revision, duration_ms=round(elapsed, 3)
-                )
-            fault = (
-                "payload",
-                f"its field {spec.match!r} is missing, not a string, or too long to match, and hooks match on it",
-            )
-        return decisions.refuse(
-            spec, *fault, decision_id=fire.decision_id, revision=view.revision, payload=payload,
-            context=params.context,
-        )  # fmt: skip
+        if suspended and fault is None:
+            firing, left_out = parted(suspended, chain.hooks)
+            warnings = [note(suspended, hook) for hook in Chain(spec, left_out).select(payload).hooks]
+            chain = Chain(spec, firing)
+        selection = chain.select(payload) if fault is None else Selection(spec, ())
+        if selection.is_blind and spec.fails_closed:
+            what = f"its field {spec.match!r} is missing, not a string, or too long to match, and hooks match on it"
+            fault = "payload", what
+        if fault is not None:
+            cause, message = fault
+            return decisions.refuse(
+                spec, cause, message, decision_id=fire.decision_id, revision=view.revision, payload=payload,
+                context=params.context,
+            )  # fmt: skip
+        machine = phases.start(chain, selection, payload, fire.envelope.context)
+        machine.warnings += warnings
+        seconds = selection.seconds if params.timeout is None else min(params.timeout, MAX_BUDGET)
+        calls = Calls(self._targets, fire, started + seconds, self._take_telemetry, self._recording.prepare)
+        if spec.fails_closed:
+            await play(machine, calls)
+        else:
+            with self._to_the_end():  # also if its client leaves: its answer cannot refuse anything
+                await play(machine, calls)
+        elapsed = (time.perf_counter() - began) * 1000
+        return machine.decide(decision_id=fire.decision_id, revision=view.revision, duration_ms=round(elapsed, 3))
 
     def _chain(self, fire: Fire, view: Snapshot, plan: Plan | None) -> Chain:
         """Return the hooks that may be called: those of the view, as the fire names plugins and its system orders."""
@@ -263,7 +258,10 @@ class Dispatcher:
         hooks = narrowed(chain.hooks, spec, plugins, fire.session)
         return Chain(spec, plan.arrange(hooks) if plan is not None else hooks)
 
-    def _fault(self, fire: Fire, chain: Chain) -> tuple[Cause, str] | None:
+    def _fault(
+        self, fire: Fire, chain: Chain, unsettled: str | None, suspended: Sequence[Suspension]
+    ) -> tuple[Cause, str] | None:
+        """Return why no hook may be called."""
         data, session, event = fire.payload.data, fire.session, fire.spec.name
         if self.is_draining:
             return "draining", "start it again, or wait for its successor"
@@ -275,6 +273,8 @@ class Dispatcher:
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
         if session is not None and event in session.terms.require_handlers and not chain.hooks:
             return "load", f"the session requires a hook for {event} and there is none"
+        if unsettled is not None and fire.spec.fails_closed and all(one.hook for one in suspended):
+            return "load", unsettled
         return None
 
     @contextmanager
