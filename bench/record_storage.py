@@ -33,7 +33,7 @@ import trio
 
 from hooklatch.core.messages import Decision, Outcome
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.entries import Fact, entry_of_decision
+from hooklatch.record.content.entries import Fact, entry_of_decision, shown_of
 from hooklatch.record.content.redaction import Redactor
 from hooklatch.record.files.chain import GENESIS, Timestamps, seal
 from hooklatch.record.files.reading import Filters, query
@@ -84,7 +84,8 @@ class Sqlite:
         self._seq, self._hash = 0, GENESIS
 
     def decided(self, decision: Decision, fact: Fact) -> None:
-        body = entry_of_decision(decision, fact, SETTINGS.excerpt_bytes, self._redactor)
+        limit, redactor = SETTINGS.excerpt_bytes, self._redactor
+        body = entry_of_decision(decision, fact, shown_of(fact.payload, limit, redactor), limit, redactor)
         self._seq += 1
         line, self._hash = seal(self._seq, self._hash, self._stamps.spell(time.time()), "decision", body)
         row = (self._seq, fact.session, decision.event, decision.verdict, line)

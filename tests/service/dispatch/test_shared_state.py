@@ -399,9 +399,10 @@ async def test_the_file_is_rewritten_when_it_grows_and_when_it_is_taken_away(
     monkeypatch.setattr(shared_state, "SLACK", 0)
     path = tmp_path / "state" / "kept-state"
     async with running_daemon(tmp_path, KEPT) as daemon, daemon.session() as client:
-        first = path.stat().st_ino
-        await client.fire_tool("Many", count=200)
-        await until(lambda: path.stat().st_ino != first and path.read_bytes().count(b"\n") < 100)
+        with path.open("rb") as first:  # held open: otherwise the second rewriting may get the first one's number
+            await client.fire_tool("Many", count=200)
+            number = os.fstat(first.fileno()).st_ino
+            await until(lambda: path.stat().st_ino != number and path.read_bytes().count(b"\n") < 100)
         path.unlink()
         await said(client, steps=[["increment", "many"]])
         await until(path.exists)
