@@ -18,6 +18,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple, cast
 
+from hooklatch.directories import sync_folder
 from hooklatch.record.files.chain import ChainLink, read_link
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
     "list_segments",
     "read_tail",
     "set_aside",
-    "sync_folder",
 ]
 
 NAME = re.compile(r"(\d{16})\.jsonl")
@@ -323,11 +323,3 @@ def open_aside(place: SegmentFile) -> tuple[int, str]:
         except FileExistsError:
             continue
     raise OSError(errno.EEXIST, "there are too many torn files", place.path)
-
-
-def sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -12,6 +12,8 @@ import time
 from contextlib import suppress
 from hashlib import sha256
 
+from hooklatch.directories import sync_folder
+
 __all__ = ["Slot", "SlotError", "read_slot", "slot_line"]
 
 DIGEST = 16  # hexadecimal digits
@@ -114,11 +116,7 @@ class Slot:
         finally:
             os.close(fd)
         os.rename(fresh, self._path)
-        folder = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(os.path.dirname(self._path))
 
     def close(self) -> None:
         os.close(self.fd)

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import trio
 
 from hooklatch.core.messages import Head
+from hooklatch.directories import sync_folder
 from hooklatch.record.files.anchor import Anchor
 from hooklatch.record.files.mark import MarkFile
-from hooklatch.record.files.segments import sync_folder
 from hooklatch.record.storage.journal import Journal
 from hooklatch.record.storage.recovery import RecordError
 

@@ -11,9 +11,9 @@ import shlex
 import msgspec
 import trio
 
+from hooklatch.directories import LockedError, lock
 from hooklatch.service.config.file_safety import UnsafeFileError, make_private
 from hooklatch.service.config.path_lookup import Absent, Fault, look
-from hooklatch.service.config.state_file import LockedError, lock
 from hooklatch.service.process.lifecycle import DRAIN_TIMEOUT
 from hooklatch.service.transport.server import RuntimeDirError, check_nobody_listens, make_runtime_dir
 
