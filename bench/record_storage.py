@@ -35,7 +35,7 @@ from hooklatch.core.messages import Decision, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch.record.content.entries import Fact, entry_of_decision
 from hooklatch.record.content.redaction import Redactor
-from hooklatch.record.files.chain import GENESIS, Timestamps, seal
+from hooklatch.record.files.chain import GENESIS, seal, timestamp
 from hooklatch.record.files.reading import Filters, query
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Record
@@ -80,13 +80,12 @@ class Sqlite:
         self.db.executescript(TABLE)
         self.lock = threading.Lock()
         self._redactor = Redactor(SETTINGS)
-        self._stamps = Timestamps()
         self._seq, self._hash = 0, GENESIS
 
     def decided(self, decision: Decision, fact: Fact) -> None:
         body = entry_of_decision(decision, fact, SETTINGS.excerpt_bytes, self._redactor)
         self._seq += 1
-        line, self._hash = seal(self._seq, self._hash, self._stamps.spell(time.time()), "decision", body)
+        line, self._hash = seal(self._seq, self._hash, timestamp(time.time()), "decision", body)
         row = (self._seq, fact.session, decision.event, decision.verdict, line)
         self.db.execute("insert into record values (?, ?, ?, ?, ?)", row)
 

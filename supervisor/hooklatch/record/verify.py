@@ -285,7 +285,7 @@ class Check:
         self._kept = kept
         if before is not None:
             expected = before.kept_seq
-        elif self._first is not None and self._begins_a_chain(self._first):
+        elif self._first is not None and self._first.prev == GENESIS:
             expected = 1 if self._first_skipped is None else min(self._first.seq, kept.first_seq)
         else:
             return  # the previous `retired` record was itself removed
@@ -295,9 +295,6 @@ class Check:
                 link.seq,
                 f"record {link.seq} reports a removal from {kept.first_seq} on, but the record began at {expected}",
             )
-
-    def _begins_a_chain(self, first: ChainLink) -> bool:
-        return first.prev == GENESIS
 
     def end(self, segments: int, *, is_still: bool) -> VerifyReport:
         """Finish the check and return the report."""

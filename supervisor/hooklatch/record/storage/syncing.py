@@ -119,14 +119,14 @@ class Syncs:
         trouble = None
         for one in (self._anchor, self._mark):
             try:
-                if not one.slot.is_in_place():
+                if not one.is_in_place():
                     if one.path not in self._missing:
                         self._tampering.append(f"{one.path} was removed or replaced while it was being written")
                     self._missing.add(one.path)
-                    one.slot.reopen()
+                    one.reopen()
                     self._missing.remove(one.path)
                 if one is self._anchor:
-                    self._anchor.write(seq, own)
+                    self._anchor.advance(seq, own)
                 else:
                     self._mark.advance(seq, own, self._journal.seq)
             except OSError as error:
