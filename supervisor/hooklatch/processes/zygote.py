@@ -24,7 +24,7 @@ from hooklatch_worker import wire
 from hooklatch_worker.runtime import guardian
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["ForkError", "WorkerProcess", "Zygote", "ZygoteLostError", "open_zygote"]
+__all__ = ["ForkError", "WorkerProcess", "Zygote", "ZygoteLostError", "open_zygote", "reap_strangers"]
 
 logger = logging.getLogger("hooklatch.zygote")
 BOOT_TIMEOUT = 20.0  # seconds; enough for a cold import on a busy machine
@@ -339,10 +339,7 @@ class Zygote:
         """Kill what the dead zygote left, whose orphans we adopt if this process is the daemon's own."""
         if not self._owns_process:
             return
-        keep = (
-            frozenset(process.pid for process in multiprocessing.active_children() if process.pid is not None)
-            | resource_tracker_pids()
-        )
+        keep = helper_pids()
         with trio.move_on_after(SWEEP_TIMEOUT, shield=True) as scope:
             while linux.kill_children(keep=keep):  # noqa: ASYNC110  (each death may hand us the next generation)
                 await trio.sleep(SWEEP_INTERVAL)
@@ -350,13 +347,25 @@ class Zygote:
             logger.error("processes that a dead zygote left cannot be killed: %s", linux.children())
 
 
-def resource_tracker_pids() -> frozenset[int]:
-    """Return the helper process that multiprocessing starts beside a spawned one; it holds no lock and no hook."""
+def helper_pids() -> frozenset[int]:
+    """Return multiprocessing's own children: the guardian, and a helper beside it that holds no lock and no hook."""
     from multiprocessing import resource_tracker
 
-    pid = getattr(resource_tracker, "_resource_tracker", None)
-    tracker = getattr(pid, "_pid", None)
-    return frozenset({tracker} if isinstance(tracker, int) else ())
+    tracker = getattr(getattr(resource_tracker, "_resource_tracker", None), "_pid", None)
+    pids = (tracker, *(process.pid for process in multiprocessing.active_children()))
+    return frozenset(pid for pid in pids if isinstance(pid, int))
+
+
+def reap_strangers() -> None:
+    """Reap each dead child except multiprocessing's own, whose exit code is needed there.
+
+    The daemon adopts orphans: as a subreaper those that a dead zygote left, and as process 1 of a container those of
+    everything else there, such as what a health check or `docker exec` left behind.  Without this they stay as zombies.
+    """
+    keep = helper_pids()
+    for pid in linux.children():
+        if pid not in keep:
+            linux.reap(pid)
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ diagnostic is a courtesy, so everything short of one is silence: no server, none
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -81,7 +81,7 @@ def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
         return None
     text, stamp = source
     document = Document(location.path, language_id(location.extension), text, stamp)
-    found = told(event, location, lambda: check(command, document, location, config, deadline))
+    found = check(event, command, document, location, config, deadline)
     return append(found.text) if found else None
 
 
@@ -96,21 +96,22 @@ def is_read(tool_input: object) -> bool:
 
 
 def check(
-    command: tuple[str, ...], document: Document, location: Location, config: Config, deadline: float
+    event: PostToolUse,
+    command: tuple[str, ...],
+    document: Document,
+    location: Location,
+    config: Config,
+    deadline: float,
 ) -> Report | None:
-    root = root_of(location, markers_of(location.extension))
-    diagnostics = FLEET.ask((command, root), document, deadline=deadline)
-    return report(diagnostics or (), path=location.shown, severities=config.severities)
-
-
-def told(event: PostToolUse, location: Location, run: Callable[[], Report | None]) -> Report | None:
-    """Run a check between its two telemetry events; the second comes also when it fails."""
+    """Ask a server about a file, between two telemetry events; the second comes also when that fails."""
     emit = call_of(event).emit
     emit(START, {"tool_name": event.tool_name, "path": location.shown})
     started_at = time.monotonic()
     found: Report | None = None
     try:
-        found = run()
+        root = root_of(location, markers_of(location.extension))
+        diagnostics = FLEET.ask((command, root), document, deadline=deadline)
+        found = report(diagnostics or (), path=location.shown, severities=config.severities)
         return found
     finally:
         data: dict[str, object] = {

@@ -21,6 +21,7 @@ __all__ = [
     "has_ended",
     "is_supported",
     "kill_children",
+    "reap",
     "wake_when_orphaned",
 ]
 
@@ -151,6 +152,13 @@ def kill_children(*, keep: frozenset[int] = frozenset()) -> int:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     for pid in condemned:
-        with suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+        reap(pid)
     return len(condemned)
+
+
+def reap(pid: int) -> bool:
+    """Reap a child if it is dead; return whether it is gone, whoever reaped it."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
