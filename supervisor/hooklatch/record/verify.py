@@ -37,7 +37,7 @@ FindingKind = Literal[
 REPORTED = frozenset({"recovered", "mended", "fault", "unrecorded", "acknowledged"})  # problems recorded by the daemon
 PATIENCE = 0.3  # seconds to wait for a line that is still being written
 MAX_FINDINGS = 1000
-Told = TypeVar("Told")
+T = TypeVar("T")
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 PROVES = (
     "no record of this chain was changed, left out, moved or duplicated after its hash was taken, unless all records"
@@ -97,8 +97,8 @@ def verify(
     Raises:
         NoRecordError: there is no record, or it cannot be read.
     """
-    anchored, anchor_fault = held_by(read_anchor, folder, f"there is no anchor in {folder}")
-    marked, mark_fault = held_by(read_mark, folder, f"there is no mark beside {folder}")
+    anchored, anchor_fault = read_witness(read_anchor, folder, f"there is no anchor in {folder}")
+    marked, mark_fault = read_witness(read_mark, folder, f"there is no mark beside {folder}")
     check = Check(anchored, marked, witnesses)
     if anchor_fault is not None:
         check.find("anchor", None, anchor_fault)
@@ -114,11 +114,11 @@ def verify(
                 on_progress(done, total)
     except OSError as error:
         raise NoRecordError(f"{error.filename} cannot be read: {error.strerror}") from None
-    is_still = held_by(read_mark, folder, "")[0] == marked
+    is_still = read_witness(read_mark, folder, "")[0] == marked
     return check.end(len(segments), is_still=is_still)
 
 
-def held_by(reader: Callable[[str], Told | None], folder: str, otherwise: str) -> tuple[Told | None, str | None]:
+def read_witness(reader: Callable[[str], T | None], folder: str, otherwise: str) -> tuple[T | None, str | None]:
     try:
         told = reader(folder)
     except SlotError as error:

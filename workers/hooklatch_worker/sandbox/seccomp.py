@@ -13,6 +13,8 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
+from hooklatch_worker.sandbox.linux import LIBC, checked
+
 __all__ = ["CALLS", "Rule", "apply", "is_supported", "outward", "program", "sockets", "strict"]
 
 PR_SET_SECCOMP, MODE_FILTER = 22, 2  # linux/prctl.h, linux/seccomp.h
@@ -205,9 +207,6 @@ def program(rules: Iterable[Rule], machine: str) -> bytes:
     return b"".join(struct.pack("=HBBI", *line) for line in lines)
 
 
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
 class SockFprog(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_char_p))
 
@@ -229,6 +228,4 @@ def apply(rules: Iterable[Rule]) -> None:
     """
     code = program(rules, os.uname().machine)
     prog = SockFprog(len(code) // 8, code)
-    if LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(MODE_FILTER), ctypes.byref(prog), None, None) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), "seccomp")
+    checked(LIBC.prctl(PR_SET_SECCOMP, ctypes.c_ulong(MODE_FILTER), ctypes.byref(prog), None, None), "seccomp")

@@ -22,7 +22,7 @@ from hooklatch_worker.author.event import ENVELOPE, Event
 
 __all__ = ["CLAUDE_NAMES", "FORMS", "REASONIX_NAMES", "FormError", "form_payload"]
 
-ENVELOPE_KEYS = sorted(key for key in ENVELOPE - {"event"} if not key.startswith("_"))
+ENVELOPE_KEYS = sorted(ENVELOPE - {"event"})
 
 CLAUDE_NAMES = {
     "session_start": "SessionStart",

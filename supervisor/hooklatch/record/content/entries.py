@@ -51,7 +51,7 @@ class PatchEntry(msgspec.Struct, omit_defaults=True):
     excerpt_cut: str | None = None
 
 
-class Entry(msgspec.Struct, omit_defaults=True):
+class DecisionEntry(msgspec.Struct, omit_defaults=True):
     """A decision, or the end of a fire that its client abandoned."""
 
     decision_id: str
@@ -90,7 +90,7 @@ def entry_of_decision(decision: Decision, fact: Fact, excerpt_bytes: int, redact
         careful = None if redactor.is_clean(texts) else redactor
         return ENCODER.encode(filled(decision, fact, excerpts, excerpt_bytes, careful))
     except UNREADABLE as error:
-        least = Entry(
+        least = DecisionEntry(
             decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause,
             f"the record of this decision could not be encoded ({type(error).__name__}); this is a minimal one",
             payload_digest=decision.payload_digest, payload_bytes=len(fact.payload.data),
@@ -100,7 +100,7 @@ def entry_of_decision(decision: Decision, fact: Fact, excerpt_bytes: int, redact
 
 def entry_of_abandoned(event: str, decision_id: str, revision: int | None, fact: Fact) -> bytes:
     """Encode the record of a gate whose client left before it was decided."""
-    entry = Entry(
+    entry = DecisionEntry(
         decision_id, event, fact.is_gate, cause="abandoned", revision=revision, payload_digest=fact.payload.digest()
     )
     return ENCODER.encode(with_place(entry, fact))
@@ -131,9 +131,9 @@ def filled(
     excerpts: tuple[Excerpt | None, Excerpt | None],
     limit: int,
     redactor: Redactor | None,
-) -> Entry:
+) -> DecisionEntry:
     payload, patch = excerpts
-    entry = Entry(
+    entry = DecisionEntry(
         decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause,
         layer=decision.layer, hook=decision.hook, name=decision.name, revision=decision.revision,
         payload_digest=decision.payload_digest, duration_ms=decision.duration_ms,
@@ -152,7 +152,7 @@ def filled(
     return with_place(entry, fact)
 
 
-def with_place(entry: Entry, fact: Fact) -> Entry:
+def with_place(entry: DecisionEntry, fact: Fact) -> DecisionEntry:
     entry.payload_bytes = len(fact.payload.data)
     entry.session, entry.run = name_of(fact.session), fact.run
     entry.call_id = name_of(fact.call_id)

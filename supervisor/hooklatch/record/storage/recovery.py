@@ -28,7 +28,7 @@ from hooklatch.version import VERSION
 
 __all__ = ["Recovery", "RecordError", "facts_of_host", "lock", "take_over"]
 
-Held = TypeVar("Held")
+T = TypeVar("T")
 
 
 class RecordError(Exception):
@@ -107,7 +107,7 @@ def take_over(folder: str) -> Recovery:
     return recovery
 
 
-def read(reader: Callable[[str], Held], folder: str) -> Held | str:
+def read(reader: Callable[[str], T], folder: str) -> T | str:
     try:
         return reader(folder)
     except SlotError as error:
