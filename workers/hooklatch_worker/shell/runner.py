@@ -22,6 +22,7 @@ import msgspec
 from hooklatch_worker.author import verdicts
 from hooklatch_worker.author.event import Event, call_of
 from hooklatch_worker.author.failures import CallFailed
+from hooklatch_worker.author.marker import MAX_TIMEOUT
 from hooklatch_worker.author.verdicts import GarbageError, Verdict
 from hooklatch_worker.shell import answers
 from hooklatch_worker.shell.command import CommandResult, execute
@@ -29,7 +30,6 @@ from hooklatch_worker.shell.forms import FormError, form_payload
 
 __all__ = ["CallFailed", "CommandResult", "ShellHook", "run", "run_command"]
 
-MAX_TIMEOUT = 600.0  # seconds; the daemon's own deadline is the real one where neither it nor the hook says less
 MARGIN = 0.05  # seconds by which we are done before the daemon would kill the whole worker, a tenth where that is less
 MAX_TEXT = 4096  # characters of a reason; all that was printed is in the outcome
 REFUSED = 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -114,13 +115,8 @@ def forwards(folder: str) -> Iterator[bytes]:
         NoRecordError: there is no record.
     """
     for place in segments_of(folder):
-        try:
-            with open(place.path, "rb") as file:
-                for line in file:
-                    if line.endswith(b"\n"):
-                        yield line
-        except FileNotFoundError:
-            continue  # retired in the meantime
+        with suppress(FileNotFoundError), open(place.path, "rb") as file:  # it may be retired in the meantime
+            yield from (line for line in file if line.endswith(b"\n"))
 
 
 def backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
@@ -130,11 +126,8 @@ def backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
         NoRecordError: there is no record.
     """
     for place in reversed(segments_of(folder)):
-        try:
-            with open(place.path, "rb") as file:
-                yield from lines_backwards(file, needles)
-        except FileNotFoundError:
-            continue
+        with suppress(FileNotFoundError), open(place.path, "rb") as file:
+            yield from lines_backwards(file, needles)
 
 
 def lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
@@ -165,14 +158,11 @@ def of_kind(segments: Sequence[SegmentFile], kind: str, *, since: int) -> Iterat
     """Yield the valid records of one kind with numbers above `since`, newest first; skip older segments."""
     needle = b'"kind":"%b"' % kind.encode()
     for place in reversed(segments):
-        try:
-            with open(place.path, "rb") as file:
-                for line in lines_backwards(file, [needle]):
-                    link = read_link(line) if needle in line else None
-                    if link is not None and link.kind == kind and link.seq > since:
-                        yield DOCUMENTS.decode(line)
-        except FileNotFoundError:
-            continue
+        with suppress(FileNotFoundError), open(place.path, "rb") as file:
+            for line in lines_backwards(file, [needle]):
+                link = read_link(line) if needle in line else None
+                if link is not None and link.kind == kind and link.seq > since:
+                    yield DOCUMENTS.decode(line)
         if place.first <= since:
             return
 
@@ -255,16 +245,13 @@ class Tailer:
         yield from self._rest()
 
     def _rest(self) -> Iterator[bytes]:
-        try:
-            with open(self._place.path, "rb") as file:
-                file.seek(self._position)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        return
-                    self._position += len(line)
-                    yield line
-        except FileNotFoundError:
-            return
+        with suppress(FileNotFoundError), open(self._place.path, "rb") as file:
+            file.seek(self._position)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._position += len(line)
+                yield line
 
 
 def whole_size(place: SegmentFile) -> int:
