@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -97,8 +98,8 @@ def verify(
     Raises:
         NoRecordError: there is no record, or it cannot be read.
     """
-    anchored, anchor_fault = read_witness(read_anchor, folder, f"there is no anchor in {folder}")
-    marked, mark_fault = read_witness(read_mark, folder, f"there is no mark beside {folder}")
+    anchored, anchor_fault = read_or_fault(read_anchor, folder, f"there is no anchor in {folder}")
+    marked, mark_fault = read_or_fault(read_mark, folder, f"there is no mark beside {folder}")
     check = Check(anchored, marked, witnesses)
     if anchor_fault is not None:
         check.find("anchor", None, anchor_fault)
@@ -114,11 +115,11 @@ def verify(
                 on_progress(done, total)
     except OSError as error:
         raise NoRecordError(f"{error.filename} cannot be read: {error.strerror}") from None
-    is_still = read_witness(read_mark, folder, "")[0] == marked
+    is_still = read_or_fault(read_mark, folder, "")[0] == marked
     return check.end(len(segments), is_still=is_still)
 
 
-def read_witness(reader: Callable[[str], T | None], folder: str, otherwise: str) -> tuple[T | None, str | None]:
+def read_or_fault(reader: Callable[[str], T | None], folder: str, otherwise: str) -> tuple[T | None, str | None]:
     try:
         told = reader(folder)
     except SlotError as error:
@@ -135,11 +136,7 @@ def size_of(place: SegmentFile) -> int:
 
 def lines_of(place: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
     """Yield a segment's lines; wait a moment for the last line of all to be completed."""
-    try:
-        file = open(place.path, "rb")  # noqa: SIM115  (closed below; a segment that was retired meanwhile has no lines)
-    except FileNotFoundError:
-        return
-    with file:
+    with suppress(FileNotFoundError), open(place.path, "rb") as file:  # a segment that was retired meanwhile has none
         deadline = time.monotonic() + PATIENCE
         position = 0
         while line := file.readline():

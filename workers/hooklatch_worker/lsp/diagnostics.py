@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -20,12 +20,10 @@ from hooklatch_worker.author.verdicts import Verdict, append
 from hooklatch_worker.lsp.client import Document
 from hooklatch_worker.lsp.files import Location, locate, read_source, root_of
 from hooklatch_worker.lsp.fleet import Fleet
-from hooklatch_worker.lsp.report import Report, report
+from hooklatch_worker.lsp.report import Report, Severity, report
 from hooklatch_worker.lsp.table import find_server, language_id, markers_of
 
 __all__ = ["MAX_TIMEOUT", "TOOLS", "Config", "close", "diagnose", "read_config"]
-
-Severity: TypeAlias = Literal["error", "warning", "information", "hint"]
 
 MAX_TIMEOUT = 60.0  # seconds; the agent waits for as long
 START, STOP = "lsp_diagnostics_start", "lsp_diagnostics_stop"

@@ -63,7 +63,7 @@ class SegmentRemover:
         await trio.to_thread.run_sync(remove, folder, [*retirement.leftover, *retirement.places])
 
     def _may_remove(self, retirement: Retirement) -> bool:
-        """VerifyReport gaps; return false if a removal would hide one that has not been acknowledged."""
+        """Report gaps; return false if a removal would hide one that has not been acknowledged."""
         for hole in retirement.holes:
             if hole not in self._reported:
                 self._reported.add(hole)

@@ -93,7 +93,7 @@ class Syncs:
             self.synced_at = time.monotonic()
             self.count += 1
         else:
-            # FindingKind was written during the sync is in the same file, so it may be lost as well.
+            # What was written during the sync is in the same file, so it may be lost as well.
             self._lost = [*self._lost[-MAX_LOST:], (self._tried_seq + 1, self._journal.seq)]
             self._tried_seq = self._journal.seq
         self._waiting.unpark_all()
