@@ -97,7 +97,7 @@ class MarkFile(Slot):
         self.mark = mark
         os.fdatasync(self.fd)
         self._lock = threading.Lock()
-        self._retirement: tuple[int, Mark] | None = None
+        self._retirement: tuple[int, dict[str, object]] | None = None
 
     def save(self, **changes: object) -> None:
         """Change some fields and sync.
@@ -133,7 +133,7 @@ class MarkFile(Slot):
     def retire(self, seq: int, kept_seq: int, kept_prev: str, lost: int) -> None:
         """Set where the record begins as soon as record `seq`, which announces the removal, is on disk."""
         with self._lock:
-            self._retirement = (seq, Mark(kept_seq=kept_seq, kept_prev=kept_prev, lost=lost))
+            self._retirement = seq, {"kept_seq": kept_seq, "kept_prev": kept_prev, "lost": lost}
 
     def keep(self) -> None:
         """Cancel a retirement that could not be recorded."""
@@ -142,8 +142,7 @@ class MarkFile(Slot):
 
     def _set(self, mark: Mark) -> None:
         if self._retirement is not None and mark.seq >= self._retirement[0]:
-            kept = self._retirement[1]
-            mark = msgspec.structs.replace(mark, kept_seq=kept.kept_seq, kept_prev=kept.kept_prev, lost=kept.lost)
+            mark = msgspec.structs.replace(mark, **self._retirement[1])
             self._retirement = None
         self.write(mark.spelled())
         self.mark = mark
