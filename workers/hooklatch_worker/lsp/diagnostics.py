@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any, Final, Literal, cast
+from typing import Annotated, Final, Literal, cast
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from hooklatch_worker.author.event import call_of
 from hooklatch_worker.author.events import PostToolUse
@@ -23,9 +23,9 @@ from hooklatch_worker.lsp.fleet import Fleet
 from hooklatch_worker.lsp.report import Report, Severity, report
 from hooklatch_worker.lsp.table import find_server, language_id, markers_of
 
-__all__ = ["MAX_TIMEOUT", "TOOLS", "Config", "close", "diagnose", "read_config"]
+__all__ = ["TOOLS", "Config", "close", "diagnose"]
 
-MAX_TIMEOUT = 60.0  # seconds; the agent waits for as long
+MAX_TIMEOUT = 60  # seconds; the agent waits for as long
 START, STOP = "lsp_diagnostics_start", "lsp_diagnostics_stop"
 
 # What hosts call the tools that write a file whose path is in their input; `apply_patch` has no path there.
@@ -39,27 +39,19 @@ TOOLS: Final = (
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
-    """The hook's config table."""
+    """The hook's config table.
+
+    `timeout` is for one edit, a server's start included.  `servers` are by extension, instead of those found on PATH;
+    an empty list turns one off.
+    """
 
     enabled: bool = True
-    timeout: float = 1.5  # seconds for one edit, a server's start included
+    timeout: Annotated[float, Meta(gt=0, le=MAX_TIMEOUT, extra={"note": "seconds, not milliseconds"})] = 1.5
     severities: list[Severity] = field(default_factory=lambda: ["error", "warning"])
-    servers: dict[str, list[str]] = {}  # by extension, instead of those found on PATH; an empty list turns one off
-
-
-def read_config(table: Mapping[str, Any]) -> Config:
-    """Read the hook's config table.
-
-    Raises:
-        ValueError: a key is unknown, or a value is of the wrong type or out of its range.
-    """
-    config = msgspec.convert(table, Config)  # its ValidationError is a ValueError
-    if not 0 < config.timeout <= MAX_TIMEOUT:
-        raise ValueError(f"timeout is {config.timeout}; it is in seconds: more than 0, at most {MAX_TIMEOUT:g}")
-    bad = [extension for extension in config.servers if not extension.startswith(".")]
-    if bad:
-        raise ValueError(f"servers has the key {bad[0]!r}; write an extension with its dot: {'.' + bad[0]!r}")
-    return config
+    servers: Annotated[
+        dict[Annotated[str, Meta(pattern=r"^\.")], list[str]],
+        Meta(extra={"is": 'a table of commands by extension, like { ".py" = ["pyright-langserver", "--stdio"] }'}),
+    ] = {}
 
 
 FLEET = Fleet()
@@ -67,7 +59,7 @@ FLEET = Fleet()
 
 def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
     """Return what a language server says about the file that a tool has just written."""
-    config = read_config(event.config)
+    config = msgspec.convert(event.config, Config)
     deadline = time.monotonic() + config.timeout
     if not config.enabled:
         return None

@@ -5,7 +5,7 @@ Knows their keys and values; does not know files, or which hooks exist.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -16,10 +16,6 @@ from hooklatch_worker.lsp import diagnostics
 
 __all__ = ["MAIN_TABLES", "LspTable", "MainTables", "Override", "OverrideTable", "PersonalityTable"]
 
-Servers: TypeAlias = Annotated[
-    dict[Annotated[str, Meta(pattern=r"^\.")], list[str]],
-    Meta(extra={"is": 'a table of commands by extension, like { ".py" = ["pyright-langserver", "--stdio"] }'}),
-]
 MAIN_TABLES = ("override", "personality", "lsp", "daemon", "record", "isolation", "state")
 
 
@@ -71,10 +67,6 @@ class PersonalityTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LspTable(diagnostics.Config, frozen=True, forbid_unknown_fields=True):
     """[lsp]: the built-in hook that shows a language server's diagnostics, and how its servers are isolated."""
 
-    timeout: Annotated[
-        float, Meta(gt=0, le=int(diagnostics.MAX_TIMEOUT), extra={"note": "seconds, not milliseconds"})
-    ] = 1.5
-    servers: Servers = msgspec.field(default_factory=dict[str, list[str]])
     isolation: Level = "standard"
 
     def config(self) -> dict[str, Any] | None:

@@ -302,7 +302,7 @@ def lsp_definition(config: Mapping[str, object]) -> HookDefinition:
         event="post_tool_use",
         matcher=compile_matcher(list(diagnostics.TOOLS)),
         run=f"{LSP.source.location}:{LSP.function}",
-        timeout=diagnostics.read_config(config).timeout + LSP_MARGIN,
+        timeout=msgspec.convert(config, diagnostics.Config).timeout + LSP_MARGIN,
         description="a language server's diagnostics after an edit",
         config=msgspec.json.encode(config),
     )
