@@ -15,7 +15,7 @@ from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands, Parser
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import counted, did_you_mean
 from hooklatch.record.files.reading import KINDS
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hooklatch.record.files.reading import Filters
     from hooklatch.record.verify import VerifyReport, Witness
 
-__all__ = ["add_commands"]
+__all__ = ["add_acknowledge", "add_log", "add_verify"]
 
 SHOWN = 20  # records to show by default
 POLL = 0.2  # seconds between checks for new records
@@ -48,17 +48,21 @@ NAMES = (
     ("session", "session", Exit.NO_INPUT),
     ("decision_id", "decision", Exit.NO_INPUT),
 )
+BELOW = (
+    (
+        "verify", "daemon.log",
+        "find records that were changed, left out, moved, duplicated or cut off, as far as that is possible",
+    ),
+    (
+        "acknowledge", "daemon.log",
+        "acknowledge the record's faults that the status shows; this is recorded, and they are no longer shown",
+    ),
+)  # fmt: skip
 PLACE = ("seq", "at", "kind", "prev", "hash")
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "log",
-        log,
-        help="show the decision record, or verify that it is as it was written",
-        example="hooklatch log --verdict deny --since 1h",
-        exits=(Exit.FINDINGS, Exit.NO_INPUT),
-    )
+def add_log(parser: Parser) -> None:
+    parser.runs(log, example="hooklatch log --verdict deny --since 1h", exits=(Exit.FINDINGS, Exit.NO_INPUT))
     for name, metavar, help_text in FILTERS:
         parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
     for name, metavar, known, help_text in CHOICES:
@@ -69,27 +73,24 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("-n", metavar="N", dest="number", type=count, default=SHOWN, help="the newest N (20); 0: all")
     parser.add_argument("--follow", action="store_true", help="then show new records as they are written, until Ctrl-C")
     add_place(parser)
-    below = Commands(parser)
-    checking = below.add(
-        "verify",
-        check,
-        help="find records that were changed, left out, moved, duplicated or cut off, as far as that is possible",
-        example="hooklatch log verify --witness 4711:5b2e0c4f9a6d1e07",
-        exits=(Exit.FINDINGS, Exit.NO_INPUT),
-    )
-    checking.add_argument(
+    parser.set_defaults(record=None)
+    parser.add_commands(BELOW)
+
+
+def add_verify(parser: Parser) -> None:
+    example = "hooklatch log verify --witness 4711:5b2e0c4f9a6d1e07"
+    parser.runs(check, example=example, exits=(Exit.FINDINGS, Exit.NO_INPUT))
+    parser.add_argument(
         "--witness", metavar="SEQ:HASH", action="append", type=witness, default=[],
         help="a head that a reply of the daemon carried (its `record`); may be repeated",
     )  # fmt: skip
-    add_place(checking)
-    acknowledging = below.add(
-        "acknowledge",
-        acknowledge,
-        help="acknowledge the record's faults that the status shows; this is recorded, and they are no longer shown",
-        example='hooklatch log acknowledge --reason "the disk was replaced on Monday"',
-        exits=(Exit.UNAVAILABLE,),
-    )
-    acknowledging.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
+    add_place(parser)
+
+
+def add_acknowledge(parser: Parser) -> None:
+    example = 'hooklatch log acknowledge --reason "the disk was replaced on Monday"'
+    parser.runs(acknowledge, example=example, exits=(Exit.UNAVAILABLE,))
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
 
 
 def add_place(parser: Parser) -> None:
@@ -142,8 +143,7 @@ def witness(text: str) -> Witness:
 
 
 def folder_of(arguments: argparse.Namespace) -> str:
-    named: str | None = getattr(arguments, "record", None)
-    return named or os.path.join(paths.state_dir(os.environ), "record")
+    return arguments.record or os.path.join(paths.state_dir(os.environ), "record")
 
 
 def log(arguments: argparse.Namespace) -> int:

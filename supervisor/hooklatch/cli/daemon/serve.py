@@ -15,10 +15,10 @@ from hooklatch import paths
 from hooklatch.cli.daemon import detaching
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import directories
 
-__all__ = ["add_commands"]
+__all__ = ["add_hook", "add_serve"]
 
 logger = logging.getLogger("hooklatch.serve")
 HOOKS_D = "hooks.d"
@@ -34,38 +34,29 @@ class DaemonPaths(msgspec.Struct, frozen=True):
     is_config_named: bool  # by option or variable, so the file must exist
 
 
-def add_commands(commands: Commands) -> None:
-    serve_parser = commands.add(
-        "serve",
-        serve,
-        help="run the daemon until SIGTERM or Ctrl-C, or with --detach in the background; SIGHUP reloads",
-        example="hooklatch serve --detach",
-        exits=(Exit.NO_INPUT, Exit.UNAVAILABLE),
-    )
-    serve_parser.add_argument(
+def add_serve(parser: Parser) -> None:
+    parser.runs(serve, example="hooklatch serve --detach", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         default="info",
         help="what goes to standard error (default: info)",
     )
-    serve_parser.add_argument(
+    parser.add_argument(
         "--log-format", choices=("human", "json"), default="human", help="lines for people, or JSON (default: human)"
     )
-    serve_parser.add_argument(
+    parser.add_argument(
         "--admin-dir", metavar="DIR", help="put admin.sock there, away from those who may see agent.sock"
     )
-    serve_parser.add_argument(
+    parser.add_argument(
         "--detach", action="store_true", help="return when it is ready, and leave it running (see: hooklatch stop)"
     )
-    hook_parser = commands.add(
-        "hook",
-        hook,
-        help="answer one hook event of an agent (see: hooklatch hook --help)",
-        example="hooklatch hook claude-code --settings > .claude/settings.local.json",
-        exits=(Exit.REFUSED,),
-        general=(Exit.OK,),
-    )
-    hook_parser.add_argument("words", nargs=argparse.REMAINDER, metavar="HOST ...", help="the host, and its options")
+
+
+def add_hook(parser: Parser) -> None:
+    example = "hooklatch hook claude-code --settings > .claude/settings.local.json"
+    parser.runs(hook, example=example, exits=(Exit.REFUSED,), general=(Exit.OK,))
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="HOST ...", help="the host, and its options")
 
 
 def hook(arguments: argparse.Namespace) -> int:

@@ -11,27 +11,23 @@ from typing import TYPE_CHECKING
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.text import counted
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 
 if TYPE_CHECKING:
     from hooklatch.importing import Imported
 
-__all__ = ["add_commands"]
+__all__ = ["add_import"]
 
 MAX_FILE = 4 * 2**20  # bytes; the daemon's limit for a file of hooks
 FOLDER = "hooks.d"
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "import",
-        import_file,
-        help="convert hooks of Claude Code, Reasonix or Radium to a file for hooks.d; without --to, print it",
-        example="hooklatch import ~/.claude/settings.json --to ~/.config/hooklatch/hooks.d/claude.toml",
-        exits=(Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.CANNOT_CREATE),
-    )
+def add_import(parser: Parser) -> None:
+    example = "hooklatch import ~/.claude/settings.json --to ~/.config/hooklatch/hooks.d/claude.toml"
+    exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.CANNOT_CREATE)
+    parser.runs(import_file, example=example, exits=exits)
     parser.add_argument("file", metavar="FILE", help="settings.json, hooks.toml, or - for standard input")
     parser.add_argument("--to", metavar="FILE", default="-", help="the file to write (default: -, standard output)")
     parser.add_argument("--force", action="store_true", help="replace an existing file")

@@ -9,20 +9,14 @@ from typing import Any
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
 
-__all__ = ["add_showing"]
+__all__ = ["add_show"]
 
 
-def add_showing(below: Commands) -> None:
-    parser = below.add(
-        "show",
-        show_hook,
-        help="show one hook: where it is declared, its state, and its last failures with their tracebacks",
-        example="hooklatch hooks show guards:no_force_push",
-        exits=(Exit.NO_INPUT, Exit.UNAVAILABLE),
-    )
+def add_show(parser: Parser) -> None:
+    parser.runs(show_hook, example="hooklatch hooks show guards:no_force_push", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
     parser.add_argument("id", metavar="ID", help="its id, or layer/id, as `hooklatch hooks` shows it")
     parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees it")
 
@@ -30,7 +24,7 @@ def add_showing(below: Commands) -> None:
 def show_hook(arguments: argparse.Namespace) -> int:
     """Print every hook with this id."""
     with administrator(arguments) as link:
-        result = link.ask("hook", id=arguments.id, session=getattr(arguments, "session", None))
+        result = link.ask("hook", id=arguments.id, session=arguments.session)
     if arguments.json:
         output.say_json(result)
         return Exit.OK

@@ -6,25 +6,20 @@ import argparse
 import os
 from typing import Any
 
-from hooklatch.cli.hooks.reports import place_and_text
+from hooklatch.cli.hooks.status import place_and_text
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
 
-__all__ = ["add_commands"]
+__all__ = ["add_trust"]
 
 TITLES = ("FOLDER", "STATE", "FILES", "HOOKS", "SESSIONS")
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "trust",
-        trust,
-        help="let the hooks in a project's .hooklatch folder run, exactly as they are now",
-        example="hooklatch trust --list",
-        exits=(Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED),
-    )
+def add_trust(parser: Parser) -> None:
+    exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
+    parser.runs(trust, example="hooklatch trust --list", exits=exits)
     parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: this folder)")
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--revoke", action="store_true", help="ignore its hooks again")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
-
-import msgspec
 
 from hooklatch.errors import DaemonUnreachableError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Literal, TypeAlias
+
+    How: TypeAlias = Literal["stopped", "failed", "killed", "elsewhere", "unknown"]
 
 __all__ = ["Absence", "NobodyListensError", "look"]
 
@@ -15,16 +18,17 @@ LOCKS = "/proc/locks"
 START = "start one with: hooklatch serve --detach"
 
 
-class Absence(msgspec.Struct, frozen=True):
+class Absence:
     """How the last daemon ended, and when; `elsewhere`: one is running, on other sockets than those tried.
 
     `failed`: it ended by itself because of a `failure`.  `unknown`: there was none, or its record cannot be read.
     """
 
-    how: Literal["stopped", "failed", "killed", "elsewhere", "unknown"]
-    at: str | None = None
-    pid: int | None = None
-    failure: str | None = None
+    def __init__(self, how: How, at: str | None = None, *, pid: int | None = None, failure: str | None = None) -> None:
+        self.how: How = how
+        self.at = at
+        self.pid = pid
+        self.failure = failure
 
     @property
     def text(self) -> str:

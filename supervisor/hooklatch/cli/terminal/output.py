@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
 
-import msgspec
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
 
-__all__ = ["complain", "finish", "has_reader", "plain", "prepare", "say", "say_json", "say_table"]
+__all__ = ["complain", "finish", "has_reader", "plain", "prepare", "say", "say_json", "say_lines", "say_table"]
 
 
 class StdoutState:
@@ -50,7 +51,9 @@ def say(text: str = "") -> None:
 
 def say_json(value: object) -> None:
     """Print JSON on one line, in UTF-8 regardless of the locale (RFC 8259, section 8.1)."""
-    write((bytes(value) if isinstance(value, msgspec.Raw) else msgspec.json.encode(value)) + b"\n")
+    import msgspec
+
+    write(msgspec.json.encode(value) + b"\n")
 
 
 def say_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -59,6 +62,13 @@ def say_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
     for row in cells:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def say_lines(*lines: tuple[str, object]) -> None:
+    """Print labelled values, without those that are empty."""
+    for label, value in lines:
+        if value not in (None, ""):
+            say(f"{label:<12}{plain(str(value))}")
 
 
 def write(data: bytes) -> None:

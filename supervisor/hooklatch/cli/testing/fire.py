@@ -12,27 +12,24 @@ import msgspec
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import one_shot
 from hooklatch.client.protocol.decisions import Decision, decide_locally, read_decision
 from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.errors import HooklatchError, RequestFailedError
 
-__all__ = ["add_commands", "piped_payload", "read_payload"]
+__all__ = ["add_fire", "piped_payload", "read_payload"]
 
 # Errors by which the daemon reports an unknown event or invalid parameters: the command line is wrong.
 MISUSES = ("unknown_event", "invalid_params")
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "fire",
-        fire,
-        help="fire one event and print the decision",
-        example="""echo '{"tool_name": "Bash", "tool_input": {"command": "ls"}}' """
-        "| hooklatch fire pre_tool_use --payload -",
-        exits=(Exit.REFUSED, Exit.ASKS, Exit.FAILED, Exit.BAD_DATA, Exit.NO_INPUT),
+def add_fire(parser: Parser) -> None:
+    example = (
+        """echo '{"tool_name": "Bash", "tool_input": {"command": "ls"}}' | hooklatch fire pre_tool_use --payload -"""
     )
+    exits = (Exit.REFUSED, Exit.ASKS, Exit.FAILED, Exit.BAD_DATA, Exit.NO_INPUT)
+    parser.runs(fire, example=example, exits=exits)
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: {})")
     parser.add_argument("--session", metavar="ID", help="the host's session id, visible to hooks; opens no session")
@@ -49,8 +46,9 @@ def fire(arguments: argparse.Namespace) -> int:
     params = params_of(arguments, read_payload(arguments.payload))
     try:
         with one_shot(arguments) as link:
-            result = link.request("fire", params)
-        decision = read_decision(result, event, is_native=arguments.dialect is not None)
+            result = link.request("fire", msgspec.json.encode(params))
+        answer = msgspec.Raw(msgspec.json.encode(result))
+        decision = read_decision(answer, event, is_native=arguments.dialect is not None)
         shown: object = result
     except HooklatchError as error:
         if isinstance(error, RequestFailedError) and error.name in MISUSES:

@@ -19,7 +19,7 @@ import msgspec
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.text import counted
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hooklatch.service.process.folders import Options
     from hooklatch.service.process.parts import Parts
 
-__all__ = ["Progress", "add_commands"]
+__all__ = ["Progress", "add_test"]
 
 DEFAULT_FILE = "policy-tests.toml"
 FIRST_WORD = 1.0  # seconds before the first progress message; the interval then doubles
@@ -84,14 +84,9 @@ class Progress:
             wait *= 2
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "test",
-        test,
-        help="fire recorded payloads at the configured hooks and compare the decisions; needs no daemon",
-        example="hooklatch test policy-tests.toml --config hooks.toml",
-        exits=(Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE),
-    )
+def add_test(parser: Parser) -> None:
+    exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE)
+    parser.runs(test, example="hooklatch test policy-tests.toml --config hooks.toml", exits=exits)
     parser.add_argument(
         "files",
         metavar="FILE",
