@@ -67,8 +67,8 @@ def doctor(arguments: argparse.Namespace) -> int:
     else:
         for label, findings in (("wrong", problems), ("hint", hints)):
             for finding in findings:
-                output.say(f"{label:<6} {output.plain(finding.what)}")
-                output.say(f"{'do':<6} {output.plain(finding.do)}")
+                output.say(f"{label:<6} {finding.what}")
+                output.say(f"{'do':<6} {finding.do}")
         counts = f"{counted(len(problems), 'problem')}, {counted(len(hints), 'hint')}"
         output.say(counts if found else "all is well")
     return Exit.FINDINGS if problems else Exit.OK

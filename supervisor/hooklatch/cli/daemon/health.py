@@ -47,4 +47,4 @@ def show(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
         output.say_json(found)
         return
     why = f": {', '.join(found['reasons'])} (see: hooklatch status)" if found["reasons"] else ""
-    output.say(output.plain(found["health"] + why))
+    output.say(found["health"] + why)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_acknowledge", "add_log", "add_verify"]
 
+WIDTH = 10  # of the labels
 SHOWN = 20  # records to show by default
 POLL = 0.2  # seconds between checks for new records
 WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
@@ -222,9 +223,9 @@ def show(record: dict[str, Any], *, is_json: bool, is_whole: bool) -> None:
     if is_json:
         output.say_json(record)
         return
-    output.say(output.plain(line_of(record)))
-    for label, text in details_of(record) if is_whole else ():
-        say(label, text)
+    output.say(line_of(record))
+    if is_whole:
+        output.say_lines(*details_of(record), width=WIDTH)
 
 
 def details_of(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -280,13 +281,13 @@ def check(arguments: argparse.Namespace) -> int:
 
     folder = folder_of(arguments)
     try:
-        report = verify(folder, arguments.witness, on_progress=VerifyProgress().show)
+        report = verify(folder, arguments.witness, on_progress=shows_progress())
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     if arguments.json:
         output.say_json(report)
     else:
-        show_report(folder, report)
+        output.say_lines(*lines_of_report(folder, report), width=WIDTH)
     return Exit.OK if report.ok else Exit.FINDINGS
 
 
@@ -299,49 +300,45 @@ def acknowledge(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(result)
         return Exit.OK
-    for fault in result["acknowledged"]:
-        say("known", fault)
+    output.say_lines(*(("known", fault) for fault in result["acknowledged"]), width=WIDTH)
     if not result["acknowledged"]:
         output.say("the record has no unacknowledged fault")
     return Exit.OK
 
 
-class VerifyProgress:
-    """Prints the progress of a check, once a second."""
+def shows_progress() -> Callable[[int, int], None]:
+    """Return a function that prints how far a check has come, once a second."""
+    last = time.monotonic()
 
-    def __init__(self) -> None:
-        self._next = time.monotonic() + 1
-
-    def show(self, done: int, total: int) -> None:
-        if time.monotonic() >= self._next and sys.stderr.isatty():
-            self._next = time.monotonic() + 1
+    def show_progress(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() >= last + 1 and sys.stderr.isatty():
+            last = time.monotonic()
             output.complain(f"{done * 100 // max(total, 1)} % of {total // 2**20} MiB")
 
+    return show_progress
 
-def show_report(folder: str, report: VerifyReport) -> None:
-    say("record", f"{folder}: {counted(report.records, 'record')} in {counted(report.segments, 'file')}")
+
+def lines_of_report(folder: str, report: VerifyReport) -> Iterator[tuple[str, str]]:
+    yield "record", f"{folder}: {counted(report.records, 'record')} in {counted(report.segments, 'file')}"
     for first, last in report.ranges[:SHOWN]:
-        say("whole", f"{first} to {last}")
+        yield "whole", f"{first} to {last}"
     if report.head is not None:
-        say("head", f"{report.head.seq}:{report.head.hash}")
+        yield "head", f"{report.head.seq}:{report.head.hash}"
         anchored = report.anchored_through
         if anchored is not None:
             rest = f"; {anchored + 1} to {report.head.seq} are newer than that" if anchored < report.head.seq else ""
-            say("anchored", f"through {anchored}{rest}")
+            yield "anchored", f"through {anchored}{rest}"
     for one in report.witnesses:
-        say("witness", f"{one['seq']}:{one['hash']} {one['result']}")
+        yield "witness", f"{one['seq']}:{one['hash']} {one['result']}"
     for finding in report.findings:
-        say("WRONG", f"{finding.what}: {finding.text}" + (f" ({finding.segment})" if finding.segment else ""))
+        yield "WRONG", f"{finding.what}: {finding.text}" + (f" ({finding.segment})" if finding.segment else "")
     if report.findings_omitted:
-        say("WRONG", f"and {report.findings_omitted} more")
+        yield "WRONG", f"and {report.findings_omitted} more"
     for told in report.told:
-        say("told", line_of(told))
+        yield "told", line_of(told)
     for note in report.notes:
-        say("note", note)
-    say("proves", report.proves if report.ok else "that the parts named WRONG are not as they were written")
+        yield "note", note
+    yield "proves", report.proves if report.ok else "that the parts named WRONG are not as they were written"
     for text in report.does_not_prove:
-        say("cannot", text)
-
-
-def say(label: str, text: str) -> None:
-    output.say(f"{label:<10}{output.plain(text)}")
+        yield "cannot", text

@@ -37,7 +37,7 @@ def watch(arguments: argparse.Namespace) -> int:
 
 def line_of(message: dict[str, Any]) -> str:
     text = decision_text(message) if message["topic"] == "decisions" else change_text(message)
-    return output.plain(f"{time.strftime('%H:%M:%S')} {text}")
+    return f"{time.strftime('%H:%M:%S')} {text}"
 
 
 def decision_text(message: dict[str, Any]) -> str:

@@ -131,6 +131,6 @@ def report(arguments: argparse.Namespace, result: dict[str, Any], text: str) -> 
     if arguments.json:
         output.say_json(result)
     else:
-        output.say(output.plain(f"{text} (revision {result['revision']})"))
+        output.say(f"{text} (revision {result['revision']})")
     for warning in result.get("warnings", []):
         output.complain(warning)

@@ -68,7 +68,7 @@ def row_of(event: dict[str, Any]) -> tuple[object, ...]:
 
 
 def show_event(event: dict[str, Any]) -> None:
-    output.say(output.plain(f"{event['name']}: {event['when']}"))
+    output.say(f"{event['name']}: {event['when']}")
     hooks_run = "one after another" if event["flow"] == "sequential" else "all at once"
     output.say_lines(
         ("model", f"{event['model']}, hooks run {hooks_run}, fails {event['fails']}"),
@@ -83,4 +83,4 @@ def show_event(event: dict[str, Any]) -> None:
     )
     output.say("fields")
     for field in event["fields"]:
-        output.say(output.plain(f"  {field['name']}: {field['type']}"))
+        output.say(f"  {field['name']}: {field['type']}")

@@ -5,13 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-import msgspec
-
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
-from hooklatch.cli.testing.fire import piped_payload, read_payload
+from hooklatch.cli.testing.fire import piped_payload, read_payload, with_payload
 
 __all__ = ["add_explain"]
 
@@ -28,21 +26,21 @@ def add_explain(parser: Parser) -> None:
 
 def explain(arguments: argparse.Namespace) -> int:
     """Print which hooks would fire, and why the others would not."""
-    payload = msgspec.Raw(piped_payload() if arguments.payload is None else read_payload(arguments.payload))
-    params = {"event": arguments.event, "payload": payload, "session": arguments.session}
+    payload = piped_payload() if arguments.payload is None else read_payload(arguments.payload)
+    params = with_payload({"event": arguments.event, "session": arguments.session}, payload)
     with administrator(arguments) as link:
-        result = link.request("explain", msgspec.json.encode(params))
+        result = link.request("explain", params)
     if arguments.json:
         output.say_json(result)
         return Exit.OK
     if result["refusal"]:
-        output.say(output.plain(result["refusal"]))
+        output.say(result["refusal"])
     elif not result["fires"]:
         output.say(f"no hook would be asked about this {result['event']}")
     for place, hook in enumerate(result["fires"], 1):
-        output.say(output.plain(f"{place}. {title_of(hook)}, priority {hook['priority']}, {hook['state']}"))
+        output.say(f"{place}. {title_of(hook)}, priority {hook['priority']}, {hook['state']}")
     for hook in result["others"]:
-        output.say(output.plain(f"not {title_of(hook)}: {hook['why']}"))
+        output.say(f"not {title_of(hook)}: {hook['why']}")
     output.say(f"time for all: {result['budget']:g} s; revision {result['revision']}")
     return Exit.OK
 

@@ -72,13 +72,11 @@ def list_hooks(arguments: argparse.Namespace) -> int:
         output.say("no hooks" + (f" for {event}" if event else "; `hooklatch init` writes a first one"))
     for hook in result["hooks"]:
         if hook["problem"]:
-            output.say(output.plain(f"{hook['name']} is inactive: {hook['problem']}"))
+            output.say(f"{hook['name']} is inactive: {hook['problem']}")
         elif hook["state"] == "quarantined":
             output.say(
-                output.plain(
-                    f"{hook['name']} is quarantined, its worker died too often; "
-                    f"fix it, then: hooklatch hooks enable {quote(hook['name'])}"
-                )
+                f"{hook['name']} is quarantined, its worker died too often; "
+                f"fix it, then: hooklatch hooks enable {quote(hook['name'])}"
             )
     output.say(f"revision {result['revision']}")
     return Exit.OK

@@ -57,9 +57,9 @@ def import_file(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(described(imported, place, text))
     elif place is None:
-        output.say(text.removesuffix("\n"))
+        output.say_text(text.removesuffix("\n"))
     else:
-        output.say(output.plain(summary(imported, place)))
+        output.say(summary(imported, place))
     return Exit.FINDINGS if imported.has_losses else Exit.OK
 
 

@@ -31,9 +31,7 @@ def show_hook(arguments: argparse.Namespace) -> int:
     for place, hook in enumerate(result["hooks"]):
         if place:
             output.say()
-        for label, value in lines_of(hook):
-            if value not in (None, ""):
-                output.say(f"{label:<12}{output.plain(str(value))}")
+        output.say_lines(*lines_of(hook))
         previous = ""
         for failure in hook["last_failures"]:
             words = failure["traceback"] or failure["stderr"]
@@ -77,12 +75,10 @@ def show_failure(failure: dict[str, Any], words: str) -> None:
     at = datetime.fromtimestamp(failure["at"], UTC)
     output.say()
     output.say(
-        output.plain(
-            f"{at:%Y-%m-%dT%H:%M:%SZ} {failure['cause']}, {failure['event']}, {failure['duration_ms']:.1f} ms, "
-            f"decision {failure['decision_id']}" + (f", session {failure['session']}" if failure["session"] else "")
-        )
+        f"{at:%Y-%m-%dT%H:%M:%SZ} {failure['cause']}, {failure['event']}, {failure['duration_ms']:.1f} ms, "
+        f"decision {failure['decision_id']}" + (f", session {failure['session']}" if failure["session"] else "")
     )
-    output.say(f"  {output.plain(failure['message'])}")
+    output.say(f"  {failure['message']}")
     for text in words.splitlines():
-        output.say(f"    {output.plain(text)}")
-    output.say(f"  what was decided: hooklatch log --decision {output.plain(failure['decision_id'])}")
+        output.say(f"    {text}")
+    output.say(f"  what was decided: hooklatch log --decision {failure['decision_id']}")

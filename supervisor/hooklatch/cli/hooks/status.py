@@ -50,11 +50,10 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 def status_of_none(arguments: argparse.Namespace, error: NobodyListensError) -> int:
-    absence = error.absence
     if arguments.json:
-        output.say_json({"health": absence.how, "since": absence.at, "pid": absence.pid, "message": str(error)})
-    elif absence.how == "stopped":
-        output.say_lines(("health", "stopped"), ("since", absence.at), ("do", "to start it: hooklatch serve --detach"))
+        output.say_json({"health": error.how, "since": error.since, "pid": error.pid, "message": str(error)})
+    elif error.how == "stopped":
+        output.say_lines(("health", "stopped"), ("since", error.since), ("do", "to start it: hooklatch serve --detach"))
     else:
         raise error
     return Exit.UNAVAILABLE
@@ -116,7 +115,7 @@ def show_tree(nodes: list[dict[str, Any]], indent: str = "") -> None:
     """Print parts with their children; the strategy is one_for_one, each restarted on its own."""
     for number, node in enumerate(nodes, 1):
         is_last = number == len(nodes)
-        output.say(output.plain(f"{indent}{'└─ ' if is_last else '├─ '}{node['name']}: {node_text(node)}"))
+        output.say(f"{indent}{'└─ ' if is_last else '├─ '}{node['name']}: {node_text(node)}")
         show_tree(node["children"], indent + ("   " if is_last else "│  "))
 
 

@@ -48,7 +48,7 @@ def suspend(arguments: argparse.Namespace) -> int:
         output.say_json(result)
     else:
         one = {**result["suspended"], "seconds_left": arguments.seconds}
-        output.say(output.plain(f"suspended {suspension_text(one)}"))
+        output.say(f"suspended {suspension_text(one)}")
     return Exit.OK
 
 
@@ -61,5 +61,5 @@ def resume(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(result)
     else:
-        output.say(output.plain(f"active again: {arguments.id or 'every hook'}"))
+        output.say(f"active again: {arguments.id or 'every hook'}")
     return Exit.OK

@@ -37,7 +37,7 @@ def trust(arguments: argparse.Namespace) -> int:
         output.say_json(result)
     elif arguments.revoke:
         text = "is not trusted any more" if result["was_trusted"] else "was not trusted"
-        output.say(output.plain(f"{result['folder']} {text} (revision {result['revision']})"))
+        output.say(f"{result['folder']} {text} (revision {result['revision']})")
     else:
         show(result)
     return Exit.FINDINGS if result.get("diagnostics") else Exit.OK
@@ -51,15 +51,15 @@ def folder_of(named: str | None) -> str:
 
 
 def show(result: dict[str, Any]) -> None:
-    output.say(output.plain(f"trusted {result['folder']}, with these files and no others:"))
+    output.say(f"trusted {result['folder']}, with these files and no others:")
     for name, digest in result["files"].items():
-        output.say(output.plain(f"  {digest[:12]}  {name}"))
+        output.say(f"  {digest[:12]}  {name}")
     output.say("and these hooks:" if result["hooks"] else "and no hooks")
     for hook in result["hooks"]:
         inactive = f" is inactive: {hook['problem']}" if hook["problem"] else ""
-        output.say(output.plain(f"  {hook['id']} on {hook['event']}{inactive}"))
+        output.say(f"  {hook['id']} on {hook['event']}{inactive}")
     for diagnostic in result["diagnostics"]:
-        output.say(output.plain(f"wrong: {place_and_text(diagnostic)}"))
+        output.say(f"wrong: {place_and_text(diagnostic)}")
     output.say(f"revision {result['revision']}")
 
 

@@ -188,8 +188,8 @@ def connect(folders: list[str], name: str) -> tuple[socket.socket, str]:
         else:
             return stream, path
     if are_absent:
-        from hooklatch.cli.terminal.last_signs import NobodyListensError, look
+        from hooklatch.cli.terminal.last_signs import look
 
         tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
-        raise NobodyListensError(tried, look(state_dir(os.environ)))
+        raise look(state_dir(os.environ), tried)
     raise DaemonUnreachableError.at(failures)

@@ -259,7 +259,7 @@ def show(result: Result) -> None:
 
 
 def say(text: str) -> None:
-    output.say(output.plain(text))
+    output.say(text)
 
 
 def described(run: Run) -> dict[str, Any]:
