@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     A = TypeVar("A")
     T = TypeVar("T")
 
-__all__ = ["MAX_FRAME", "Connection", "NoDaemonError", "OversizedAnswerError", "exchange"]
+__all__ = ["MAX_FRAME", "Connection", "NoDaemonError", "OversizedAnswerError", "exchange", "sockets"]
 
 MAX_FRAME = 9 * 2**20  # bytes; the protocol's limit for a line
 SILENCE = 5.0  # seconds without progress before the daemon is pinged, and the timeout of the ping

@@ -6,7 +6,6 @@ decision.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
@@ -73,6 +72,8 @@ def say_json(value: object) -> None:
 
 
 def json_text(value: object) -> str:
+    import json
+
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=plain_value)
 
 

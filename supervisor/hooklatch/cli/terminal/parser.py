@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from functools import partial
 from importlib import import_module
 
 from hooklatch.cli.terminal.exits import MEANINGS, Exit
@@ -23,15 +24,16 @@ __all__ = ["PROGRAM", "Parser"]
 PROGRAM = "hooklatch"
 GENERAL = (Exit.OK, Exit.USAGE, Exit.SOFTWARE, Exit.IO_ERROR, Exit.INTERRUPTED)  # common to all commands
 
+# While arguments are added: to look up the width of the terminal, argparse imports what unpacks archives.
+UNMEASURED = partial(argparse.RawDescriptionHelpFormatter, width=80)
+
 
 class Parser(argparse.ArgumentParser):
     """The parser of the command line, or of one command; `declare` adds its own arguments when it is first used."""
 
     def __init__(self, *, prog: str = PROGRAM, declare: Callable[[Parser], None], **given: Any) -> None:
         # `add_subparsers` instantiates this class with keywords of its own; Python 3.14 added one (color).
-        super().__init__(
-            prog=prog, add_help=False, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **given
-        )
+        super().__init__(prog=prog, add_help=False, allow_abbrev=False, formatter_class=UNMEASURED, **given)
         self.commands: dict[str, Parser] = {}
         self._declare = declare
         self._is_declared = False
@@ -58,6 +60,7 @@ class Parser(argparse.ArgumentParser):
         )
         options.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for programs")
         self._declare(self)
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
         return self
 
     # Typed with overloads, which only differ in the class of the namespace.

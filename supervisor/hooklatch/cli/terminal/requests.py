@@ -10,13 +10,12 @@ import errno
 import math
 import os
 import select
-import socket
 import struct
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
-from hooklatch.hosts.exchange import SILENCE, Connection, NoDaemonError, OversizedAnswerError
+from hooklatch.hosts.exchange import SILENCE, Connection, NoDaemonError, OversizedAnswerError, sockets
 from hooklatch.hosts.light_json import dumps, is_object, loads
 from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, runtime_dirs, state_dir
 from hooklatch.version import PROTOCOL, VERSION
@@ -35,7 +34,7 @@ ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # connect(2): no socket, or one tha
 class CommandLink:
     """A connection to the daemon."""
 
-    def __init__(self, stream: socket.socket, path: str) -> None:
+    def __init__(self, stream: sockets.socket, path: str) -> None:
         self.path = path
         self._stream = stream
         self._connection = Connection(stream, path, deadline=math.inf)
@@ -101,7 +100,7 @@ class CommandLink:
 class End:
     """The end of a daemon: of its connection, and of its process where that is surely the one that listens."""
 
-    def __init__(self, stream: socket.socket, process: tuple[int, int] | None) -> None:
+    def __init__(self, stream: sockets.socket, process: tuple[int, int] | None) -> None:
         self._stream = stream
         self._process = process
 
@@ -123,10 +122,10 @@ class End:
         return bool(select.select([self._process[1]], [], [], max(0.0, deadline - time.monotonic()))[0])
 
 
-def process_behind(stream: socket.socket) -> tuple[int, int] | None:
+def process_behind(stream: sockets.socket) -> tuple[int, int] | None:
     """Return pid and pidfd of the process that listens; None where that cannot be known."""
     try:
-        pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        pid, _, _ = struct.unpack("3i", stream.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12))
         return (pid, os.pidfd_open(pid)) if pid > 0 else None
     except (OSError, AttributeError):  # it has ended; or this is no Linux
         return None
@@ -152,7 +151,7 @@ def one_shot(arguments: argparse.Namespace) -> Generator[CommandLink]:
         DaemonUnreachableError: nobody listens.
     """
     stream, path = connect(directories(arguments), AGENT_SOCKET)
-    with stream:
+    with closing(stream):
         yield CommandLink(stream, path)
 
 
@@ -165,21 +164,21 @@ def administrator(arguments: argparse.Namespace) -> Generator[CommandLink]:
         DaemonUnreachableError: there is one, and it cannot be reached.
     """
     stream, path = connect(directories(arguments), ADMIN_SOCKET)
-    with stream:
+    with closing(stream):
         link = CommandLink(stream, path)
         link.ask("hello", protocol=PROTOCOL, client={"name": "hooklatch command", "version": VERSION})
         yield link
 
 
-def connect(folders: list[str], name: str) -> tuple[socket.socket, str]:
+def connect(folders: list[str], name: str) -> tuple[sockets.socket, str]:
     failures: list[tuple[str, str]] = []
     are_absent = True
     for folder in folders:
         path = os.path.join(folder, name)
-        stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        stream = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         try:
             # unix(7): with a full backlog a non-blocking connect fails, a blocking one waits for this long.
-            stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(SILENCE), 0))
+            stream.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, struct.pack("ll", int(SILENCE), 0))
             stream.connect(path)
         except OSError as error:
             stream.close()
