@@ -151,10 +151,6 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """
         return self.events[self.resolve(name)]
 
-    def names_of(self, canonical: str) -> tuple[str, ...]:
-        """Return the native events that feed a canonical one."""
-        return tuple(name for name, event in self.events.items() if any(f.event == canonical for f in event.feeds))
-
 
 def feed(event: str, keys: dict[str, str] | None = None, **axes: Any) -> Feed:
     """Return a feed of a standard event; its verdicts and match field come from the catalogue."""
