@@ -9,20 +9,19 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.requests import administrator
+from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import counted, did_you_mean
-from hooklatch.record.files.reading import KINDS
-
-if TYPE_CHECKING:
-    from hooklatch.record.files.reading import Filters
-    from hooklatch.record.verify import VerifyReport, Witness
+from hooklatch.record.files.reading import KINDS, Filters, NoRecordError, Tailer, forwards, matching, names, newest
+from hooklatch.record.verify import VerifyReport, Witness, verify
 
 __all__ = ["add_acknowledge", "add_log", "add_verify"]
 
@@ -135,8 +134,6 @@ def count(text: str) -> int:
 
 
 def witness(text: str) -> Witness:
-    from hooklatch.record.verify import Witness
-
     match = WITNESS.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not SEQ:HASH, with 16 to 64 hexadecimal digits")
@@ -149,8 +146,6 @@ def folder_of(arguments: argparse.Namespace) -> str:
 
 def log(arguments: argparse.Namespace) -> int:
     """Show records, oldest first."""
-    from hooklatch.record.files.reading import Filters, NoRecordError, Tailer, matching
-
     given: dict[str, Any] = {
         FIELDS.get(name, name): getattr(arguments, name)
         for name in (*(one[0] for one in FILTERS), *(one[0] for one in CHOICES), "since", "until")
@@ -181,8 +176,6 @@ def log(arguments: argparse.Namespace) -> int:
 
 
 def chosen(folder: str, filters: Filters, number: int) -> Iterator[dict[str, Any]]:
-    from hooklatch.record.files.reading import forwards, matching, newest
-
     if number == 0:
         yield from matching(forwards(folder), filters)
         return
@@ -200,9 +193,6 @@ def check_names(folder: str, filters: Filters) -> None:
     Raises:
         CommandError: a filter does.
     """
-    from hooklatch.core.hooks.catalogue import Catalogue
-    from hooklatch.record.files.reading import Filters, names, newest
-
     standard = set(Catalogue.standard())
     for field, label, code in NAMES:
         name: str | None = getattr(filters, field)
@@ -269,16 +259,11 @@ def text_of_decision(record: dict[str, Any]) -> str:
 
 
 def shown(value: object) -> str:
-    import msgspec
-
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else output.json_text(value)
 
 
 def check(arguments: argparse.Namespace) -> int:
     """Verify the record."""
-    from hooklatch.record.files.reading import NoRecordError
-    from hooklatch.record.verify import verify
-
     folder = folder_of(arguments)
     try:
         report = verify(folder, arguments.witness, on_progress=shows_progress())
@@ -293,8 +278,6 @@ def check(arguments: argparse.Namespace) -> int:
 
 def acknowledge(arguments: argparse.Namespace) -> int:
     """Acknowledge the record's faults."""
-    from hooklatch.cli.terminal.requests import administrator
-
     with administrator(arguments) as link:
         result: dict[str, Any] = link.ask("acknowledge", reason=arguments.reason)
     if arguments.json:

@@ -7,16 +7,14 @@ import os
 import sys
 import tempfile
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.text import counted
+from hooklatch.importing import Imported, UnreadableFileError, read_hooks
+from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
-
-if TYPE_CHECKING:
-    from hooklatch.importing import Imported
 
 __all__ = ["add_import"]
 
@@ -35,9 +33,6 @@ def add_import(parser: Parser) -> None:
 
 def import_file(arguments: argparse.Namespace) -> int:
     """Convert a file and report what could not be kept; the exit code tells whether anything was lost."""
-    from hooklatch.importing import UnreadableFileError, read_hooks
-    from hooklatch.importing.writing import write_toml
-
     origin: str = arguments.file
     place: str | None = None if arguments.to == "-" else os.path.abspath(arguments.to)
     if place is not None:

@@ -12,7 +12,7 @@ import sys
 from functools import partial
 from importlib import import_module
 
-from hooklatch.cli.terminal.exits import MEANINGS, Exit
+from hooklatch.cli.terminal.exits import Exit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Parser(argparse.ArgumentParser):
     ) -> None:
         """Declare what a command does, with an example and the exit codes for its help."""
         codes = sorted({*general, *exits, *((Exit.PROTOCOL,) if Exit.UNAVAILABLE in exits else ())})
-        lines = [f"  {code.value:<4}{MEANINGS[code]}" for code in codes]
+        lines = [f"  {code.value:<4}{code.meaning}" for code in codes]
         self.epilog = "\n".join([f"example: {example}", "", "exit codes:", *lines])
         self.set_defaults(run=run)
 
