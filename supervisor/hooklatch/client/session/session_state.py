@@ -19,7 +19,7 @@ from hooklatch.client.session.breaker import DenialBreaker
 from hooklatch.client.session.hooks import SessionHooks
 from hooklatch.client.session.options import PARENT, Options, checked_ungated, parent_of
 from hooklatch.core.payload import MAX_PAYLOAD
-from hooklatch.core.protocol import MAX_IN_FLIGHT, PROTOCOL
+from hooklatch.core.protocol import MAX_IN_FLIGHT
 from hooklatch.errors import (
     DaemonUnreachableError,
     HooklatchError,
@@ -27,6 +27,7 @@ from hooklatch.errors import (
     RequestFailedError,
     UnreadableAnswerError,
 )
+from hooklatch.version import PROTOCOL
 
 __all__ = ["SessionState", "Welcome"]
 

@@ -10,7 +10,7 @@ import msgspec
 from hooklatch.core.hooks.registry import budget
 from hooklatch.core.limits import Names
 from hooklatch.core.payload import MAX_PAYLOAD
-from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, RpcError, convert
+from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError, convert
 from hooklatch.record.writer import Record
 from hooklatch.service.api.session_opening import HelloParams, SessionOpening, UpdateParams
 from hooklatch.service.dispatch.dialect_fires import Dialects
@@ -19,7 +19,7 @@ from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
-from hooklatch.version import VERSION
+from hooklatch.version import PROTOCOL, VERSION
 
 __all__ = ["ClientMethods", "SessionMethods", "TopicsParams", "own_session"]
 
