@@ -19,8 +19,7 @@ import anyio
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
-from hooklatch.client.protocol.core import Announced, CallRequested, ReplyDue
-from hooklatch.client.protocol.exchange import Action, Exchange
+from hooklatch.client.protocol.exchange import Action, CallRequested, Exchange, reply
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.sockets import hang_up
 from hooklatch.client.tasks import SessionTasks
@@ -114,15 +113,15 @@ class AsyncLink:
         match action:
             case CallRequested():
                 self._tasks.start_soon(self._answer, action)
-            case ReplyDue(data):
-                self._send(data)
-            case Announced(announcement):
-                self._announce(announcement)
+            case bytes():
+                self._send(action)
+            case Announcement():
+                self._announce(action)
             case _:
                 assert_never(action)
 
     async def _answer(self, call: CallRequested) -> None:
-        self._send(self._exchange.reply(call, await self._serve(call)))
+        self._send(reply(call, await self._serve(call)))
 
     def _send(self, line: bytes) -> None:
         if self.failure is not None:

@@ -20,7 +20,7 @@ import anyio
 import msgspec
 
 from hooklatch.client.async_link import AsyncLink
-from hooklatch.client.protocol.core import CallRequested
+from hooklatch.client.protocol.exchange import CallRequested
 from hooklatch.client.protocol.liveness import backoff
 from hooklatch.client.session.operations import introduce
 from hooklatch.client.session.session_base import FAREWELL, SessionBase

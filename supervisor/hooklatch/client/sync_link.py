@@ -16,8 +16,7 @@ from typing import Final, assert_never
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
-from hooklatch.client.protocol.core import Announced, CallRequested, ReplyDue
-from hooklatch.client.protocol.exchange import Action, Exchange, Waiter
+from hooklatch.client.protocol.exchange import Action, CallRequested, Exchange, Waiter, reply
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.sockets import hang_up
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
@@ -161,15 +160,15 @@ class SyncLink:
         match action:
             case CallRequested():
                 in_thread(self._answer, action)
-            case ReplyDue(data):
-                in_thread(self._send, data)
-            case Announced(announcement):
-                self._announce(announcement)
+            case bytes():
+                in_thread(self._send, action)
+            case Announcement():
+                self._announce(action)
             case _:
                 assert_never(action)
 
     def _answer(self, call: CallRequested) -> None:
-        self._send(self._exchange.reply(call, self._serve(call)))
+        self._send(reply(call, self._serve(call)))
 
     def _send(self, line: bytes) -> None:
         while not self._sending.acquire(timeout=1.0):

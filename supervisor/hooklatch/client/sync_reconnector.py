@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from hooklatch.client.protocol.core import CallRequested
+from hooklatch.client.protocol.exchange import CallRequested
 from hooklatch.client.protocol.liveness import backoff
 from hooklatch.client.session.operations import introduce
 from hooklatch.client.session.session_base import FAREWELL, SessionBase

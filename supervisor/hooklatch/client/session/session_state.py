@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
-from hooklatch.client.protocol.answers import read_answer
+from hooklatch.client.protocol.json_values import read_answer
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.session.breaker import DenialBreaker
 from hooklatch.client.session.hooks import SessionHooks
