@@ -44,8 +44,8 @@ class AsyncLink:
     ) -> None:
         self._socket = connection
         self._tasks = tasks
-        # Hanging up wakes the reader and the writer; only then the socket is closed.
-        self._exchange = Exchange(liveness, lambda: hang_up(connection))
+        self._exchange = Exchange(liveness, self._hang_up)
+        self._ended = anyio.Event()
         self._slots = anyio.Semaphore(1, fast_acquire=True)
         self._unsent = bytearray()
         self._has_unsent = anyio.Event()
@@ -71,7 +71,8 @@ class AsyncLink:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._write)
-                await self._read()
+                group.start_soon(self._tasks.watch_readable, self._socket, self._receive)
+                await self._ended.wait()
                 group.cancel_scope.cancel()
         finally:
             self.end(DaemonUnreachableError("the session was closed"))
@@ -96,23 +97,25 @@ class AsyncLink:
                 self._exchange.finish(waiter)
         return waiter.read()
 
-    async def _read(self) -> None:
-        while self.failure is None:
-            await anyio.wait_readable(self._socket)
-            try:
-                data = self._socket.recv(CHUNK)
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
-                return
-            for action in self._exchange.receive(data, time.monotonic()):
-                self._see_to(action)
+    def _receive(self) -> None:
+        try:
+            data = self._socket.recv(CHUNK)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
+            return
+        for action in self._exchange.receive(data, time.monotonic()):
+            self._see_to(action)
+
+    def _hang_up(self) -> None:
+        hang_up(self._socket)
+        self._ended.set()
 
     def _see_to(self, action: Action) -> None:
         match action:
             case CallRequested():
-                self._tasks.start_soon(self._answer, action)
+                self._tasks.start_from_anywhere(self._answer, action)
             case bytes():
                 self._send(action)
             case Announcement():

@@ -199,5 +199,5 @@ class SyncReconnector(SessionBase):
         try:
             function, event = self.served(call)
             return self.encoded(function(event))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # in a thread of its own, where nothing else would notice
             return self.failed(call, error)
