@@ -6,16 +6,16 @@ classes that hooks receive.  Does not know hooks, dialects or a clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from hooklatch.core.tables import InvalidTableError, Path, read_table
+from hooklatch.core.tables import InvalidTableError, Path
 from hooklatch_worker.author.events import EVENT_CLASSES
 from hooklatch_worker.author.failures import clipped
 
@@ -107,11 +107,6 @@ class Catalogue(Mapping[str, EventSpec]):
         """Return the catalogue without custom events."""
         return _STANDARD
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the events, in order."""
-        return tuple(self._specs)
-
     def __getitem__(self, name: str) -> EventSpec:
         return self._specs[name]
 
@@ -121,40 +116,24 @@ class Catalogue(Mapping[str, EventSpec]):
     def __len__(self) -> int:
         return len(self._specs)
 
-    def nearest(self, name: str) -> str | None:
-        """Return the known event closest to a misspelt name, or None."""
-        return _nearest(name, self._specs)
-
-    def with_custom(self, definitions: Sequence[Mapping[str, object] | EventDefinition]) -> Catalogue:
+    def with_custom(self, definitions: Iterable[EventDefinition]) -> Catalogue:
         """Return this catalogue extended by the operator's own events.
 
         Raises:
-            InvalidEventError: a definition is malformed, contradicts itself, or reuses a name.
+            InvalidEventError: a definition contradicts itself, or reuses a name.
         """
         specs = dict(self._specs)
-        for written in definitions:
-            definition = written if isinstance(written, EventDefinition) else _read(written)
+        for definition in definitions:
             if definition.name in specs:
                 raise InvalidEventError(definition.name, "there is an event of that name; choose another")
             specs[definition.name] = _custom(definition)
         return Catalogue(specs.values())
 
 
-def _nearest(word: str, known: Iterable[str]) -> str | None:
-    return next(iter(get_close_matches(word, list(known), n=1)), None)
-
-
 def _choose(word: str, known: Iterable[str]) -> str:
     choices = list(known)
-    nearest = _nearest(word, choices)
-    return f"did you mean {nearest!r}?" if nearest else f"write one of {', '.join(choices)}"
-
-
-def _read(written: Mapping[str, object]) -> EventDefinition:
-    try:
-        return read_table(written, EventDefinition, "event")
-    except InvalidTableError as error:
-        raise InvalidEventError(str(written.get("name", "")), error.reason, error.path) from None
+    nearest = get_close_matches(word, choices, n=1)
+    return f"did you mean {nearest[0]!r}?" if nearest else f"write one of {', '.join(choices)}"
 
 
 def _custom(definition: EventDefinition) -> EventSpec:
@@ -167,17 +146,21 @@ def _custom(definition: EventDefinition) -> EventSpec:
     )
     if problem is not None:
         raise InvalidEventError(definition.name, problem)
-    is_amend = definition.model == "amend"
+    return _spec(definition, fields)
+
+
+def _spec(definition: EventDefinition, fields: tuple[Field, ...], on_refusal: str | None = None) -> EventSpec:
+    is_merging = definition.model == "amend" and definition.patch
     return EventSpec(
         name=definition.name,
         model=definition.model,
-        flow=_flow(definition.model),
+        flow="concurrent" if definition.model == "notify" else "sequential",
         view=definition.view or ("original" if definition.combine == "first_wins" else "threaded"),
-        combine=definition.combine or ("last_wins" if is_amend and definition.patch else None),
+        combine=definition.combine or ("last_wins" if is_merging else None),
         verdicts=frozenset(definition.verdicts),
         outputs=frozenset(definition.outputs) | ({"value"} if definition.model == "claim" else set[str]()),
         patch=frozenset(definition.patch),
-        on_refusal=None,
+        on_refusal=on_refusal,
         timeout=definition.timeout,
         fields=fields,
         match=definition.match,
@@ -243,42 +226,21 @@ def _problem_of_fields(definition: EventDefinition, fields: tuple[Field, ...]) -
     return None
 
 
-def _flow(model: Model) -> Flow:
-    return "concurrent" if model == "notify" else "sequential"
-
-
 def _row(
-    name: str,
-    model: Model,
-    letters: str = "",
-    *,
-    patch: str = "",
-    match: str | None = None,
-    timeout: float = 30.0,
-    combine: Combine | None = None,
-    view: View = "threaded",
-    on_refusal: str | None = None,
+    name: str, model: Model, letters: str = "", *, patch: str = "", on_refusal: str | None = None, **axes: Any
 ) -> EventSpec:
     event_class = EVENT_CLASSES[name]
-    return EventSpec(
+    definition = EventDefinition(
         name=name,
         model=model,
-        flow=_flow(model),
-        view=view,
-        combine=combine,
-        verdicts=frozenset(WORDS[letter] for letter in letters if letter in WORDS),
-        outputs=frozenset(OUTPUTS[letter] for letter in letters if letter in OUTPUTS),
-        patch=frozenset(patch.split()),
-        on_refusal=on_refusal,
-        timeout=timeout,
-        fields=tuple(Field(key, text) for key, text in event_class.__payload_fields__.items()),
-        match=match,
+        verdicts=[WORDS[letter] for letter in letters if letter in WORDS],
+        outputs=[OUTPUTS[letter] for letter in letters if letter in OUTPUTS],
+        patch=patch.split(),
         when=(event_class.__doc__ or "").strip(),
+        **axes,
     )
-
-
-def _first(name: str, *, patch: str, match: str | None = None, timeout: float = 30.0) -> EventSpec:
-    return _row(name, "amend", patch=patch, match=match, timeout=timeout, combine="first_wins", view="original")
+    fields = tuple(Field(key, text) for key, text in event_class.__payload_fields__.items())
+    return _spec(definition, fields, on_refusal)
 
 
 QUICK: Final = 5.0  # seconds; something waits for these events before it can start; other events get 30 s
@@ -289,10 +251,16 @@ _STANDARD: Final = Catalogue(
         _row("session_start", "notify", "Hi", match="source"),
         _row("session_end", "notify"),
         _row("user_prompt_submit", "gate", "DKHi", patch="prompt params", match="prompt", timeout=QUICK),
-        _first("prompt_build", patch="prepend_system append_system override_system", timeout=QUICK),
+        _row(
+            "prompt_build",
+            "amend",
+            combine="first_wins",
+            patch="prepend_system append_system override_system",
+            timeout=QUICK,
+        ),
         _row("pre_iteration", "amend", "Hi"),
         _row("pre_model", "gate", "DHi", patch="request", match="model_id", timeout=QUICK),
-        _row("post_model", "amend", patch="response reasoning", match="model_id", combine="last_wins"),
+        _row("post_model", "amend", patch="response reasoning", match="model_id"),
         _row("model_request", "notify", match="model_id"),
         _row("model_response", "notify", match="model_id"),
         _row("tool_selection", "gate", "D", patch="tool_name", match="tool_name", timeout=QUICK),
@@ -317,7 +285,7 @@ _STANDARD: Final = Catalogue(
         _row("permission_denied", "notify", "Hi", match="tool_name"),
         _row("post_tool_use", "notify", "Hia", match="tool_name"),
         _row("post_tool_use_failure", "notify", "Hia", match="tool_name"),
-        _row("tool_result", "amend", patch="tool_response", match="tool_name", combine="last_wins"),
+        _row("tool_result", "amend", patch="tool_response", match="tool_name"),
         _row("tool_path", "notify", match="tool_name"),
         _row("stop", "notify", "Hr"),
         _row("stop_failure", "notify"),
@@ -338,15 +306,15 @@ _STANDARD: Final = Catalogue(
         _row("task_completed", "notify", "r"),
         _row("teammate_idle", "notify", "r"),
         _row("config_change", "gate", "DK", match="source", timeout=QUICK),
-        _first("personality_switch", patch="personality_id", match="to", timeout=QUICK),
-        _row("message_claim", "claim", "Cv", match="platform", timeout=QUICK),
-        _row("message_dispatch", "claim", "Cv", match="platform", timeout=QUICK),
-        _first("message_send", patch="message", timeout=QUICK),
+        _row("personality_switch", "amend", combine="first_wins", patch="personality_id", match="to", timeout=QUICK),
+        _row("message_claim", "claim", "C", match="platform", timeout=QUICK),
+        _row("message_dispatch", "claim", "C", match="platform", timeout=QUICK),
+        _row("message_send", "amend", combine="first_wins", patch="message", timeout=QUICK),
         _row("message_received", "notify"),
         _row("message_sent", "notify"),
-        _row("error_intercept", "claim", "Cv", match="error_type"),
-        _row("error_recover", "claim", "Cv", match="error_type"),
-        _first("error_transform", patch="message", match="error_type"),
+        _row("error_intercept", "claim", "C", match="error_type"),
+        _row("error_recover", "claim", "C", match="error_type"),
+        _row("error_transform", "amend", combine="first_wins", patch="message", match="error_type"),
         _row("error_log", "notify", match="error_type"),
         _row("telemetry", "notify", match="event_type"),
         _row("custom_log", "notify", match="event_type"),
