@@ -146,14 +146,7 @@ class SyncSession(SessionOperations):
     def fire(self, event: str, /, *, wait: bool = True, **fields: Any) -> Decision | Accepted:
         """Fire an event and return the decision; with `wait=False` only whether the daemon accepted it.
 
-        Payload fields are keyword arguments, or in `payload` if a name is one of this method's own. `envelope` has
-        agent_id, agent_type, turn, metadata and the like; `context` comes back, changed by hooks, as
-        `decision.context`. `timeout` is in seconds, and enforced by the daemon; the default is the event's budget.
-        Without a usable answer of the daemon the client decides: a gate denies, others pass.
-
-        Raises:
-            ValueError: the payload is not plain finite JSON (InvalidPayloadError), or an argument makes no sense.
-            SessionClosedError: the session is over.
+        What it takes, means and raises is as in `hooklatch.Session.fire`.
         """
         return self.run_steps(fire(self._state, event, fields, wait=wait))
 

@@ -56,8 +56,8 @@ class SessionBase:
 
     def opening(self) -> None:
         """Log why the host needs no gate, if it said so."""
-        if (reason := self.state.take_ungated()) is not None:
-            log.warning("no gate is required: session=%s %s", self.state.session_id, reason)
+        if self.state.ungated is not None and not self.state.is_copy:
+            log.warning("no gate is required: session=%s %s", self.state.session_id, self.state.ungated)
 
     def connected(self, revision: int | None) -> None:
         """Record that a daemon has accepted the session, and tell listeners if they missed something."""

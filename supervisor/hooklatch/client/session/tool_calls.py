@@ -28,6 +28,7 @@ from hooklatch.client.session.session_state import SessionState
 from hooklatch.client.session.steps import CallFunction, Returned, RunApart, Steps
 from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun, joined, plain, printed
 from hooklatch.core.messages import Cause
+from hooklatch.core.payload import canonical
 
 __all__ = ["ToolCall", "ToolOptions"]
 
@@ -123,7 +124,7 @@ class ToolCall:
         if first.is_refusal:
             return first
         if not self._must_be_asked(first):
-            return self._allow(first)
+            return Permit(first, self._input)
         asked = yield from self._fire("permission_request")
         if asked.is_refusal:
             return asked
@@ -135,15 +136,11 @@ class ToolCall:
             if self._take_patch(again):
                 return self._refuse("unsettled", "guards changed the input again after permission hooks had", again)
             left_open = again if again.needs_asking else left_open
-        return self._allow(asked) if left_open is None else (yield from self._ask_host(left_open))
+        return Permit(asked, self._input) if left_open is None else (yield from self._ask_host(left_open))
 
     def _must_be_asked(self, first: Decision) -> bool:
         wants_all = self._permission is not None and not self._options.get("only_on_ask", False)
         return first.needs_asking or (first.verdict == "pass" and wants_all)
-
-    def _allow(self, decision: Decision) -> Permit:
-        """Permit the present input, by a decision that is about exactly that."""
-        return Permit(decision, self._input)
 
     def _ask_host(self, left_open: Decision) -> Steps[Permit | Decision]:
         if self._permission is None:
@@ -158,7 +155,7 @@ class ToolCall:
         asked: Returned = yield CallFunction(self._permission, question)
         answer = asked.result
         if answer is True:
-            return self._allow(left_open)
+            return Permit(left_open, self._input)
         said = printed(answer) if isinstance(answer, str) and answer else "permission was not given"
         return self._refuse("policy", said, left_open)
 
@@ -172,7 +169,7 @@ class ToolCall:
         if not decision.patch or "tool_input" not in decision.patch:
             return False
         before, self._input = self._input, encode_plain(decision.patch["tool_input"], "tool_input")
-        return sorted_json(before) != sorted_json(self._input)
+        return canonical(before) != canonical(self._input)
 
     def _tool_input(self) -> dict[str, Any]:
         return decoded(self._input)
@@ -217,7 +214,3 @@ class ToolCall:
 
 def decoded(tool_input: msgspec.Raw) -> dict[str, Any]:
     return msgspec.json.decode(tool_input, type=dict[str, Any])
-
-
-def sorted_json(value: msgspec.Raw) -> bytes:
-    return msgspec.json.encode(msgspec.json.decode(value), order="deterministic")
