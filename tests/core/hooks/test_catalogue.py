@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Field, InvalidEventError
+from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Field
 from hooklatch.core.tables import InvalidTableError, read_table
 from support.tables import table
 
@@ -224,5 +224,5 @@ def test_a_custom_event_without_a_model_is_refused() -> None:
 def test_two_custom_events_of_one_name_are_refused() -> None:
     definition = EventDefinition(name="deploy_requested", model="notify")
 
-    with pytest.raises(InvalidEventError, match="choose another"):
+    with pytest.raises(InvalidTableError, match="choose another"):
         STANDARD.with_custom([definition, definition])

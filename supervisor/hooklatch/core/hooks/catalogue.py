@@ -15,11 +15,11 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from hooklatch.core.tables import InvalidTableError, Path
+from hooklatch.core.tables import InvalidTableError
 from hooklatch_worker.author.events import EVENT_CLASSES
 from hooklatch_worker.author.failures import clipped
 
-__all__ = ["Catalogue", "EventDefinition", "EventSpec", "Field", "InvalidEventError"]
+__all__ = ["Catalogue", "EventDefinition", "EventSpec", "Field"]
 
 Model: TypeAlias = Literal["gate", "notify", "amend", "claim"]
 Flow: TypeAlias = Literal["sequential", "concurrent"]
@@ -29,14 +29,6 @@ Combine: TypeAlias = Literal["first_wins", "last_wins"]
 WORDS: Final = {"A": "allow", "D": "deny", "K": "ask", "H": "halt", "C": "claim"}
 OUTPUTS: Final = {"i": "inject", "a": "append", "r": "resume", "v": "value"}
 MAX_TIMEOUT: Final = 600  # seconds; a larger number is most likely in milliseconds
-
-
-class InvalidEventError(InvalidTableError):
-    """An operator's definition of an event is invalid; the reason says what to write instead."""
-
-    def __init__(self, name: str, reason: str, path: Path = ()) -> None:
-        self.name = name
-        super().__init__(reason, path, table=f"event {clipped(name)!r}")
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -95,6 +87,19 @@ class EventDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     fields: dict[str, str] | list[str] = []
     when: str = ""
 
+    def __post_init__(self) -> None:
+        problem = _problem_of_name(self.name) or _problem_of_words(self) or _problem_of_model(self)
+        if (problem := problem or _problem_of_fields(self)) is not None:
+            raise InvalidTableError(problem)
+
+    def named_fields(self) -> tuple[Field, ...]:
+        """Return its fields with their types: text where it is matched, else anything, unless the operator says."""
+        if isinstance(self.fields, dict):
+            return tuple(Field(name, text) for name, text in self.fields.items())
+        if not self.fields and self.match is not None:
+            return (Field(self.match, "str"),)
+        return tuple(Field(name, "str" if name == self.match else "Any") for name in self.fields)
+
 
 class Catalogue(Mapping[str, EventSpec]):
     """All events by name, in the order of the table, custom ones last.  Immutable."""
@@ -120,13 +125,14 @@ class Catalogue(Mapping[str, EventSpec]):
         """Return this catalogue extended by the operator's own events.
 
         Raises:
-            InvalidEventError: a definition contradicts itself, or reuses a name.
+            InvalidTableError: a definition reuses a name.
         """
         specs = dict(self._specs)
         for definition in definitions:
             if definition.name in specs:
-                raise InvalidEventError(definition.name, "there is an event of that name; choose another")
-            specs[definition.name] = _custom(definition)
+                reason = "there is an event of that name; choose another"
+                raise InvalidTableError(reason, table=f"event {clipped(definition.name)!r}")
+            specs[definition.name] = _spec(definition)
         return Catalogue(specs.values())
 
 
@@ -136,20 +142,7 @@ def _choose(word: str, known: Iterable[str]) -> str:
     return f"did you mean {nearest[0]!r}?" if nearest else f"write one of {', '.join(choices)}"
 
 
-def _custom(definition: EventDefinition) -> EventSpec:
-    fields = _named_fields(definition)
-    problem = (
-        _problem_of_name(definition.name)
-        or _problem_of_words(definition)
-        or _problem_of_model(definition)
-        or _problem_of_fields(definition, fields)
-    )
-    if problem is not None:
-        raise InvalidEventError(definition.name, problem)
-    return _spec(definition, fields)
-
-
-def _spec(definition: EventDefinition, fields: tuple[Field, ...], on_refusal: str | None = None) -> EventSpec:
+def _spec(definition: EventDefinition, on_refusal: str | None = None) -> EventSpec:
     is_merging = definition.model == "amend" and definition.patch
     return EventSpec(
         name=definition.name,
@@ -162,18 +155,10 @@ def _spec(definition: EventDefinition, fields: tuple[Field, ...], on_refusal: st
         patch=frozenset(definition.patch),
         on_refusal=on_refusal,
         timeout=definition.timeout,
-        fields=fields,
+        fields=definition.named_fields(),
         match=definition.match,
         when=definition.when,
     )
-
-
-def _named_fields(definition: EventDefinition) -> tuple[Field, ...]:
-    if isinstance(definition.fields, dict):
-        return tuple(Field(name, text) for name, text in definition.fields.items())
-    if not definition.fields and definition.match is not None:
-        return (Field(definition.match, "str"),)
-    return tuple(Field(name, "str" if name == definition.match else "Any") for name in definition.fields)
 
 
 def _problem_of_name(name: str) -> str | None:
@@ -217,8 +202,8 @@ def _problem_of_model(definition: EventDefinition) -> str | None:
     return None
 
 
-def _problem_of_fields(definition: EventDefinition, fields: tuple[Field, ...]) -> str | None:
-    names = [field.name for field in fields]
+def _problem_of_fields(definition: EventDefinition) -> str | None:
+    names = [field.name for field in definition.named_fields()]
     if definition.match is not None and definition.match not in names:
         return f"match does not name one of its fields: {definition.match!r}; {_choose(definition.match, names)}"
     if not all([*names, *definition.patch]):
@@ -236,11 +221,11 @@ def _row(
         verdicts=[WORDS[letter] for letter in letters if letter in WORDS],
         outputs=[OUTPUTS[letter] for letter in letters if letter in OUTPUTS],
         patch=patch.split(),
+        fields=dict(event_class.__payload_fields__),
         when=(event_class.__doc__ or "").strip(),
         **axes,
     )
-    fields = tuple(Field(key, text) for key, text in event_class.__payload_fields__.items())
-    return _spec(definition, fields, on_refusal)
+    return _spec(definition, on_refusal)
 
 
 QUICK: Final = 5.0  # seconds; something waits for these events before it can start; other events get 30 s
