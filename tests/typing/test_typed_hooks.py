@@ -1,4 +1,7 @@
-"""The overloads of `@hook`, asked of both type checkers. Slow: each start of a checker takes seconds."""
+"""The overloads of `@hook`, and the operations of both clients, asked of both type checkers.
+
+Slow: each start of a checker takes seconds.
+"""
 
 import json
 import re

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from hooklatch.core.hooks.catalogue import Catalogue, InvalidEventError
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.tables import InvalidTableError
 from hooklatch.core.text import did_you_mean
 from hooklatch.dialects.dialect import Dialect, InvalidDialectError
 from hooklatch.dialects.find import canonical_of, from_table
@@ -19,7 +20,7 @@ def catalogue_of(configs: Iterable[FileConfig], diagnostics: list[Diagnostic]) -
     for path, event in [(config.path, event) for config in configs for event in config.events]:
         try:
             catalogue = catalogue.with_custom([event])
-        except InvalidEventError as error:
+        except InvalidTableError as error:
             diagnostics.append(Diagnostic(path, 0, str(error)))
     return catalogue
 
