@@ -17,7 +17,6 @@ from hooklatch.record.writer import Record
 from hooklatch.service.api.health import Health
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.loading.digests import digests
 from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.plugins import Plugin
 from hooklatch.service.loading.projects import Projects
@@ -126,13 +125,13 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
                 )
                 if is_set
             ],
-            "plugins": [self._plugin(plugin) for plugin in self.files.plugins.values()],
+            "plugins": [self._plugin(plugin) for plugin in self.files.active.plugins.values()],
             "personalities": self.registries.personalities,
             "projects": [self._project(folder) for folder in sorted(self.projects.trusted)],
             "isolation": self._isolation(),
             "state": self.shared_state.status(),
             "sources": [pool.status() for pool in self.sources.pools.values()],
-            "files": digests(self.files, self.sources),
+            "files": self.files.digests(),
             "zygote": {"pid": self.sources.zygote.pid, "restarts": self.sources.zygote.restarts},
             "tree": [node for supervisor in self.supervisors for node in supervisor.tree()],
             "path": os.environ.get("PATH", os.defpath),

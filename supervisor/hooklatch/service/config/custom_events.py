@@ -13,29 +13,27 @@ from hooklatch.service.config.configuration import Diagnostic, FileConfig
 __all__ = ["catalogue_of", "dialects_of", "unknown_event"]
 
 
-def catalogue_of(configs: Iterable[FileConfig], diagnostics: list[Diagnostic]) -> Catalogue:
-    """Return the standard catalogue with the events of these files."""
-    catalogue = Catalogue.standard()
+def catalogue_of(configs: Iterable[FileConfig]) -> tuple[Catalogue, list[Diagnostic]]:
+    """Return the standard catalogue with the events of these files, and which of them cannot be used."""
+    catalogue, diagnostics = Catalogue.standard(), list[Diagnostic]()
     for path, event in [(config.path, event) for config in configs for event in config.events]:
         try:
             catalogue = catalogue.with_custom([event])
         except InvalidEventError as error:
             diagnostics.append(Diagnostic(path, 0, str(error)))
-    return catalogue
+    return catalogue, diagnostics
 
 
-def dialects_of(
-    configs: Iterable[FileConfig], catalogue: Catalogue, diagnostics: list[Diagnostic]
-) -> dict[str, Dialect]:
-    """Return the dialects of these files, by name."""
-    found: dict[str, Dialect] = {}
+def dialects_of(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple[dict[str, Dialect], list[Diagnostic]]:
+    """Return the dialects of these files by name, and which of them cannot be used."""
+    found, diagnostics = dict[str, Dialect](), list[Diagnostic]()
     for path, custom in [(config.path, custom) for config in configs for custom in config.dialects]:
         try:
             dialect = from_table(custom.table, catalogue)
             found[dialect.name] = dialect
         except InvalidDialectError as error:
             diagnostics.append(Diagnostic(path, custom.line, str(error)))
-    return found
+    return found, diagnostics
 
 
 def unknown_event(catalogue: Catalogue, event: str) -> str:

@@ -22,13 +22,12 @@ def levels_of(
     """Return the level of each source that has its own; if several are named for a source, the strictest wins."""
     levels = {LSP.source.location: lsp}
     for config in configs:
-        for entry in config.sources:
-            named = entry.isolation
-            if named is None:
+        for table in config.sources:
+            if table.isolation is None:
                 continue
-            if not is_operators(config.path):
-                named = strongest(named, default)
-            levels[entry.location] = strongest(named, levels.get(entry.location, named))
+            location = table.source.location
+            named = table.isolation if is_operators(config.path) else strongest(table.isolation, default)
+            levels[location] = strongest(named, levels.get(location, named))
     return levels
 
 
