@@ -43,7 +43,7 @@ def seen(
     packages: Discovery | None = None, manifests: Manifests | None = None,
 ) -> Seen:  # fmt: skip
     return Seen(
-        MAIN, FOLDER, listing or Names(["a.toml"]), {MAIN: main or Absent(), FILE: file},
+        listing or Names(["a.toml"]), {MAIN: main or Absent(), FILE: file},
         packages or Discovery({}, {}, set()), manifests or {},
     )  # fmt: skip
 

@@ -89,10 +89,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _missing(self) -> list[str]:
         """Warn if there is no configuration at all: a mistyped path guards nothing."""
-        config = self.files.config_path
-        if os.path.lexists(config) or os.path.lexists(self.files.folder):
+        main, folder = self.files.active.main.path, self.files.active.folder
+        if os.path.lexists(main) or os.path.lexists(folder):
             return []
-        return [f"{config} is not there, nor a hooks.d beside it: the only guards are those of clients and plugins"]
+        return [f"{main} is not there, nor a hooks.d beside it: the only guards are those of clients and plugins"]
 
     def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
         """Return the hooks whose failures a viewer may see: a session is not told of others' hooks."""

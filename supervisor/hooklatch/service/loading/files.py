@@ -30,7 +30,7 @@ from hooklatch.service.loading.layer_builder import Layers, assemble, manifests
 from hooklatch.service.loading.plan import Plan, Seen, known_files, plan
 from hooklatch.service.loading.plugins import Discovery, discover
 from hooklatch.service.loading.projects import Projects
-from hooklatch.service.loading.reading import SeenFile, is_declaring, read_files, read_project
+from hooklatch.service.loading.reading import SeenFile, paths_of, read_files, read_project
 from hooklatch.service.loading.source_builder import Built, SourceBuilder, aimed_at, aimed_at_nothing
 from hooklatch.service.loading.sources import Sources, Unit, UnitError, read
 from hooklatch.service.registry.registries import Registries
@@ -54,20 +54,15 @@ class Reloaded(msgspec.Struct, frozen=True):
     diagnostics: list[Diagnostic]
 
 
-def folder_beside(config_path: str) -> str:
-    return os.path.join(os.path.dirname(config_path), "hooks.d")
-
-
 def first_plan(config_path: str, state: StateFile) -> Plan:
     """Return what the first hooks need: how workers are limited and isolated, and which events there are."""
-    main, folder, known = os.path.abspath(config_path), folder_beside(os.path.abspath(config_path)), state.state
+    known = state.state
     last = Plan(
-        main=FileConfig(main, overrides=known.overrides, settings=known.settings),
+        main=FileConfig(os.path.abspath(config_path), overrides=known.overrides, settings=known.settings),
         temporary=root_below(os.path.dirname(state.path)),
     )
-    listing, files = read_files(main, folder, known_files(last, known.manifests, folder), {})
-    seen = Seen(main, folder, listing, files, Discovery({}, {}, set()), known.manifests)
-    found = plan(last, seen, is_explicit=False)
+    listing, files = read_files(last.main.path, last.folder, known_files(last, known.manifests), {})
+    found = plan(last, Seen(listing, files, Discovery({}, {}, set()), known.manifests), is_explicit=False)
     return Plan(main=found.main, temporary=found.temporary, catalogue=found.catalogue, levels=found.levels)
 
 
@@ -76,7 +71,6 @@ class Files:
 
     def __init__(
         self,
-        config_path: str,
         first: Plan,
         sources: Sources,
         registries: Registries,
@@ -86,8 +80,6 @@ class Files:
         on_declared: Callable[[str, str], None],
         on_settings: Callable[[Settings], None],
     ) -> None:
-        self.config_path = os.path.abspath(config_path)
-        self.folder = folder_beside(self.config_path)
         self.active = first
         self.diagnostics: list[Diagnostic] = []
         self.hint = trio.Event()
@@ -113,10 +105,9 @@ class Files:
     @property
     def watched(self) -> list[str]:
         """Return every path whose change may matter."""
-        listing = names_in(self.folder)
-        names = listing.names if isinstance(listing, Names) else []
-        files = {self.config_path, self.folder, *self._known_files(), *self.active.wanted}
-        files.update(os.path.join(self.folder, name) for name in names if is_declaring(name))
+        active = self.active
+        files = {active.main.path, active.folder, *self._known_files(), *active.wanted}
+        files.update(paths_of(active.folder, names_in(active.folder)))
         files.update(self._projects.watched)
         for unit in self._sources.units.values():
             files.update(unit.stamps)
@@ -125,7 +116,7 @@ class Files:
         return sorted(path for path in files if os.path.isabs(path))  # a module's name is not a path
 
     def _known_files(self) -> set[str]:
-        return known_files(self.active, self._state.state.manifests, self.folder)
+        return known_files(self.active, self._state.state.manifests)
 
     async def watch(self) -> None:
         """Reload whenever a watched file changes."""
@@ -200,21 +191,21 @@ class Files:
 
     def look(self, find_packages: Callable[[], Discovery] = discover) -> Callable[[], Seen]:
         """Return how to read every file once; it uses nothing that may change meanwhile."""
-        known, remembered, before = self._known_files(), self._state.state.manifests, self._read
+        active, known, remembered, before = self.active, self._known_files(), self._state.state.manifests, self._read
         used = {folder: self._projects.trusted[folder] for folder in self._projects.used()}
-        active = self._projects.active
+        loaded = self._projects.active
 
         def read_all() -> Seen:
-            listing, files = read_files(self.config_path, self.folder, known, before)
-            projects = [read_project(folder, pins, active.get(folder)) for folder, pins in used.items()]
-            return Seen(self.config_path, self.folder, listing, files, find_packages(), remembered, projects)
+            listing, files = read_files(active.main.path, active.folder, known, before)
+            projects = [read_project(folder, pins, loaded.get(folder)) for folder, pins in used.items()]
+            return Seen(listing, files, find_packages(), remembered, projects)
 
         return read_all
 
     def _layers_of(self, taken: Plan, built: Built) -> Layers:
         units = {key: unit for key, unit in self._sources.units.items() if key not in built.too_weak} | built.fresh
         ids = {hook.id: Origin("a client of the admin socket") for hook in self._registries.api_hooks}
-        return assemble(taken, self.config_path, units, built.faults, self._state.state.manifests, ids)
+        return assemble(taken, units, built.faults, self._state.state.manifests, ids)
 
     def _commit(self, taken: Plan, built: Built, layers: Layers) -> Difference:
         for unit in built.fresh.values():
@@ -271,8 +262,7 @@ class Files:
         if unit is not None and not unit.is_untouched and location in self._used():
             await self._reload(is_explicit=False)  # the watch has not noticed the change yet
             if location in self._built.faults:
-                fault = self._built.faults[location]
-                raise UnitError(fault.message, fault.file, fault.line)
+                raise UnitError(self._built.faults[location])
             # It may have changed again: only another reload may take that, which moves all hooks on it.
             if (unit := units.get(location)) is not None:
                 return unit

@@ -21,13 +21,13 @@ from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
 from hooklatch.core.hooks.names import AmbiguousNameError, UnknownNameError, resolve
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, misfit
 from hooklatch.core.text import did_you_mean
-from hooklatch.service.config.configuration import Diagnostic
+from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.custom_events import unknown_event
 from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.binding import Binder, with_way_out
-from hooklatch.service.loading.plan import Manifests, Plan, Seen, is_ours, remembered_plugins
+from hooklatch.service.loading.plan import Manifests, Plan, Seen, remembered_plugins
 from hooklatch.service.loading.plugins import PLUGIN, Plugin
 from hooklatch.service.loading.reading import DeclaredFile, ProjectFiles
 from hooklatch.service.loading.sources import Unit
@@ -78,7 +78,7 @@ class LayerBuilder:
         """Add one file's hooks; call it in the order of the files."""
         before = len(self.hooks)
         if file.config is None:
-            self._stand_in(file.path, file.fault or "it could not be read", is_gone=file.is_absent)
+            self._stand_in(file.path, str(file.fault), is_gone=file.is_absent)
         else:
             folder = os.path.dirname(file.path)
             self.diagnostics += file.config.diagnostics
@@ -119,7 +119,7 @@ class LayerBuilder:
         for file in project.files:
             self.add(file)
             if file.fault is not None:
-                self.diagnostics.append(Diagnostic(file.path, 0, file.fault))
+                self.diagnostics.append(file.fault)
 
     def add_definition(self, definition: HookDefinition, folder: str = "/", origin: Origin | None = None) -> None:
         self._append(self._binder.bind(definition, self._layer, folder=folder, origin=origin))
@@ -139,23 +139,23 @@ class LayerBuilder:
                     line=declared.line,
                     has_siblings=names.count(declared.function) > 1,
                 )
-            except InvalidHookError as error:
-                self.diagnostics.append(Diagnostic(origin.file, origin.line, str(error)))
+            except InvalidHookError as error:  # somebody wrote it as a guard, so it keeps its place
                 hook_id = f"{f'{name}.' if name is not None else ''}{stem}:{declared.function}"
-                self._add_unusable(hook_id, declared.marker.event, str(error), origin, name)
-                continue
+                definition = HookDefinition(
+                    id=hook_id, event=declared.marker.event, matcher=compile_matcher(None), problem=error.reason
+                )
             definition = msgspec.structs.replace(definition, plugin=name)
             target = PythonTarget(unit.source, unit.build, declared.function, declared.marker.runtime)
             self._append(self._binder.bind(definition, self._layer, target=target, origin=origin))
 
-    def _append(self, hook: Hook, *, is_said: bool = False) -> None:
+    def _append(self, hook: Hook) -> None:
         origin = hook.origin or Origin("?")
         if hook.event not in self._binder.catalogue:
             self._complain(hook, origin, unknown_event(self._binder.catalogue, hook.event))
             return
         location = hook.target.source.location if isinstance(hook.target, PythonTarget) else ""
-        is_said = is_said or hook.problem == self._binder.why_unloaded(location)  # the source's own fault
-        if hook.problem is not None and not is_said:
+        is_sources = hook.problem == self._binder.why_unloaded(location)  # which is a diagnostic already
+        if hook.problem is not None and not is_sources:
             self._complain(hook, origin, hook.problem)
         other = self._taken.get(hook.id)
         if other is not None:
@@ -172,13 +172,6 @@ class LayerBuilder:
 
     def _complain(self, hook: Hook, origin: Origin, text: str) -> None:
         self.diagnostics.append(Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}"))
-
-    def _add_unusable(self, hook_id: str, event: str, problem: str, origin: Origin, plugin: str | None) -> None:
-        """Add a stand-in for a marked function of which no hook can be made: somebody wrote it as a guard."""
-        target = PythonTarget(Source("file", origin.file), 0, "")
-        matcher = compile_matcher(None)
-        self._append(Hook(id=hook_id, event=event, layer=self._layer, matcher=matcher, target=target, origin=origin,
-                          problem=problem, plugin=plugin), is_said=True)  # fmt: skip
 
     def _stand_in(
         self, path: str, fault: str, *, plugin: str | None = None, problem: str = "", is_gone: bool = False
@@ -215,7 +208,6 @@ def placed(problem: str, origin: Origin, name: str) -> str:
 
 def assemble(
     taken: Plan,
-    config_path: str,
     units: Mapping[str, Unit],
     faults: Mapping[str, Diagnostic],
     remembered: Manifests,
@@ -234,7 +226,7 @@ def assemble(
     for file in taken.files:
         own.add(file)
     given = [*builtin.hooks, *packaged.hooks]
-    overridden_hooks, complaints = overridden(given, taken.main.overrides, config_path, taken.catalogue)
+    overridden_hooks, complaints = overridden(given, taken.main, taken.catalogue)
     by_project: dict[str, LayerBuilder] = {}
     for project in taken.projects:
         by_project[project.folder] = LayerBuilder(Layer.PROJECT, binder, remembered, {}, project.folder)
@@ -260,21 +252,16 @@ def lsp_definition(config: Mapping[str, object]) -> HookDefinition:
     )
 
 
-def overridden(
-    hooks: Iterable[Hook],
-    overrides: Iterable[Override],
-    path: str,
-    catalogue: Catalogue,
-) -> tuple[list[Hook], list[Diagnostic]]:
+def overridden(hooks: Iterable[Hook], main: FileConfig, catalogue: Catalogue) -> tuple[list[Hook], list[Diagnostic]]:
     """Apply the operator's overrides to hooks that the operator did not write."""
     by_name = {hook.name: hook for hook in hooks}
     broken = {hook.plugin for hook in by_name.values() if hook.problem is not None} - {None}
     complaints: list[Diagnostic] = []
-    for override in overrides:
+    for override in main.overrides:
         try:
             target = resolve(override.id, by_name.values())
         except AmbiguousNameError as error:
-            complaints.append(Diagnostic(path, override.line, str(error)))
+            complaints.append(Diagnostic(main.path, override.line, str(error)))
             continue
         except UnknownNameError:
             target = None
@@ -282,11 +269,11 @@ def overridden(
             for hook in target.hooks:
                 by_name[hook.name], fault = changed(hook, override, catalogue)
                 if fault is not None:
-                    complaints.append(Diagnostic(path, override.line, f"override of {override.id!r}: {fault}"))
+                    complaints.append(Diagnostic(main.path, override.line, f"override of {override.id!r}: {fault}"))
         elif override.id.partition(".")[0] not in broken:  # the hooks of a broken plugin are unknown
             hint = did_you_mean(override.id, [hook.id for hook in by_name.values()]) or "; see: hooklatch hooks"
             text = f"there is no built-in hook and no plugin's of the id {override.id!r}{hint}"
-            complaints.append(Diagnostic(path, override.line, text))
+            complaints.append(Diagnostic(main.path, override.line, text))
     return list(by_name.values()), complaints
 
 
@@ -313,9 +300,9 @@ def manifests(
     A source with one of the `faults` keeps the manifest that it had.
     """
     # Another configuration of the same user may share this state.
-    kept = {path: hooks for path, hooks in before.items() if not is_ours(path, seen)}
+    kept = {path: hooks for path, hooks in before.items() if not taken.is_ours(path)}
     kept = {path: hooks for path, hooks in kept.items() if path not in taken.wanted}
-    known = {path for path in taken.good.keys() | before.keys() if is_ours(path, seen)} - taken.absent
+    known = {path for path in taken.good.keys() | before.keys() if taken.is_ours(path)} - taken.absent
     for path, hooks in layers.by_file.items():
         is_sound = all(hook.problem is None for hook in hooks)
         remembered = None if is_sound else before.get(path)

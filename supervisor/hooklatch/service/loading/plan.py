@@ -28,10 +28,10 @@ from hooklatch.service.config.path_lookup import Absent, Fault, Names
 from hooklatch.service.config.settings_files import ENDING
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading.plugins import PLUGIN, Discovery, Plugin, in_force
-from hooklatch.service.loading.reading import ENDINGS, DeclaredFile, ProjectFiles, SeenFile, is_declaring, is_text
+from hooklatch.service.loading.reading import ENDINGS, DeclaredFile, ProjectFiles, SeenFile, is_text, paths_of
 from hooklatch_worker.wire import Isolation, Source
 
-__all__ = ["Manifests", "Plan", "Seen", "Wanted", "is_ours", "known_files", "plan", "remembered_plugins", "too_weak"]
+__all__ = ["Manifests", "Plan", "Seen", "Wanted", "known_files", "plan", "remembered_plugins", "too_weak"]
 
 Manifests: TypeAlias = Mapping[str, list[ManifestHook]]
 Wanted: TypeAlias = dict[str, tuple[Source, int | None]]  # by location: a source, and its number of workers
@@ -40,8 +40,6 @@ Wanted: TypeAlias = dict[str, tuple[Source, int | None]]  # by location: a sourc
 class Seen(msgspec.Struct, frozen=True):
     """What is there now, every file read once; `manifests` are from when each file was last good."""
 
-    main: str
-    folder: str
     listing: Names | Absent | Fault
     files: Mapping[str, SeenFile]
     packages: Discovery
@@ -70,6 +68,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     is_to_retry: bool = False  # a fault may go away by itself, without a change of any file
 
     @cached_property
+    def folder(self) -> str:
+        """Return the path of hooks.d, beside the main file."""
+        return os.path.join(os.path.dirname(self.main.path), "hooks.d")
+
+    @cached_property
     def configs(self) -> list[FileConfig]:
         return configs_of([*self.files, *(file for project in self.projects for file in project.files)])
 
@@ -82,6 +85,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def digests(self) -> dict[str, str]:
         """Return the sha256 of each active file that declares hooks."""
         return {config.path: config.digest for config in self.configs if config.digest}
+
+    def is_ours(self, path: str) -> bool:
+        """Return whether a file is the main one, or in hooks.d."""
+        return path in (self.main.path, self.folder) or os.path.dirname(path) == self.folder
 
     @property
     def absent(self) -> set[str]:
@@ -104,18 +111,18 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
     """Decide what a reload changes; an explicit one also accepts what is gone or empty."""
-    files, diagnostics = declared_files(active, seen, is_explicit=is_explicit)
-    catalogue, clashes = catalogue_of(configs_of(files))
-    files, unknown = with_known_events(files, catalogue, active.good)
-    if unknown:  # what a refused file would have added is not there
+    read = declared_files(active, seen, is_explicit=is_explicit)
+    catalogue, clashes = catalogue_of(configs_of(read))
+    files = with_known_events(read, catalogue, active.good)
+    if files != read:  # what a refused file would have added is not there
         catalogue, clashes = catalogue_of(configs_of(files))
     dialects, unusable = dialects_of(configs_of(files), catalogue)
     # If the main file has an error and no last good version, its last good switches must at least not be undone.
-    main = next((file.config for file in files if file.path == seen.main and file.config is not None), active.main)
+    main = files[0].config or active.main
     remembered = remembered_plugins(seen.manifests)
     plugins, complaints = in_force(active.plugins, remembered, seen.packages, is_explicit=is_explicit)
     projects = [
-        msgspec.structs.replace(project, files=with_known_events(project.files, catalogue, {})[0])
+        msgspec.structs.replace(project, files=with_known_events(project.files, catalogue, {}))
         for project in seen.projects
     ]
     configs = configs_of([*files, *(file for project in projects for file in project.files)])
@@ -127,13 +134,19 @@ def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
         files=files,
         catalogue=catalogue,
         dialects=dialects,
-        levels=levels_of(configs, lambda path: is_ours(path, seen), main.settings.isolation.level, main.lsp_isolation),
+        levels=levels_of(configs, active.is_ours, main.settings.isolation.level, main.lsp_isolation),
         plugins={plugin.name: plugin for plugin in plugins},
         packages=seen.packages.known(active.packages),
         unreadable=seen.packages.unread(active.packages),
         projects=projects,
         wanted=wanted_sources(configs, [*extra, LSP.source] if main.lsp is not None else extra),
-        diagnostics=[*diagnostics, *unknown, *clashes, *unusable, *complaints],
+        diagnostics=[
+            *misnamed(active.folder, seen.listing),
+            *(file.fault for file in files if file.fault is not None),
+            *clashes,
+            *unusable,
+            *complaints,
+        ],
         is_to_retry=any(isinstance(one, Fault) and one.is_passing for one in looked_at),
     )
 
@@ -141,60 +154,52 @@ def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
 # -- files -------------------------------------------------------------------------------------------------------
 
 
-def declared_files(active: Plan, seen: Seen, *, is_explicit: bool) -> tuple[list[DeclaredFile], list[Diagnostic]]:
+def declared_files(active: Plan, seen: Seen, *, is_explicit: bool) -> list[DeclaredFile]:
     """Return the files in their order: the main one, then the hooks.d directory itself, then the files in it.
 
     One that existed and is gone keeps its place until an explicit reload.
     """
-    names = seen.listing.names if isinstance(seen.listing, Names) else []
-    paths = {os.path.join(seen.folder, name) for name in names if is_declaring(name)}
+    paths = set(paths_of(active.folder, seen.listing))
     # Without a listing the directory's present content is unknown, but what was active stays.
     if isinstance(seen.listing, Fault) or not is_explicit:
-        paths |= known_files(active, seen.manifests, seen.folder)
-    found = [version(active, seen, path, is_explicit) for path in (seen.main, seen.folder, *sorted(paths))]
-    misnamed = [misnamed_file(seen.folder, name) for name in names if is_misnamed(name)]
-    return [file for file, _ in found], [*misnamed, *(fault for _, fault in found if fault is not None)]
+        paths |= known_files(active, seen.manifests)
+    return [version(active, seen, path, is_explicit) for path in (active.main.path, active.folder, *sorted(paths))]
 
 
-def version(active: Plan, seen: Seen, path: str, is_explicit: bool) -> tuple[DeclaredFile, Diagnostic | None]:
+def version(active: Plan, seen: Seen, path: str, is_explicit: bool) -> DeclaredFile:
     """Decide which version of a file is used: the present one, or the last good one, and why."""
     known, remembered = active.good.get(path), seen.manifests.get(path)
-    match seen.listing if path == seen.folder else seen.files[path]:
+    match seen.listing if path == active.folder else seen.files[path]:
         case FileConfig() as config:
             held_hooks = bool(known and (known.hooks or known.sources)) or bool(remembered)
             fault = missing(config) if held_hooks and not is_explicit else None
-            if fault is None:
-                return DeclaredFile(path, config), None
+            return DeclaredFile(path, config if fault is None else known, fault)
+        case Names():  # what the directory holds is declared by the files in it
+            return DeclaredFile(path, FileConfig(path))
         case Absent():
             if is_explicit or (known is None and remembered is None):
-                return DeclaredFile(path, FileConfig(path), is_absent=True), None
+                return DeclaredFile(path, FileConfig(path), is_absent=True)
             fault = Diagnostic(path, 0, "it was active and is gone; to accept that: hooklatch reload")
-            return DeclaredFile(path, known, str(fault), is_absent=True), fault
-        case Names():  # what the directory holds is declared by the files in it
-            return DeclaredFile(path, FileConfig(path)), None
+            return DeclaredFile(path, known, fault, is_absent=True)
         case Fault(reason):
-            fault = Diagnostic(path, 0, reason)
+            return DeclaredFile(path, known, Diagnostic(path, 0, reason))
         case Diagnostic() as fault:
-            pass
-    return DeclaredFile(fault.file if not is_text(path) else path, known, str(fault)), fault
+            return DeclaredFile(fault.file if not is_text(path) else path, known, fault)
 
 
 def with_known_events(
     files: Iterable[DeclaredFile], catalogue: Catalogue, known: Mapping[str, FileConfig]
-) -> tuple[list[DeclaredFile], list[Diagnostic]]:
+) -> list[DeclaredFile]:
     """Refuse each file that names an undefined event: what it guards is unknown."""
     checked: list[DeclaredFile] = []
-    diagnostics: list[Diagnostic] = []
     for file in files:
         hooks = file.config.hooks if file.config is not None and file.fault is None else []
         unknown = next((hook for hook in hooks if hook.event not in catalogue), None)
-        if unknown is None:
-            checked.append(file)
-            continue
-        text = f"hook {unknown.id!r}: {unknown_event(catalogue, unknown.event)}"
-        diagnostics.append(Diagnostic(file.path, unknown.line, text))
-        checked.append(DeclaredFile(file.path, known.get(file.path), str(diagnostics[-1])))
-    return checked, diagnostics
+        if unknown is not None:
+            text = f"hook {unknown.id!r}: {unknown_event(catalogue, unknown.event)}"
+            file = DeclaredFile(file.path, known.get(file.path), Diagnostic(file.path, unknown.line, text))
+        checked.append(file)
+    return checked
 
 
 def missing(config: FileConfig) -> Diagnostic | None:
@@ -208,24 +213,20 @@ def missing(config: FileConfig) -> Diagnostic | None:
     return Diagnostic(config.path, dropped.line, text)
 
 
-def known_files(active: Plan, manifests: Manifests, folder: str) -> set[str]:
+def known_files(active: Plan, manifests: Manifests) -> set[str]:
     """Return the files of hooks.d that are active, or were before the last start."""
-    return {path for path in (*active.good, *manifests) if os.path.dirname(path) == folder}
+    return {path for path in (*active.good, *manifests) if os.path.dirname(path) == active.folder}
 
 
-def is_misnamed(name: str) -> bool:
-    """Return whether a file was most likely meant to be read, and is not because of its ending."""
-    return name[0] != "." and name.lower().endswith((*ENDINGS, f"{ENDING}c")) and not name.endswith(ENDINGS)
-
-
-def misnamed_file(folder: str, name: str) -> Diagnostic:
-    path = os.path.join(folder, name).encode("utf-8", "backslashreplace").decode()
-    return Diagnostic(path, 0, f"it is not read, since its ending is not one of {', '.join(ENDINGS)}; rename it")
-
-
-def is_ours(path: str, seen: Seen) -> bool:
-    """Return whether a file is the main one, or in hooks.d."""
-    return path in (seen.main, seen.folder) or os.path.dirname(path) == seen.folder
+def misnamed(folder: str, listing: Names | Absent | Fault) -> list[Diagnostic]:
+    """Name the files that were most likely meant to be read, and are not because of their ending."""
+    names = listing.names if isinstance(listing, Names) else []
+    text = f"it is not read, since its ending is not one of {', '.join(ENDINGS)}; rename it"
+    return [
+        Diagnostic(os.path.join(folder, name).encode("utf-8", "backslashreplace").decode(), 0, text)
+        for name in names
+        if name[0] != "." and name.lower().endswith((*ENDINGS, f"{ENDING}c")) and not name.endswith(ENDINGS)
+    ]
 
 
 def configs_of(files: Iterable[DeclaredFile]) -> list[FileConfig]:

@@ -30,7 +30,7 @@ from hooklatch.service.config.settings_files import ENDING, read_settings
 from hooklatch.service.loading import trust
 
 __all__ = [
-    "ENDINGS", "DeclaredFile", "ProjectFiles", "SeenFile", "changed", "is_declaring", "is_text", "read_files",
+    "ENDINGS", "DeclaredFile", "ProjectFiles", "SeenFile", "changed", "is_text", "paths_of", "read_files",
     "read_project",
 ]  # fmt: skip
 
@@ -48,7 +48,7 @@ class DeclaredFile(msgspec.Struct, frozen=True):
 
     path: str
     config: FileConfig | None
-    fault: str | None = None
+    fault: Diagnostic | None = None
     is_absent: bool = False
 
     @property
@@ -78,11 +78,15 @@ def read_files(
 ) -> tuple[Names | Absent | Fault, dict[str, SeenFile]]:
     """List the directory, and read the main file, those in the directory, and those `known` to have been there."""
     listing = names_in(folder)
-    paths = {main, *known}
-    if isinstance(listing, Names):
-        paths.update(os.path.join(folder, name) for name in listing.names if is_declaring(name))
     tables = {main: (*TABLES, *MAIN_TABLES)}
+    paths = {main, *known, *paths_of(folder, listing)}
     return listing, {path: read_file(path, tables.get(path, TABLES), before.get(path)) for path in paths}
+
+
+def paths_of(folder: str, listing: Names | Absent | Fault) -> list[str]:
+    """Return the files of a directory that declare hooks."""
+    names = listing.names if isinstance(listing, Names) else []
+    return [os.path.join(folder, name) for name in names if is_declaring(name)]
 
 
 def read_file(path: str, tables: tuple[str, ...], before: SeenFile | None = None) -> SeenFile:
@@ -153,13 +157,16 @@ def changed(project: ProjectFiles, fault: str) -> ProjectFiles:
 
 def pinned_file(root: str, name: str, digest: str) -> DeclaredFile:
     path = os.path.join(root, name)
-    seen = read_file(path, PROJECT_TABLES)
-    if isinstance(seen, FileConfig) and seen.digest in ("", digest):  # a Python file is hashed when it is built
-        fault = outside_of(root, seen)
-        return DeclaredFile(path, seen) if fault is None else DeclaredFile(path, None, str(fault))
-    if isinstance(seen, FileConfig | Absent):
-        return DeclaredFile(path, None, "it changes while it is read")
-    return DeclaredFile(path, None, seen.reason if isinstance(seen, Fault) else str(seen))
+    match read_file(path, PROJECT_TABLES):
+        case FileConfig() as config if config.digest in ("", digest):  # a Python file is hashed when it is built
+            fault = outside_of(root, config)
+            return DeclaredFile(path, config if fault is None else None, fault)
+        case FileConfig() | Absent():
+            return DeclaredFile(path, None, Diagnostic(path, 0, "it changes while it is read"))
+        case Fault(reason):
+            return DeclaredFile(path, None, Diagnostic(path, 0, reason))
+        case Diagnostic() as fault:
+            return DeclaredFile(path, None, fault)
 
 
 def outside_of(root: str, config: FileConfig) -> Diagnostic | None:

@@ -117,24 +117,23 @@ class SourceBuilder:
         fault = self._fault_of(unit)
         if fault is not None:
             self._sources.discard(unit)
-        self._results[location] = fault or unit
+        self._results[location] = unit if fault is None else UnitError(fault)
 
-    def _fault_of(self, unit: Unit) -> UnitError | None:
+    def _fault_of(self, unit: Unit) -> Diagnostic | None:
         """Return why a build cannot replace the active one, or has a function that would never be called."""
         location, old = unit.source.location, self._sources.units.get(unit.source.location)
         lacks = {function for place, function in self._named if place == location} - set(unit.loaded.functions)
         if lacks and old is not None:
-            return UnitError(f"the new version lacks {', '.join(sorted(lacks))}, which hooks name", location)
+            return Diagnostic(location, 0, f"the new version lacks {', '.join(sorted(lacks))}, which hooks name")
         held_hooks = bool(old.loaded.hooks if old is not None else self._manifests.get(location))
         if held_hooks and not unit.loaded.hooks and not self._is_explicit:
-            return UnitError("it held hooks and has none now; to accept that: hooklatch reload", location)
+            return Diagnostic(location, 0, "it held hooks and has none now; to accept that: hooklatch reload")
         for declared in unit.loaded.hooks:
             event = declared.marker.event
             if event not in self._taken.catalogue:
                 text = f"{declared.function}: {unknown_event(self._taken.catalogue, event)}"
-                return UnitError(text, location, declared.line)
-        stray = next(iter(self._strays(unit)), None)
-        return UnitError(stray.message, stray.file, stray.line) if stray is not None else None
+                return Diagnostic(location, declared.line, text)
+        return next(iter(self._strays(unit)), None)
 
     def _is_too_weak(self, source: Source, workers: int | None) -> bool:
         unit = self._sources.units.get(source.location)
@@ -144,7 +143,7 @@ class SourceBuilder:
     def _fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
         is_kept = location in self._sources.units and location not in weak
         kept = "; the last good version stays active" if is_kept else ""
-        return Diagnostic(error.file, error.line, error.message + kept)
+        return msgspec.structs.replace(error.diagnostic, message=error.diagnostic.message + kept)
 
     def _strays(self, unit: Unit) -> list[Diagnostic]:
         """Find marks that a source imports from other files, and that are not called there."""

@@ -21,6 +21,7 @@ from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.worker import LoadError
 from hooklatch.processes.zygote import ForkError, Zygote
+from hooklatch.service.config.configuration import ConfigError, Diagnostic
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import Stamp, is_passing, stamp
 from hooklatch_worker.wire import Loaded, Source
@@ -31,14 +32,11 @@ logger = logging.getLogger("hooklatch.sources")
 GRACE = 60.0  # seconds for a client to register hooks on the unit that it had built
 
 
-class UnitError(Exception):
-    """A source that cannot be used: what is wrong, and where; `is_passing` if trying again may help."""
+class UnitError(ConfigError):
+    """A source that cannot be used; `is_passing` if trying again may help."""
 
-    def __init__(self, message: str, file: str, line: int = 0, *, is_passing: bool = False) -> None:
-        super().__init__(f"{file}:{line}: {message}" if line else f"{file}: {message}")
-        self.message = message
-        self.file = file
-        self.line = line
+    def __init__(self, diagnostic: Diagnostic, *, is_passing: bool = False) -> None:
+        super().__init__(diagnostic)
         self.is_passing = is_passing
 
 
@@ -64,9 +62,9 @@ def read(source: Source) -> Version:
     try:
         code = read_safely(source.location)
     except FileNotFoundError:
-        raise UnitError("there is no such file", source.location) from None
+        raise UnitError(Diagnostic(source.location, 0, "there is no such file")) from None
     except (UnsafeFileError, OSError) as error:
-        raise UnitError(str(error), source.location, is_passing=is_passing(error)) from None
+        raise UnitError(Diagnostic(source.location, 0, str(error)), is_passing=is_passing(error)) from None
     source = Source(source.kind, source.location, hashlib.sha256(code).hexdigest())
     return Version(source, code, {source.location: before}, began_ns)
 
@@ -175,9 +173,10 @@ class Sources:
         try:
             loaded = await self.supervisor.start(spec)
         except LoadError as error:
-            raise UnitError(error.message, error.file or source.location, error.line) from None
+            raise UnitError(Diagnostic(error.file or source.location, error.line, error.message)) from None
         except (ForkError, OSError) as error:
-            raise UnitError(f"no worker could be started: {error}", source.location, is_passing=True) from None
+            fault = Diagnostic(source.location, 0, f"no worker could be started: {error}")
+            raise UnitError(fault, is_passing=True) from None
         unit = Unit(version, pool, loaded)
         self.pools[source.location, unit.build] = pool
         return unit

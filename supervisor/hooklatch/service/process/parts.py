@@ -132,7 +132,6 @@ def assemble(
         metrics_places.take(settings)
 
     files = make_files(
-        ground.config,
         first,
         sources,
         registries,
@@ -173,7 +172,7 @@ def assemble(
         registries=registries, files=files, statistics=statistics, suspensions=suspensions,
         hook_states=hook_states, dialects=dialects,
     )  # fmt: skip
-    places = {**ground.places, "config": files.config_path, "state": state.path}
+    places = {**ground.places, "config": first.main.path, "state": state.path}
     status_report = StatusReport(
         health=health, registries=registries, sessions=sessions, bus=bus, statistics=statistics, files=files,
         sources=sources, projects=projects, record=record, state=state, shared_state=shared_state,
