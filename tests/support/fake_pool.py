@@ -257,7 +257,7 @@ async def running_fakes() -> AsyncGenerator[FakePlace]:
     )  # fmt: skip
     parts = place.parts = assemble(ground, partial(FakeSources, place), FakeFiles)
     async with trio.open_nursery() as nursery:
-        for part in (parts.sources, parts.dispatcher, parts.sessions):
+        for part in (parts.sources.supervisor, parts.dispatcher, parts.sessions):
             await nursery.start(part.run)
         yield place
         parts.dispatcher.stop()

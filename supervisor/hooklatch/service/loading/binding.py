@@ -16,8 +16,8 @@ from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.names import quoted
 from hooklatch.core.hooks.registry import Hook, Layer, Origin, PythonTarget, ServedTarget, misfit
 from hooklatch.core.hooks.shell_definitions import shell_config
+from hooklatch.dialects.find import unknown_event
 from hooklatch.service.config.configuration import Diagnostic, place_of
-from hooklatch.service.config.custom_events import unknown_event
 from hooklatch.service.loading.sources import Unit
 from hooklatch_worker.wire import Source
 

@@ -21,8 +21,8 @@ from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
 from hooklatch.core.hooks.names import AmbiguousNameError, UnknownNameError, resolve
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, misfit
 from hooklatch.core.text import did_you_mean
+from hooklatch.dialects.find import unknown_event
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
-from hooklatch.service.config.custom_events import unknown_event
 from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust

@@ -18,18 +18,17 @@ from typing import TypeAlias
 import msgspec
 
 from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES, LSP
-from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.dialects.dialect import Dialect
+from hooklatch.core.hooks.catalogue import Catalogue, InvalidEventError
+from hooklatch.dialects.dialect import Dialect, InvalidDialectError
+from hooklatch.dialects.find import from_table, unknown_event
 from hooklatch.processes.pool import PoolLimits
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, place_of
-from hooklatch.service.config.custom_events import catalogue_of, dialects_of, unknown_event
-from hooklatch.service.config.isolation_levels import as_strong_as, levels_of
 from hooklatch.service.config.path_lookup import Absent, Fault, Names
 from hooklatch.service.config.settings_files import ENDING
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading.plugins import PLUGIN, Discovery, Plugin, in_force
 from hooklatch.service.loading.reading import ENDINGS, DeclaredFile, ProjectFiles, SeenFile, is_text, paths_of
-from hooklatch_worker.wire import Isolation, Source
+from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
 __all__ = ["Manifests", "Plan", "Seen", "Wanted", "known_files", "plan", "remembered_plugins", "too_weak"]
 
@@ -134,7 +133,7 @@ def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
         files=files,
         catalogue=catalogue,
         dialects=dialects,
-        levels=levels_of(configs, active.is_ours, main.settings.isolation.level, main.lsp_isolation),
+        levels=levels_of(configs, active, main),
         plugins={plugin.name: plugin for plugin in plugins},
         packages=seen.packages.known(active.packages),
         unreadable=seen.packages.unread(active.packages),
@@ -233,6 +232,32 @@ def configs_of(files: Iterable[DeclaredFile]) -> list[FileConfig]:
     return [file.config for file in files if file.config is not None]
 
 
+# -- events and dialects ----------------------------------------------------------------------------------------
+
+
+def catalogue_of(configs: Iterable[FileConfig]) -> tuple[Catalogue, list[Diagnostic]]:
+    """Return the standard catalogue with the events of these files, and which of them cannot be used."""
+    catalogue, diagnostics = Catalogue.standard(), list[Diagnostic]()
+    for path, event in [(config.path, event) for config in configs for event in config.events]:
+        try:
+            catalogue = catalogue.with_custom([event])
+        except InvalidEventError as error:
+            diagnostics.append(Diagnostic(path, 0, str(error)))
+    return catalogue, diagnostics
+
+
+def dialects_of(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple[dict[str, Dialect], list[Diagnostic]]:
+    """Return the dialects of these files by name, and which of them cannot be used."""
+    found, diagnostics = dict[str, Dialect](), list[Diagnostic]()
+    for path, custom in [(config.path, custom) for config in configs for custom in config.dialects]:
+        try:
+            dialect = from_table(custom.table, catalogue)
+            found[dialect.name] = dialect
+        except InvalidDialectError as error:
+            diagnostics.append(Diagnostic(path, custom.line, str(error)))
+    return found, diagnostics
+
+
 # -- sources -----------------------------------------------------------------------------------------------------
 
 
@@ -248,9 +273,41 @@ def wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) -> Wa
     return wanted
 
 
+def levels_of(configs: Iterable[FileConfig], active: Plan, main: FileConfig) -> dict[str, str]:
+    """Return the isolation level of each source that has its own; if several are named for one, the strictest wins.
+
+    The operator's files may make a source stricter than [isolation] says, or weaker.  A project's files may only make
+    it stricter: a project does not decide over the user's files.
+    """
+    levels = {LSP.source.location: main.lsp_isolation}
+    for config in configs:
+        for table in config.sources:
+            if table.isolation is not None:
+                location, least = table.source.location, main.settings.isolation.level
+                named = table.isolation if active.is_ours(config.path) else strictest(table.isolation, least)
+                levels[location] = strictest(named, levels.get(location, named))
+    return levels
+
+
+def strictest(*levels: str) -> str:
+    return max(levels, key=ISOLATION_LEVELS.index)
+
+
 def too_weak(held: Isolation | None, wanted: Isolation) -> bool:
-    """Return whether an active build must go, though the new version of its source cannot be built."""
-    return held is not None and wanted.is_required and not as_strong_as(held, wanted)
+    """Return whether an active build must go, though the new version of its source cannot be built.
+
+    Its workers may do something that is denied to those that are required now.
+    """
+    return (
+        held is not None
+        and wanted.is_required
+        and not (
+            strictest(held.level, wanted.level) == held.level
+            and set(held.write) <= set(wanted.write)
+            and set(held.read) <= set(wanted.read)
+            and held.network <= wanted.network
+        )
+    )
 
 
 def remembered_plugins(known: Iterable[str]) -> set[str]:

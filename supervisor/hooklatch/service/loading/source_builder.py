@@ -12,8 +12,8 @@ import msgspec
 import trio
 
 from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.dialects.find import unknown_event
 from hooklatch.service.config.configuration import Diagnostic, place_of
-from hooklatch.service.config.custom_events import unknown_event
 from hooklatch.service.loading.binding import with_way_out
 from hooklatch.service.loading.plan import Manifests, Plan, too_weak
 from hooklatch.service.loading.sources import Sources, Unit, UnitError, Version, read

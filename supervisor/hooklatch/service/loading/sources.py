@@ -149,14 +149,17 @@ class Sources:
         self._builds = 0
         self.supervisor = Supervisor("pools")
 
-    @property
-    def pools_in_force(self) -> dict[str, Pool]:
-        """Return the pool of each source that new fires use, by the source's location."""
-        return {location: unit.pool for location, unit in self.units.items()}
-
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the pools until cancelled."""
-        await self.supervisor.run(task_status)
+    def shortfalls(self) -> list[Diagnostic]:
+        """Name the active sources whose workers are isolated less than configured."""
+        return [
+            Diagnostic(
+                location, 0,
+                f"its workers should be {now.configured}, but only {now.in_force} is fully active; this kernel lacks "
+                f"{'; '.join(now.missing)}",
+            )
+            for location, unit in self.units.items()
+            if (now := unit.pool.isolation).missing
+        ]  # fmt: skip
 
     async def build(self, version: Version, limits: PoolLimits) -> Unit:
         """Prove that a version of a source imports, in a worker of a new pool.
