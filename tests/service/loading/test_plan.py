@@ -228,6 +228,6 @@ def test_what_a_later_start_knows_of_a_file(
     layers = Layers([], {}, [], {MAIN: [], FOLDER: []} | ({FILE: []} if there is EMPTY else {}))
     kept = () if found.good.get(FILE) is EMPTY or FILE in found.absent else (FILE,)
 
-    after = manifests(before, found, what, layers, {}, kept, is_explicit=is_explicit)
+    after = manifests(before, found, what, layers, kept, is_explicit=is_explicit)
 
     assert after == {"/another/hooks.toml": before["/another/hooks.toml"], **remembered}

@@ -19,7 +19,7 @@ from hooklatch.core.hooks.definitions import HookDefinition, HookTable, InvalidH
 from hooklatch.core.tables import InvalidTableError, unknown_key
 from hooklatch.processes.pool import TOTAL_BYTES, PoolLimits
 from hooklatch.record.settings import MIB
-from hooklatch.service.config.main_tables import MAIN_TABLES, LspTable, Override, OverrideTable, PersonalityTable
+from hooklatch.service.config.main_tables import LspTable, Override, OverrideTable, PersonalityTable
 from hooklatch.service.config.settings import (
     DaemonTable,
     IsolationTable,
@@ -108,7 +108,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: StateTable = StateTable()
 
 
-TABLES = ("source", "hook", "event", "dialect", "workers")  # of any file of the operator's
+TABLES = ("source", "hook", "event", "dialect", "workers")  # of a file in hooks.d
 PROJECT_TABLES = ("source", "hook")  # of a project's files: they change nothing that other sessions see
 
 
@@ -158,8 +158,8 @@ def place_of(definition: HookDefinition, folder: str) -> tuple[Source, str]:
     return source_of(definition.run or "", folder)
 
 
-def read_config(path: str, data: bytes, tables: tuple[str, ...] = (*TABLES, *MAIN_TABLES)) -> FileConfig:
-    """Read one file's bytes; `tables` are those that the file may contain.
+def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__struct_fields__) -> FileConfig:
+    """Read one file's bytes; `tables` are those that the file may contain, all of them if it is the main one.
 
     Raises:
         ConfigError: what is wrong, with its line.

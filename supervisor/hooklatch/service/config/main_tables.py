@@ -14,13 +14,12 @@ from hooklatch.core.hooks.definitions import Priority, Timeout
 from hooklatch.service.config.settings import Level
 from hooklatch_worker.lsp import diagnostics
 
-__all__ = ["MAIN_TABLES", "LspTable", "Override", "OverrideTable", "PersonalityTable"]
+__all__ = ["LspTable", "Override", "OverrideTable", "PersonalityTable"]
 
 Servers: TypeAlias = Annotated[
     dict[Annotated[str, Meta(pattern=r"^\.")], list[str]],
     Meta(extra={"is": 'a table of commands by extension, like { ".py" = ["pyright-langserver", "--stdio"] }'}),
 ]
-MAIN_TABLES = ("override", "personality", "lsp", "daemon", "record", "isolation", "state")
 
 
 class Override(msgspec.Struct, frozen=True):

@@ -177,9 +177,7 @@ class Files:
         before = (state.settings, state.overrides, state.manifests)
         state.settings, state.overrides = taken.main.settings, taken.main.overrides
         # The manifests of now: a project may have been untrusted meanwhile.
-        state.manifests = manifests(
-            state.manifests, taken, seen, layers, self._sources.units, built.faults, is_explicit=is_explicit
-        )
+        state.manifests = manifests(state.manifests, taken, seen, layers, built.faults, is_explicit=is_explicit)
         if before != (state.settings, state.overrides, state.manifests):
             await self._state.store()
         await self._registries.announced()

@@ -40,18 +40,16 @@ LSP_MARGIN = 1.0  # seconds that the hook has beyond its server's time: no answe
 
 
 class Layers(msgspec.Struct, frozen=True):
-    """The hooks that all viewers share, those of each project, and what is wrong."""
+    """The hooks that all viewers share, those of each project, and what is wrong.
+
+    `by_file` has the hooks of each file and plugin, `by_source` those that are marked in a source.
+    """
 
     shared: list[Hook]
     projects: dict[str, list[Hook]]
     diagnostics: list[Diagnostic]
     by_file: dict[str, list[Hook]]
-
-    @property
-    def hooks(self) -> Iterable[Hook]:
-        yield from self.shared
-        for hooks in self.projects.values():
-            yield from hooks
+    by_source: dict[str, list[Hook]] = {}
 
 
 class LayerBuilder:
@@ -73,6 +71,7 @@ class LayerBuilder:
         self.hooks: list[Hook] = []
         self.diagnostics: list[Diagnostic] = []
         self.by_file: dict[str, list[Hook]] = {}
+        self.by_source: dict[str, list[Hook]] = {}
 
     def add(self, file: DeclaredFile) -> None:
         """Add one file's hooks; call it in the order of the files."""
@@ -83,15 +82,18 @@ class LayerBuilder:
             folder = os.path.dirname(file.path)
             self.diagnostics += file.config.diagnostics
             for table in file.config.sources:
-                location = table.source.location
-                unit = self._binder.units.get(location)
-                if unit is None:
-                    self._stand_in(location, self._binder.why_unloaded(location))
-                else:
-                    self._add_unit(unit)
+                self._add_source(table.source.location)
             for definition in file.config.hooks:
                 self.add_definition(definition, folder, Origin(file.path, definition.line))
         self.by_file[file.path] = self.hooks[before:]
+
+    def _add_source(self, location: str) -> None:
+        unit, first = self._binder.units.get(location), len(self.hooks)
+        if unit is None:
+            self._stand_in(location, self._binder.why_unloaded(location))
+        else:
+            self._add_unit(unit)
+            self.by_source.setdefault(location, []).extend(self.hooks[first:])
 
     def add_plugin(self, plugin: Plugin) -> None:
         """Add a plugin's hooks, or their stand-ins if it is broken; each is named after the plugin."""
@@ -237,6 +239,7 @@ def assemble(
         {folder: builder.hooks for folder, builder in by_project.items()},
         [*complaints, *(one for builder in made for one in builder.diagnostics)],
         {path: hooks for builder in made for path, hooks in builder.by_file.items()},
+        {location: hooks for builder in made for location, hooks in builder.by_source.items()},
     )
 
 
@@ -290,7 +293,6 @@ def manifests(
     taken: Plan,
     seen: Seen,
     layers: Layers,
-    units: Mapping[str, Unit],
     faults: Collection[str],
     *,
     is_explicit: bool,
@@ -310,20 +312,14 @@ def manifests(
             remembered = manifest_of(hooks) if is_sound or path in known else []
         if remembered or path in known:
             kept[path] = remembered
-    for location, unit in units.items():
-        found = [hook for hook in layers.hooks if declared_in(hook, location)]
-        if found and unit.loaded.hooks:
+    for location, hooks in layers.by_source.items():
+        if found := [hook for hook in hooks if hook.problem is None]:
             kept[location] = manifest_of(found)
     kept |= {path: hooks for path, hooks in before.items() if path in faults}
     if is_explicit and not seen.packages.faults:
         for name in remembered_plugins(before) - taken.plugins.keys():
             kept.pop(PLUGIN + name, None)
     return kept
-
-
-def declared_in(hook: Hook, location: str) -> bool:
-    is_there = hook.origin is not None and hook.origin.file == location
-    return is_there and hook.problem is None and hook.layer is not Layer.PLUGIN
 
 
 def manifest_of(hooks: Iterable[Hook]) -> list[ManifestHook]:

@@ -17,6 +17,7 @@ from hooklatch.service.config.configuration import (
     PROJECT_TABLES,
     TABLES,
     ConfigError,
+    ConfigFile,
     Diagnostic,
     FileConfig,
     SourceTable,
@@ -24,7 +25,6 @@ from hooklatch.service.config.configuration import (
     read_config,
 )
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.main_tables import MAIN_TABLES
 from hooklatch.service.config.path_lookup import Absent, Fault, Names, is_passing, look, names_in
 from hooklatch.service.config.settings_files import ENDING, read_settings
 from hooklatch.service.loading import trust
@@ -78,7 +78,7 @@ def read_files(
 ) -> tuple[Names | Absent | Fault, dict[str, SeenFile]]:
     """List the directory, and read the main file, those in the directory, and those `known` to have been there."""
     listing = names_in(folder)
-    tables = {main: (*TABLES, *MAIN_TABLES)}
+    tables = {main: ConfigFile.__struct_fields__}
     paths = {main, *known, *paths_of(folder, listing)}
     return listing, {path: read_file(path, tables.get(path, TABLES), before.get(path)) for path in paths}
 
