@@ -63,7 +63,13 @@ def first_plan(config_path: str, state: StateFile) -> Plan:
     )
     listing, files = read_files(last.main.path, last.folder, known_files(last, known.manifests), {})
     found = plan(last, Seen(listing, files, Discovery({}, {}, set()), known.manifests), is_explicit=False)
-    return Plan(main=found.main, temporary=found.temporary, catalogue=found.catalogue, levels=found.levels)
+    return Plan(
+        main=found.main,
+        temporary=found.temporary,
+        catalogue=found.catalogue,
+        levels=found.levels,
+        workers=found.workers,
+    )
 
 
 class Files:

@@ -30,10 +30,9 @@ from hooklatch.service.loading.plugins import PLUGIN, Discovery, Plugin, in_forc
 from hooklatch.service.loading.reading import ENDINGS, DeclaredFile, ProjectFiles, SeenFile, is_text, paths_of
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
-__all__ = ["Manifests", "Plan", "Seen", "Wanted", "known_files", "plan", "remembered_plugins", "too_weak"]
+__all__ = ["Manifests", "Plan", "Seen", "known_files", "plan", "remembered_plugins", "too_weak"]
 
 Manifests: TypeAlias = Mapping[str, list[ManifestHook]]
-Wanted: TypeAlias = dict[str, tuple[Source, int | None]]  # by location: a source, and its number of workers
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -62,7 +61,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     packages: set[str] = set()
     unreadable: dict[str, str] = {}
     projects: list[ProjectFiles] = []
-    wanted: Wanted = {}
+    wanted: dict[str, Source] = {}  # by location
+    workers: dict[str, int] = {}  # of sources with their own number of them
     diagnostics: list[Diagnostic] = []
     is_to_retry: bool = False  # a fault may go away by itself, without a change of any file
 
@@ -93,7 +93,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def absent(self) -> set[str]:
         return {file.path for file in self.files if file.is_accepted_absence}
 
-    def limits_of(self, source: Source, workers: int | None = None) -> PoolLimits:
+    def limits_of(self, source: Source) -> PoolLimits:
         """Return a source's limits: the common ones, with its own on top."""
         common, isolation = self.main.limits, self.main.settings.isolation
         level = self.levels.get(source.location, isolation.level)
@@ -101,7 +101,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         ours = BUILTIN_SOURCES.get(source)
         return msgspec.structs.replace(
             common,
-            workers=workers or common.workers,
+            workers=self.workers.get(source.location, common.workers),
             worker=msgspec.structs.replace(common.worker, isolation=isolation),
             total_bytes=common.total_bytes if ours is None or ours.is_total_bounded else None,
             may_emit=ours is not None and ours.may_emit,
@@ -138,6 +138,7 @@ def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
         packages=seen.packages.known(active.packages),
         unreadable=seen.packages.unread(active.packages),
         projects=projects,
+        workers={one.source.location: one.workers for config in configs for one in config.sources if one.workers},
         wanted=wanted_sources(configs, [*extra, LSP.source] if main.lsp is not None else extra),
         diagnostics=[
             *misnamed(active.folder, seen.listing),
@@ -261,15 +262,14 @@ def dialects_of(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple[di
 # -- sources -----------------------------------------------------------------------------------------------------
 
 
-def wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) -> Wanted:
-    """Return the sources that files and packages name; a file's own number of workers wins."""
-    wanted: Wanted = {source.location: (source, None) for source in extra}
+def wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) -> dict[str, Source]:
+    """Return the sources that files and packages name."""
+    wanted = {source.location: source for source in extra}
     for config in configs:
         folder = os.path.dirname(config.path)
-        named = [(table.source, table.workers) for table in config.sources]
-        for source, workers in (*named, *((place_of(hook, folder)[0], None) for hook in config.hooks)):
-            if source.location not in wanted or workers is not None:
-                wanted[source.location] = source, workers
+        named = (*(table.source for table in config.sources), *(place_of(hook, folder)[0] for hook in config.hooks))
+        for source in named:
+            wanted.setdefault(source.location, source)
     return wanted
 
 

@@ -52,7 +52,7 @@ class SourceBuilder:
         self._is_explicit = is_explicit
         self._wanted = dict(taken.wanted)
         for target in targets:
-            self._wanted.setdefault(target.source.location, (target.source, None))
+            self._wanted.setdefault(target.source.location, target.source)
         # The sources whose marked functions are hooks.
         self._marked = {plugin.module for plugin in taken.plugins.values() if plugin.fault is None}
         self._declared: set[tuple[str, str]] = set()  # functions that files name, by the location of their source
@@ -70,9 +70,9 @@ class SourceBuilder:
         room = trio.CapacityLimiter(AT_ONCE)
         try:
             async with trio.open_nursery() as nursery:
-                for source, workers in self._wanted.values():
-                    if (version := self._newer(source, workers)) is not None:
-                        nursery.start_soon(self._build, version, workers, room)
+                for source in self._wanted.values():
+                    if (version := self._newer(source)) is not None:
+                        nursery.start_soon(self._build, version, room)
         except BaseException:  # the caller was cancelled, and nobody else will adopt these units
             for unit in self._results.values():
                 if isinstance(unit, Unit):
@@ -80,7 +80,7 @@ class SourceBuilder:
             raise
         fresh = {location: unit for location, unit in self._results.items() if isinstance(unit, Unit)}
         errors = {location: error for location, error in self._results.items() if isinstance(error, UnitError)}
-        weak = {location for location in errors if self._is_too_weak(*self._wanted[location])}
+        weak = {location for location in errors if self._is_too_weak(self._wanted[location])}
         faults = {location: self._fault(location, error, weak) for location, error in errors.items()}
         diagnostics: list[Diagnostic] = []
         for location in self._wanted:
@@ -93,9 +93,9 @@ class SourceBuilder:
                 diagnostics += [*self._strays(unit), *self._unused(unit)]
         return Built(fresh, faults, weak, diagnostics, any(error.is_passing for error in errors.values()))
 
-    def _newer(self, source: Source, workers: int | None) -> Version | None:
+    def _newer(self, source: Source) -> Version | None:
         """Return what a build is to be made of, or None if the active unit is that; its pool takes the new limits."""
-        unit, limits = self._sources.units.get(source.location), self._taken.limits_of(source, workers)
+        unit, limits = self._sources.units.get(source.location), self._taken.limits_of(source)
         try:
             version = unit.newer() if unit is not None else None
             if unit is not None and version is None and unit.pool.limits.worker.isolation == limits.worker.isolation:
@@ -106,11 +106,11 @@ class SourceBuilder:
             self._results[source.location] = error
             return None
 
-    async def _build(self, version: Version, workers: int | None, room: trio.CapacityLimiter) -> None:
+    async def _build(self, version: Version, room: trio.CapacityLimiter) -> None:
         location = version.source.location
         async with room:
             try:
-                unit = await self._sources.build(version, self._taken.limits_of(version.source, workers))
+                unit = await self._sources.build(version, self._taken.limits_of(version.source))
             except UnitError as error:
                 self._results[location] = error
                 return
@@ -135,10 +135,10 @@ class SourceBuilder:
                 return Diagnostic(location, declared.line, text)
         return next(iter(self._strays(unit)), None)
 
-    def _is_too_weak(self, source: Source, workers: int | None) -> bool:
+    def _is_too_weak(self, source: Source) -> bool:
         unit = self._sources.units.get(source.location)
         held = unit.pool.limits.worker.isolation if unit is not None else None
-        return too_weak(held, self._taken.limits_of(source, workers).worker.isolation)
+        return too_weak(held, self._taken.limits_of(source).worker.isolation)
 
     def _fault(self, location: str, error: UnitError, weak: set[str]) -> Diagnostic:
         is_kept = location in self._sources.units and location not in weak
