@@ -69,7 +69,7 @@ class GlobalHooks:
         try:
             await self._files.ensure(source)
         except UnitError as error:  # removed by a reload that finds it fixed
-            faults[source.location] = Diagnostic(error.file, error.line, error.message)
+            faults[source.location] = error.diagnostic
         catalogue = self._registries.catalogue
         hook = Binder(catalogue, self._sources.units, faults).bind(definition, Layer.GLOBAL)
         if hook.problem is None:

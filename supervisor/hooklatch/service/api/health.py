@@ -14,7 +14,6 @@ from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import Zygote
 from hooklatch.record.writer import Record
 from hooklatch.service.config.configuration import Diagnostic
-from hooklatch.service.config.isolation_levels import shortfalls
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
@@ -77,7 +76,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
             is_zygote_alive=self.zygote.is_alive,
             record=self.record.faults,
             is_record_sound=self.record.is_sound,
-            isolation=shortfalls(self.sources.pools_in_force),
+            isolation=self.sources.shortfalls(),
             files=self.files.diagnostics,
             hooks=inactive(self.registries.api_hooks),
             faults=[*self.faults, *([self.state.unwritten] if self.state.unwritten else [])],

@@ -15,9 +15,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import did_you_mean
 from hooklatch.service.api.health import HookStates
 from hooklatch.service.dispatch.dialect_fires import Dialects
-from hooklatch.service.loading.digests import digests_of
 from hooklatch.service.loading.files import Files
-from hooklatch.service.loading.sources import Sources
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.registry.statistics import EventCount, Statistics
@@ -31,7 +29,6 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
 
     registries: Registries
     files: Files
-    sources: Sources
     statistics: Statistics
     suspensions: Suspensions
     hook_states: HookStates
@@ -59,7 +56,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
             "target": hook.target.describe(),
             "kind": kind_of(hook),
             "origin": str(hook.origin) if hook.origin else None,
-            "digests": digests_of(hook, self.files, self.sources),
+            "digests": self.files.digests_of(hook),
             "state": self.hook_states.of(hook),
             "problem": hook.problem,
             "enabled": hook.enabled,

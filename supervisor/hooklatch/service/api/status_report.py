@@ -17,7 +17,6 @@ from hooklatch.record.writer import Record
 from hooklatch.service.api.health import Health
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.loading.digests import digests
 from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.plugins import Plugin
 from hooklatch.service.loading.projects import Projects
@@ -90,10 +89,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _missing(self) -> list[str]:
         """Warn if there is no configuration at all: a mistyped path guards nothing."""
-        config = self.files.config_path
-        if os.path.lexists(config) or os.path.lexists(self.files.folder):
+        main, folder = self.files.active.main.path, self.files.active.folder
+        if os.path.lexists(main) or os.path.lexists(folder):
             return []
-        return [f"{config} is not there, nor a hooks.d beside it: the only guards are those of clients and plugins"]
+        return [f"{main} is not there, nor a hooks.d beside it: the only guards are those of clients and plugins"]
 
     def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
         """Return the hooks whose failures a viewer may see: a session is not told of others' hooks."""
@@ -126,13 +125,13 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
                 )
                 if is_set
             ],
-            "plugins": [self._plugin(plugin) for plugin in self.files.plugins.values()],
+            "plugins": [self._plugin(plugin) for plugin in self.files.active.plugins.values()],
             "personalities": self.registries.personalities,
             "projects": [self._project(folder) for folder in sorted(self.projects.trusted)],
             "isolation": self._isolation(),
             "state": self.shared_state.status(),
             "sources": [pool.status() for pool in self.sources.pools.values()],
-            "files": digests(self.files, self.sources),
+            "files": self.files.digests(),
             "zygote": {"pid": self.sources.zygote.pid, "restarts": self.sources.zygote.restarts},
             "tree": [node for supervisor in self.supervisors for node in supervisor.tree()],
             "path": os.environ.get("PATH", os.defpath),

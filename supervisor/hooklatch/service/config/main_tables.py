@@ -11,12 +11,10 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from hooklatch.core.hooks.definitions import Priority, Timeout
-from hooklatch.service.config.settings import Level, Settings
+from hooklatch.service.config.settings import Level
 from hooklatch_worker.lsp import diagnostics
 
-__all__ = ["MAIN_TABLES", "LspTable", "MainTables", "Override", "OverrideTable", "PersonalityTable"]
-
-MAIN_TABLES = ("override", "personality", "lsp", "daemon", "record", "isolation", "state")
+__all__ = ["LspTable", "Override", "OverrideTable", "PersonalityTable"]
 
 
 class Override(msgspec.Struct, frozen=True):
@@ -25,19 +23,6 @@ class Override(msgspec.Struct, frozen=True):
     id: str
     changes: dict[str, Any]
     line: int = 0
-
-
-class MainTables(msgspec.Struct, frozen=True):
-    """What these tables say; `lsp` is the config of the built-in hook, None if it is off.
-
-    Language servers write caches where they like, so [isolation] does not apply to them; `lsp_isolation` does.
-    """
-
-    overrides: list[Override] = []
-    personalities: dict[str, list[str]] = {}
-    lsp: dict[str, Any] | None = None
-    lsp_isolation: str = "standard"
-    settings: Settings = Settings()
 
 
 class OverrideTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -284,7 +284,6 @@ async def load_everything(parts: Parts, fault: str | None) -> None:
         logger.warning("%s", text, extra={"path": parts.state.path})
     scratch.clear(os.path.dirname(parts.state.path))
     parts.suspensions.restore()
-    parts.files.prepare()
     if parts.files.settings.keeps_state:
         parts.shared_state.open()
     await parts.global_hooks.restore(fault)

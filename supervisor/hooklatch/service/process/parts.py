@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from hooklatch.core.health import Faults
-from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.dialects.find import load_entry_points
-from hooklatch.processes.pool import Pool, PoolLimits
+from hooklatch.processes.pool import Pool
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import Zygote
 from hooklatch.record.writer import Record
@@ -39,7 +38,7 @@ from hooklatch.service.dispatch.generations import Generations
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.dispatch.session_end import SessionEnd
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.files import Files, first_plan
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import Projects
 from hooklatch.service.loading.sources import Sources
@@ -121,10 +120,11 @@ def assemble(
     shared_state = SharedState(os.path.dirname(state.path))
     sessions = Sessions(on_end=SessionEnd(breakers, statistics, shared_state).forget)
     bus = Bus(sessions, notes.registry)
-    registries = Registries(Catalogue.standard(), sessions, bus.publish, switches=state.state.switches)
+    first = first_plan(ground.config, state)
+    registries = Registries(first.catalogue, sessions, bus.publish, switches=state.state.switches)
     generations, metrics_places = Generations(), MetricsPlaces()
     pools: dict[tuple[str, int], Pool] = {}
-    sources = make_sources(zygote, PoolLimits(), generations.quiesced, pools, on_adopted=notes.adopted)
+    sources = make_sources(zygote, generations.quiesced, pools, on_adopted=notes.adopted)
     projects = Projects(state, sessions)
 
     def take_settings(settings: Settings) -> None:
@@ -132,7 +132,13 @@ def assemble(
         metrics_places.take(settings)
 
     files = make_files(
-        ground.config, sources, registries, state, projects, on_declared=notes.declared, on_settings=take_settings
+        first,
+        sources,
+        registries,
+        state,
+        projects,
+        on_declared=notes.declared,
+        on_settings=take_settings,
     )
     suspensions = Suspensions(state, notes.note)
 
@@ -163,10 +169,10 @@ def assemble(
         bus=bus,
     )  # fmt: skip
     hook_reports = HookReports(
-        registries=registries, files=files, sources=sources, statistics=statistics, suspensions=suspensions,
+        registries=registries, files=files, statistics=statistics, suspensions=suspensions,
         hook_states=hook_states, dialects=dialects,
     )  # fmt: skip
-    places = {**ground.places, "config": files.config_path, "state": state.path}
+    places = {**ground.places, "config": first.main.path, "state": state.path}
     status_report = StatusReport(
         health=health, registries=registries, sessions=sessions, bus=bus, statistics=statistics, files=files,
         sources=sources, projects=projects, record=record, state=state, shared_state=shared_state,
