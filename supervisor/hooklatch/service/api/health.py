@@ -25,30 +25,7 @@ from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.version import VERSION
 
-__all__ = ["Health", "HookStates"]
-
-
-class HookStates(msgspec.Struct, frozen=True):
-    """Says whether hooks are called, and if not, why."""
-
-    suspensions: Suspensions
-    breakers: Breakers
-
-    def of(self, hook: Hook) -> str:
-        """Return `active`, `disabled`, `suspended`, `inactive` or `quarantined`."""
-        if not hook.enabled:
-            return "disabled"
-        if find(self.suspensions, hook) is not None:
-            return "suspended"
-        if hook.problem is not None:
-            return "inactive"
-        return "quarantined" if self.breakers.is_quarantined(hook) else "active"
-
-    def quarantined(self, registries: Registries) -> list[str]:
-        """Return the names of the shared hooks that are quarantined."""
-        if not any(breaker.is_quarantined for breaker in self.breakers):
-            return []
-        return [hook.name for hook in registries.all_hooks() if self.of(hook) == "quarantined"]
+__all__ = ["Health"]
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +42,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     state: StateFile
     shared_state: SharedState
     suspensions: Suspensions
-    hook_states: HookStates
+    breakers: Breakers
     dispatcher: Dispatcher
 
     def condition(self) -> Condition:
@@ -81,10 +58,26 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
             files=self.files.diagnostics,
             hooks=inactive(self.registries.api_hooks),
             faults=[*self.faults, *([self.state.unwritten] if self.state.unwritten else [])],
-            quarantined=self.hook_states.quarantined(self.registries),
+            quarantined=self._quarantined(),
             state=self.shared_state.faults,
             suspended=list(self.suspensions),
         )
+
+    def state_of(self, hook: Hook) -> str:
+        """Return whether a hook is called, and if not, why: it is disabled, suspended, inactive or quarantined."""
+        if not hook.enabled:
+            return "disabled"
+        if find(self.suspensions, hook) is not None:
+            return "suspended"
+        if hook.problem is not None:
+            return "inactive"
+        return "quarantined" if self.breakers.is_quarantined(hook) else "active"
+
+    def _quarantined(self) -> list[str]:
+        """Return the names of the shared hooks that are quarantined."""
+        if not any(breaker.is_quarantined for breaker in self.breakers):
+            return []
+        return [hook.name for hook in self.registries.all_hooks() if self.state_of(hook) == "quarantined"]
 
     def report(self) -> dict[str, Any]:
         """Answer `health`: one word, and one code for each kind of problem."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, cast
 
 import msgspec
 
 from hooklatch.core.hooks.definitions import read_definition
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.protocol import ErrorCode, RpcError, convert
-from hooklatch.service.api.global_hooks import GlobalHooks, stored
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.service.api.global_hooks import GlobalHooks
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
-from hooklatch.service.api.session_methods import ClientMethods, own_session
+from hooklatch.service.api.session_methods import Method, MethodTable, own_session
 from hooklatch.service.api.session_opening import check_live
-from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
@@ -32,76 +32,57 @@ class IdParams(msgspec.Struct, frozen=True):
     scope: str | None = None
 
 
-class HookMethods:
+class HookMethods(msgspec.Struct, frozen=True):
     """Answers requests that change hooks."""
 
-    def __init__(
-        self,
-        registrar: Registrar,
-        registries: Registries,
-        global_hooks: GlobalHooks,
-        breakers: Breakers,
-        state: StateFile,
-    ) -> None:
-        self._registrar = registrar
-        self._registries = registries
-        self._global_hooks = global_hooks
-        self._breakers = breakers
-        self._state = state
-        self.methods: ClientMethods = {
-            "register": self._register,
-            "unregister": self._unregister,
-            "enable": self._enable,
-            "disable": self._disable,
+    registrar: Registrar
+    registries: Registries
+    global_hooks: GlobalHooks
+    breakers: Breakers
+
+    @property
+    def methods(self) -> MethodTable:
+        return {
+            "register": Method(RegisterParams, self._register),
+            "unregister": Method(IdParams, self._unregister),
+            "enable": Method(IdParams, partial(self._switch, enabled=True)),
+            "disable": Method(IdParams, partial(self._switch, enabled=False)),
         }
 
-    async def _register(self, connection: Connection, raw: msgspec.Raw) -> object:
-        params = convert(raw, RegisterParams)
+    async def _register(self, connection: Connection, params: RegisterParams) -> object:
         if is_global(connection, params.scope):
             hooks = await self._make(params, connection, Registrant())
-            await self._global_hooks.register(hooks, single_tables(cast("list[dict[str, Any]]", params.hooks)))
-            return self._stored({"ids": [hook.id for hook in hooks], "revision": self._registries.view.revision})
+            tables = single_tables(cast("list[dict[str, Any]]", params.hooks))
+            return {"ids": [hook.id for hook in hooks], **await self.global_hooks.register(hooks, tables)}
         session = own_session(connection)
         hooks = await self._make(params, connection, Registrant.of(session))
         check_live(session)
-        self._registries.register_own(session, hooks)
+        self.registries.register_own(session, hooks)
         return {"ids": [hook.id for hook in hooks], **await self._announced(session)}
 
     async def _make(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> list[Hook]:
-        return await self._registrar.hooks_of(self._registrar.read(params.hooks, registrant), connection, registrant)
+        return await self.registrar.hooks_of(self.registrar.read(params.hooks, registrant), connection, registrant)
 
-    async def _unregister(self, connection: Connection, raw: msgspec.Raw) -> object:
-        params = convert(raw, IdParams)
+    async def _unregister(self, connection: Connection, params: IdParams) -> object:
         if is_global(connection, params.scope):
-            await self._global_hooks.unregister(params.id)
-            return self._stored({"revision": self._registries.view.revision})
+            return await self.global_hooks.unregister(params.id)
         session = own_session(connection)
-        self._registries.unregister_own(session, params.id)
+        self.registries.unregister_own(session, params.id)
         return await self._announced(session)
-
-    async def _enable(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return await self._switch(connection, convert(raw, IdParams), enabled=True)
-
-    async def _disable(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return await self._switch(connection, convert(raw, IdParams), enabled=False)
 
     async def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
         if is_global(connection, params.scope):
-            await self._global_hooks.switch(params.id, enabled=enabled)
-            return self._stored({"revision": self._registries.view.revision})
+            return await self.global_hooks.switch(params.id, enabled=enabled)
         session = own_session(connection)
-        hook = self._registries.switch_own(session, params.id, enabled=enabled)
+        hook = self.registries.switch_own(session, params.id, enabled=enabled)
         if enabled:
-            self._breakers.lift(hook.name)
+            self.breakers.lift(hook.name)
         return await self._announced(session)
 
     async def _announced(self, session: Session) -> dict[str, Any]:
         """Wait until subscribers have been told of a session's change, and return the resulting revision."""
-        await self._registries.announced()
-        return {"revision": self._registries.view_of(session).revision}
-
-    def _stored(self, result: dict[str, Any]) -> dict[str, Any]:
-        return stored(self._state, result)
+        await self.registries.announced()
+        return {"revision": self.registries.view_of(session).revision}
 
 
 def is_global(connection: Connection, scope: str | None) -> bool:

@@ -5,13 +5,13 @@ One object serves all connections; what belongs to one connection is on the conn
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 
 from hooklatch.core.protocol import ErrorCode, Request, RpcError, convert
-from hooklatch.service.api.administration import AdminMethods
-from hooklatch.service.api.session_methods import ClientMethods
+from hooklatch.service.api.session_methods import Method, MethodTable
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import FireParams
@@ -20,20 +20,47 @@ from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch_worker.author.ambiguity import ambiguity
 
-__all__ = ["Firing", "Methods"]
+__all__ = ["Methods"]
 
 WITHOUT_HELLO = frozenset({"hello", "fire", "ping", "health"})
 
 
-class Firing:
-    """Answers `fire`."""
+class Methods:
+    """Answers requests."""
 
-    def __init__(self, dispatcher: Dispatcher, dialects: Dialects, native: Native) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        dialects: Dialects,
+        native: Native,
+        registries: Registries,
+        bus: Bus,
+        *,
+        of_clients: Iterable[MethodTable],
+        of_administrators: MethodTable,
+    ) -> None:
         self._dispatcher = dispatcher
         self._dialects = dialects
         self._native = native
+        self._registries = registries
+        self._bus = bus
+        self._client_methods = {name: method for table in of_clients for name, method in table.items()}
+        self.admin_methods = of_administrators
 
-    async def fire(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def handle(self, connection: Connection, request: Request) -> object:
+        """Answer one request.
+
+        Raises:
+            RpcError: what is wrong with it.
+        """
+        if request.method == "fire":
+            return await self._fire(connection, request.params)
+        method = self._client_methods.get(request.method) or self._admin_method(connection, request.method)
+        if not connection.has_greeted and request.method not in WITHOUT_HELLO:
+            raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
+        return await method.answer(connection, convert(request.params, method.params))
+
+    async def _fire(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FireParams)
         session = connection.session
         # Checked on the raw bytes: once decoded, a duplicate key can no longer be seen.
@@ -49,47 +76,14 @@ class Firing:
             return self._dispatcher.fire_later(params, session)
         return await self._dispatcher.fire(params, session)
 
-
-class Methods:
-    """Answers requests."""
-
-    def __init__(
-        self,
-        firing: Firing,
-        client_methods: Iterable[ClientMethods],
-        admin_methods: Iterable[AdminMethods],
-        registries: Registries,
-        bus: Bus,
-    ) -> None:
-        self._fire = firing.fire
-        self._client_methods = {name: method for group in client_methods for name, method in group.items()}
-        self.admin_methods = {name: method for group in admin_methods for name, method in group.items()}
-        self._registries = registries
-        self._bus = bus
-
-    async def handle(self, connection: Connection, request: Request) -> object:
-        """Answer one request.
-
-        Raises:
-            RpcError: what is wrong with it.
-        """
-        if request.method == "fire":
-            return await self._fire(connection, request.params)
-        method = self._client_methods.get(request.method) or self._admin_method(connection, request.method)
-        if not connection.has_greeted and request.method not in WITHOUT_HELLO:
-            raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
-        return await method(connection, request.params)
-
-    def _admin_method(
-        self, connection: Connection, name: str
-    ) -> Callable[[Connection, msgspec.Raw], Awaitable[object]]:
-        administer = self.admin_methods.get(name)
-        if administer is None:
+    def _admin_method(self, connection: Connection, name: str) -> Method[Any]:
+        method = self.admin_methods.get(name)
+        if method is None:
             known = ", ".join(sorted((*self._client_methods, *self.admin_methods)))
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, f"unknown method {name!r}; there are fire, {known}")
         if not connection.is_admin:
             raise RpcError(ErrorCode.NOT_ADMIN, f"{name} needs the admin socket")
-        return lambda _, raw: administer(raw)
+        return method
 
     def revision_for(self, connection: Connection) -> int:
         """Return the revision of what a connection sees; from now on every change of that is announced to it."""

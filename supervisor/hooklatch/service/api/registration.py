@@ -25,6 +25,7 @@ from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.connection import Connection
 from hooklatch_worker.author.failures import clipped
+from hooklatch_worker.wire import Source
 
 __all__ = ["HookTables", "Registrant", "Registrar"]
 
@@ -51,24 +52,22 @@ HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events, in dialects 
 
 
 class Wanted(NamedTuple):
-    """A definition, the native event that it was written for (or ""), and its size in bytes as JSON."""
+    """A definition, its source if it is not served, the native event that it is for (or ""), its size as JSON."""
 
     definition: HookDefinition
+    source: Source | None
     native: str
     size: int
 
 
-class Registrar:
+class Registrar(msgspec.Struct, frozen=True):
     """Makes hooks of the definitions that clients register."""
 
-    def __init__(
-        self, registries: Registries, files: Files, sources: Sources, dispatcher: Dispatcher, dialects: Dialects
-    ) -> None:
-        self._registries = registries
-        self._files = files
-        self._sources = sources
-        self._dispatcher = dispatcher
-        self._dialects = dialects
+    registries: Registries
+    files: Files
+    sources: Sources
+    dispatcher: Dispatcher
+    dialects: Dialects
 
     def read(self, tables: HookTables, registrant: Registrant) -> list[Wanted]:
         """Check definitions, without side effects.
@@ -80,7 +79,7 @@ class Registrar:
             natives = [native for table in listed(tables, registrant) for native in self._read(table, registrant)]
             named(natives, registrant)
             wanted = [
-                Wanted(definition, native.event, size)
+                Wanted(definition, source_of(definition, registrant), native.event, size)
                 for native in natives
                 for size in (size_of(native.table),)
                 for definition in read_definition(native.table)
@@ -95,7 +94,7 @@ class Registrar:
             raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
         check_sizes(wanted, registrant)
         for one in wanted:
-            self._check(one.definition, registrant)
+            self._check(one.definition, one.source, registrant)
         return wanted
 
     async def hooks_of(self, wanted: list[Wanted], connection: Connection, registrant: Registrant) -> list[Hook]:
@@ -105,7 +104,8 @@ class Registrar:
             RpcError: one of them cannot be loaded, and so none is registered.
         """
         for one in wanted:
-            await self._load(one.definition, registrant)
+            if one.source is not None:
+                await self._load(one.definition.id, one.source)
         # No checkpoint from here on: a reload could activate other builds than those that were just loaded.
         return [
             msgspec.structs.replace(
@@ -117,19 +117,16 @@ class Registrar:
     def _read(self, table: dict[str, Any], registrant: Registrant) -> list[NativeHook]:
         if registrant.dialect is None:
             return [NativeHook(table, "")]
-        dialect = self._dialects.find(registrant.dialect)
-        return read_native_hooks(dialect, table, self._registries.catalogue)
+        dialect = self.dialects.find(registrant.dialect)
+        return read_native_hooks(dialect, table, self.registries.catalogue)
 
-    def _check(self, definition: HookDefinition, registrant: Registrant) -> None:
-        spec = self._dispatcher.spec(definition.event)
+    def _check(self, definition: HookDefinition, source: Source | None, registrant: Registrant) -> None:
+        spec = self.dispatcher.spec(definition.event)
         if (fault := misfit(spec, definition.matcher, amends=definition.amends)) is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}")
-        if definition.served:
-            if not registrant.id:
-                raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
-            return
-        source, _ = place_of(definition, registrant.cwd or "")
-        if source.kind == "file" and not source.location.startswith("/"):
+        if source is None and not registrant.id:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
+        if source is not None and source.kind == "file" and not source.location.startswith("/"):
             raise RpcError(
                 ErrorCode.INVALID_PARAMS,
                 f"hook {definition.id!r}: {definition.run!r} is relative and there is no absolute cwd;"
@@ -138,7 +135,7 @@ class Registrar:
 
     def _hook_of(self, definition: HookDefinition, native: str, connection: Connection, registrant: Registrant) -> Hook:
         layer = Layer.SESSION if registrant.id else Layer.GLOBAL
-        binder = Binder(self._registries.catalogue, self._sources.units)
+        binder = Binder(self.registries.catalogue, self.sources.units)
         served = ServedTarget(connection.number) if definition.served else None
         hook = binder.bind(definition, layer, folder=registrant.cwd or "", target=served)
         if hook.problem is not None:
@@ -148,14 +145,15 @@ class Registrar:
         target = msgspec.structs.replace(hook.target, dialect=registrant.dialect or "", native=native)
         return msgspec.structs.replace(hook, target=target)
 
-    async def _load(self, definition: HookDefinition, registrant: Registrant) -> None:
-        if definition.served:
-            return
-        source, _ = place_of(definition, registrant.cwd or "")
+    async def _load(self, hook_id: str, source: Source) -> None:
         try:
-            await self._files.ensure(source)
+            await self.files.ensure(source)
         except UnitError as error:
-            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {error}") from None
+            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {hook_id!r}: {error}") from None
+
+
+def source_of(definition: HookDefinition, registrant: Registrant) -> Source | None:
+    return None if definition.served else place_of(definition, registrant.cwd or "")[0]
 
 
 def listed(tables: HookTables, registrant: Registrant) -> list[dict[str, Any]]:

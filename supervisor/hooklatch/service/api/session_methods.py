@@ -3,74 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from hooklatch.core.hooks.registry import budget
 from hooklatch.core.limits import Names
 from hooklatch.core.payload import MAX_PAYLOAD
-from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, RpcError, convert
+from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, RpcError
+from hooklatch.core.text import did_you_mean
 from hooklatch.record.writer import Record
 from hooklatch.service.api.session_opening import HelloParams, SessionOpening, UpdateParams
 from hooklatch.service.dispatch.dialect_fires import Dialects
 from hooklatch.service.loading.projects import Projects
 from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Session
+from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch.version import VERSION
 
-__all__ = ["ClientMethods", "SessionMethods", "TopicsParams", "own_session"]
+__all__ = ["Method", "MethodTable", "SessionMethods", "TopicsParams", "own_session", "viewed"]
 
 TOPICS = frozenset({"registry", "decisions", "telemetry"})
-ClientMethods: TypeAlias = Mapping[str, Callable[[Connection, msgspec.Raw], Awaitable[object]]]
+Params = TypeVar("Params")
+
+
+class Method(NamedTuple, Generic[Params]):
+    """The type of a method's params (Raw: it takes none, whatever is sent), and what answers it."""
+
+    params: type[Params]
+    answer: Callable[[Connection, Params], Awaitable[object]]
+
+
+MethodTable: TypeAlias = Mapping[str, Method[Any]]
 
 
 class TopicsParams(msgspec.Struct, frozen=True):
     topics: Names
 
 
-class SessionMethods:
+class SessionMethods(msgspec.Struct, frozen=True):
     """Answers requests about a connection's own session."""
 
-    def __init__(
-        self,
-        opening: SessionOpening,
-        registries: Registries,
-        dialects: Dialects,
-        projects: Projects,
-        bus: Bus,
-        record: Record,
-    ) -> None:
-        self._opening = opening
-        self._registries = registries
-        self._dialects = dialects
-        self._projects = projects
-        self._bus = bus
-        self._record = record
-        self.methods: ClientMethods = {
-            "hello": self._hello,
-            "session.update": self._update,
-            "session.close": self._close,
-            "subscribe": self._subscribe,
-            "unsubscribe": self._unsubscribe,
+    opening: SessionOpening
+    registries: Registries
+    dialects: Dialects
+    projects: Projects
+    bus: Bus
+    record: Record
+
+    @property
+    def methods(self) -> MethodTable:
+        return {
+            "hello": Method(HelloParams, self._hello),
+            "session.update": Method(UpdateParams, self._update),
+            "session.close": Method(msgspec.Raw, self._close),
+            "subscribe": Method(TopicsParams, self._subscribe),
+            "unsubscribe": Method(TopicsParams, self._unsubscribe),
         }
 
-    async def _hello(self, connection: Connection, raw: msgspec.Raw) -> object:
-        params = convert(raw, HelloParams)
+    async def _hello(self, connection: Connection, params: HelloParams) -> object:
         if params.protocol != PROTOCOL:
             raise RpcError(
                 ErrorCode.INVALID_PARAMS, f"this daemon speaks protocol {PROTOCOL}, not {params.protocol}; update one"
             )
-        dialect = self._dialects.find(params.dialect) if params.dialect is not None else None
+        dialect = self.dialects.find(params.dialect) if params.dialect is not None else None
         if connection.has_greeted:
             raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has sent a hello already")
         session = None
         if params.session is not None or not connection.is_admin:
-            session = await self._opening.open(connection, params, dialect)
+            session = await self.opening.open(connection, params, dialect)
         connection.has_greeted, connection.client = True, params.client.text
-        view, catalogue = self._registries.view_of(session), self._registries.catalogue
+        view, catalogue = self.registries.view_of(session), self.registries.catalogue
         return {
             "protocol": PROTOCOL,
             "server": {"name": "hooklatch", "version": VERSION},
@@ -80,37 +84,37 @@ class SessionMethods:
             "child_token": session.child_token if session else None,
             "revision": view.revision,
             "digest": view.digest,
-            "record": self._record.head,
+            "record": self.record.head,
             "limits": {"payload_bytes": MAX_PAYLOAD, "frame_bytes": MAX_FRAME, "in_flight": MAX_IN_FLIGHT},
             "budgets": {name: budget(catalogue[name], view.for_event(catalogue[name])) for name in catalogue},
-            "warnings": self._projects.warnings(session.places) if session else [],
+            "warnings": self.projects.warnings(session.places) if session else [],
         }
 
-    async def _update(self, connection: Connection, raw: msgspec.Raw) -> object:
+    async def _update(self, connection: Connection, params: UpdateParams) -> object:
         session = own_session(connection)
-        await self._opening.update(session, convert(raw, UpdateParams))
-        await self._registries.announced()
-        view = self._registries.view_of(session)
-        return {"revision": view.revision, "warnings": self._projects.warnings(session.places)}
+        await self.opening.update(session, params)
+        await self.registries.announced()
+        view = self.registries.view_of(session)
+        return {"revision": view.revision, "warnings": self.projects.warnings(session.places)}
 
     async def _close(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return {"ended": self._bus.part(connection, own_session(connection))}
+        return {"ended": self.bus.part(connection, own_session(connection))}
 
-    async def _subscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
-        topics = known_topics(raw)
-        view = self._registries.follow(connection.session)  # before it listens: what is due to others is not for it
+    async def _subscribe(self, connection: Connection, params: TopicsParams) -> object:
+        topics = known_topics(params)
+        view = self.registries.follow(connection.session)  # before it listens: what is due to others is not for it
         connection.topics |= topics
-        self._bus.take_topics(connection)
+        self.bus.take_topics(connection)
         return {"revision": view.revision}
 
-    async def _unsubscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
-        connection.topics -= known_topics(raw)
-        self._bus.take_topics(connection)
-        return {"revision": self._registries.view_of(connection.session).revision}
+    async def _unsubscribe(self, connection: Connection, params: TopicsParams) -> object:
+        connection.topics -= known_topics(params)
+        self.bus.take_topics(connection)
+        return {"revision": self.registries.view_of(connection.session).revision}
 
 
-def known_topics(raw: msgspec.Raw) -> set[str]:
-    topics = set(convert(raw, TopicsParams).topics)
+def known_topics(params: TopicsParams) -> set[str]:
+    topics = set(params.topics)
     for topic in topics - TOPICS:
         raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown topic {topic!r}; there are {', '.join(sorted(TOPICS))}")
     return topics
@@ -127,3 +131,21 @@ def own_session(connection: Connection) -> Session:
             ErrorCode.HELLO_REQUIRED, 'this connection has no session; say hello with one, or scope "global"'
         )
     return connection.session
+
+
+def viewed(sessions: Sessions, connection: Connection, session_id: str | None) -> Session | None:
+    """Return whose view a report shows: the connection's own, one below it, or over the admin socket any.
+
+    Raises:
+        RpcError: there is no such session, or it may not be seen from here.
+    """
+    own = connection.session
+    if session_id is None or (own is not None and own.id == session_id):
+        return own
+    session = sessions.get(session_id)
+    if not connection.is_admin and (own is None or session is None or not own.has_below(session)):
+        raise RpcError(ErrorCode.NOT_ADMIN, "a session that this one did not start needs the admin socket")
+    if session is None:
+        near = did_you_mean(session_id, (session.id for session in sessions))
+        raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}{near}")
+    return session

@@ -30,7 +30,7 @@ from hooklatch.service.transport.connection import Connection
 __all__ = ["ClientParams", "HelloParams", "SessionOpening", "SessionParams", "UpdateParams", "check_live"]
 
 
-class SettingsParams(msgspec.Struct, frozen=True):
+class UpdateParams(msgspec.Struct, frozen=True):
     """What a session may change while it lives: an absent key leaves a setting as it is, null resets it."""
 
     cwd: Path | None = None
@@ -38,11 +38,7 @@ class SettingsParams(msgspec.Struct, frozen=True):
     plugins: Names | msgspec.UnsetType | None = msgspec.UNSET
 
 
-class UpdateParams(SettingsParams, frozen=True):
-    """The params of `session.update`."""
-
-
-class SessionParams(SettingsParams, frozen=True):
+class SessionParams(UpdateParams, frozen=True):
     """The session that a `hello` opens or joins."""
 
     id: str | None = None  # validated by `Sessions.check`, with its own messages
@@ -72,24 +68,7 @@ class HelloParams(msgspec.Struct, frozen=True):
     emits: Names = []
 
 
-class Change(msgspec.Struct, frozen=True):
-    """A session's new settings, validated."""
-
-    here: Place | None = None
-    began: Place | None = None
-    personality: tuple[str | None, frozenset[str] | None] | None = None  # with the plugins that it names
-    plugins: tuple[frozenset[str] | None] | None = None
-
-    def put_in_force(self, session: Session) -> None:
-        """Change the session; the next commit updates its view."""
-        session.enter(self.here, self.began)
-        if self.personality is not None:
-            session.personality, session.personality_plugins = self.personality
-        if self.plugins is not None:
-            (session.plugins,) = self.plugins
-
-
-class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
+class SessionOpening(msgspec.Struct, frozen=True):
     """Opens, joins and changes sessions."""
 
     registrar: Registrar
@@ -112,7 +91,7 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
         known = self.sessions.check(params.id, params.resume_token)
         self._parent_of(params, known)
         here, began = place_named(params.cwd), place_named(params.began_in)
-        self._change(params, here, began)
+        self._check_personality(params)
         if known is not None:
             registrant = Registrant.of(known)
         else:
@@ -127,7 +106,7 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
                     ErrorCode.SESSION_IN_USE, f"session {params.id!r} was {what} meanwhile; send hello again"
                 )
             parent = self._parent_of(params, known)
-            change = self._change(params, here, began)
+            self._check_personality(params)
             # From here on nothing can fail, and there is no checkpoint.
             terms = Terms(
                 dialect=registrant.dialect, host=params.host, emits=emitted, require_handlers=required,
@@ -135,7 +114,7 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
             )  # fmt: skip
             session = self.sessions.open(registrant.id, params.resume_token, self.registries.view, terms)
             session.client = hello.client.text
-            change.put_in_force(session)
+            self._change(session, params, here, began)
             if parent is not None:
                 self.registries.adopt(session, parent, hooks)
             else:
@@ -150,11 +129,11 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
             RpcError: a part of the request was refused, and nothing has changed.
         """
         here = place_named(params.cwd)
-        self._change(params, here)
+        self._check_personality(params)
         async with self._loaded(here):
-            change = self._change(params, here)
+            self._check_personality(params)
             check_live(session)
-            change.put_in_force(session)
+            self._change(session, params, here)
             self.registries.take_settings(session)
 
     def _parent_of(self, params: SessionParams, known: Session | None) -> Session | None:
@@ -172,20 +151,21 @@ class SessionOpening(msgspec.Struct, frozen=True, kw_only=True):
             )
         return None
 
-    def _change(self, params: SettingsParams, here: Place | None, began: Place | None = None) -> Change:
-        chosen: tuple[str | None, frozenset[str] | None] | None = None
-        if params.personality is None:
-            chosen = (None, None)
-        elif isinstance(params.personality, str):
-            known = self.registries.personalities
-            if params.personality not in known:
-                there = f"there are {', '.join(sorted(known))}" if known else "the configuration has none"
-                raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown personality {params.personality!r}; {there}")
-            chosen = (params.personality, frozenset(known[params.personality]))
-        plugins = None
+    def _check_personality(self, params: UpdateParams) -> None:
+        known = self.registries.personalities
+        if isinstance(params.personality, str) and params.personality not in known:
+            there = f"there are {', '.join(sorted(known))}" if known else "the configuration has none"
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown personality {params.personality!r}; {there}")
+
+    def _change(self, session: Session, params: UpdateParams, here: Place | None, began: Place | None = None) -> None:
+        """Change a session's settings, which were checked; the next commit updates its view."""
+        session.enter(here, began)
+        if params.personality is not msgspec.UNSET:
+            session.personality = params.personality
+            named = self.registries.personalities[params.personality] if params.personality is not None else None
+            session.personality_plugins = frozenset(named) if named is not None else None
         if params.plugins is not msgspec.UNSET:
-            plugins = (frozenset(params.plugins) if params.plugins is not None else None,)
-        return Change(here, began, chosen, plugins)
+            session.plugins = frozenset(params.plugins) if params.plugins is not None else None
 
     @asynccontextmanager
     async def _loaded(self, *places: Place | None) -> AsyncGenerator[None]:

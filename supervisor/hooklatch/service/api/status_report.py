@@ -1,4 +1,4 @@
-"""The report about the daemon itself: status.  Reads the parts; changes none."""
+"""The methods that show the daemon itself: status, sessions, log, ping, health.  Reads the parts; changes none."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import trio
 
 from hooklatch.core.health import red
-from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.hooks.registry import Hook, Snapshot
 from hooklatch.core.hooks.suspension import Suspension
+from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
+from hooklatch.record.files.reading import Filters, NoRecordError, query
 from hooklatch.record.writer import Record
 from hooklatch.service.api.health import Health
+from hooklatch.service.api.session_methods import Method, MethodTable, own_session, viewed
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.digests import digests
@@ -25,7 +29,9 @@ from hooklatch.service.loading.sources import Sources
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.registry.statistics import Statistics
+from hooklatch.service.registry.visibility import allowed_plugins
 from hooklatch.service.transport.bus import Bus
+from hooklatch.service.transport.connection import Connection
 from hooklatch.version import VERSION
 
 __all__ = ["StatusReport"]
@@ -49,8 +55,40 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     places: Mapping[str, str]
     started: float
 
-    def of(self, session: Session | None, *, is_admin: bool) -> dict[str, Any]:
+    @property
+    def methods(self) -> MethodTable:
+        return {
+            "status": Method(msgspec.Raw, self._status),
+            "sessions": Method(msgspec.Raw, self._sessions),
+            "log": Method(Filters, self._log),
+            "ping": Method(msgspec.Raw, self._ping),
+            "health": Method(msgspec.Raw, self._health),
+        }
+
+    async def _sessions(self, connection: Connection, raw: msgspec.Raw) -> object:
+        """List live sessions; on the agent socket only the caller's own and those below it."""
+        only = None if connection.is_admin else own_session(connection)
+        shown = [session for session in self.sessions if only is None or only.has_below(session)]
+        return {"sessions": [described(session, self.registries.view_of(session)) for session in shown]}
+
+    async def _log(self, connection: Connection, filters: Filters) -> object:
+        if not connection.is_admin:
+            session = viewed(self.sessions, connection, filters.session) or own_session(connection)
+            filters = msgspec.structs.replace(filters, session=session.id, run=session.run)
+        try:
+            return await trio.to_thread.run_sync(query, self.record.folder, filters)
+        except NoRecordError as error:
+            raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
+
+    async def _ping(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return {}
+
+    async def _health(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return self.health.report()
+
+    async def _status(self, connection: Connection, raw: msgspec.Raw) -> object:
         """Return the daemon's status, as far as a session or an administrator may see it."""
+        session, is_admin = connection.session, connection.is_admin
         condition = self.health.condition()
         wrong = red(condition)
         view, record = self.registries.view, self.record.status()
@@ -165,3 +203,21 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def left_of(suspension: Suspension) -> float:
     return round(max(suspension.until - time.time(), 0.0), 1)
+
+
+def described(session: Session, view: Snapshot) -> dict[str, Any]:
+    return {
+        "id": session.id,
+        "parent": session.parent.id if session.parent else None,
+        "client": session.client,
+        "host": session.terms.host,
+        "cwd": session.cwd,
+        "personality": session.personality,
+        "plugins": sorted(allowed) if (allowed := allowed_plugins(session)) is not None else None,
+        "connections": len(session.connections),
+        "created_at": session.created_at,
+        "fires": session.fires,
+        "hooks": len(session.own),
+        "revision": view.revision,
+        "digest": view.digest,
+    }

@@ -57,7 +57,7 @@ from hooklatch.service.process.folders import (
     take_over,
 )
 from hooklatch.service.process.lifecycle import Drain, Lifecycle
-from hooklatch.service.process.parts import Ground, Parts, assemble
+from hooklatch.service.process.parts import Parts
 from hooklatch.service.process.service_manager import Notifier
 from hooklatch.service.process.signals import Signals
 from hooklatch.service.process.socket_activation import ActivationError, Inherited, take_sockets
@@ -185,16 +185,14 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
         fault = state.read()
         record = open_record(options, state)
         opened.push(partial(close_record, record))
-        parts = assemble(
-            Ground(
-                config=options.config,
-                state=state,
-                record=record,
-                zygote=Zygote(owns_process=options.owns_process),
-                supervisors=(supervisor, *([process.supervisor] if process is not None else [])),
-                end=process.end if process is not None else None,
-                places={"agent": agent, "admin": admin},
-            )
+        parts = Parts(
+            config=options.config,
+            state=state,
+            record=record,
+            zygote=Zygote(owns_process=options.owns_process),
+            supervisors=(supervisor, *([process.supervisor] if process is not None else [])),
+            end=process.end if process is not None else None,
+            places={"agent": agent, "admin": admin},
         )
         opened.callback(parts.shared_state.close)
         async with supervisor.open():

@@ -18,7 +18,7 @@ import msgspec
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.record.storage.disk import Stage
 from hooklatch.record.writer import Record
-from hooklatch.service.api.health import Health, HookStates
+from hooklatch.service.api.health import Health
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.files import Files
@@ -63,7 +63,6 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
 
     statistics: Statistics
     registries: Registries
-    hook_states: HookStates
     sources: Sources
     record: Record
     health: Health
@@ -109,7 +108,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
             {(name, cause): count for name, record in known for cause, count in record.failures.items()},
         )  # fmt: skip
         states: Counter[str] = Counter({"active": 0, "disabled": 0, "inactive": 0, "quarantined": 0, "suspended": 0})
-        states.update(self.hook_states.of(hook) for hook in hooks.values())
+        states.update(self.health.state_of(hook) for hook in hooks.values())
         yield Family("gauge", "hooklatch_hooks", "Global hooks by state.", ("state",), by(states))
 
     def _workers(self) -> Iterator[Family]:
