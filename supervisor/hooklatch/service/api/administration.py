@@ -12,8 +12,8 @@ from hooklatch.core.hooks.names import AmbiguousNameError
 from hooklatch.core.hooks.suspension import SuspensionError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.record.writer import Record, RecordError
-from hooklatch.service.api.global_hooks import stored
-from hooklatch.service.api.session_methods import Method, MethodTable
+from hooklatch.service.api.hook_methods import stored
+from hooklatch.service.api.methods import Method, MethodTable
 from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers

@@ -13,8 +13,8 @@ from hooklatch.core.hooks.suspension import find, parted
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import did_you_mean
-from hooklatch.service.api.health import Health
-from hooklatch.service.api.session_methods import Method, MethodTable, viewed
+from hooklatch.service.api.methods import Method, MethodTable, viewed
+from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.digests import digests_of
@@ -56,7 +56,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
     sources: Sources
     statistics: Statistics
     suspensions: Suspensions
-    health: Health
+    status: StatusReport
     dispatcher: Dispatcher
     dialects: Dialects
     native: Native
@@ -101,7 +101,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
             "kind": kind_of(hook),
             "origin": str(hook.origin) if hook.origin else None,
             "digests": digests_of(hook, self.files, self.sources),
-            "state": self.health.state_of(hook),
+            "state": self.status.state_of(hook),
             "problem": hook.problem,
             "enabled": hook.enabled,
             "observe": hook.observe,
@@ -201,7 +201,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
             "layer": hook.layer.label,
             "hook": hook.id,
             "match": hook.matcher.text,
-            "state": self.health.state_of(hook),
+            "state": self.status.state_of(hook),
             "priority": hook.priority,
             "amends": hook.amends,
         }

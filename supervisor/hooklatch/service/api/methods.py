@@ -5,24 +5,37 @@ One object serves all connections; what belongs to one connection is on the conn
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from hooklatch.core.protocol import ErrorCode, Request, RpcError, convert
-from hooklatch.service.api.session_methods import Method, MethodTable
+from hooklatch.core.text import did_you_mean
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import FireParams
 from hooklatch.service.registry.registries import Registries
+from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch_worker.author.ambiguity import ambiguity
 
-__all__ = ["Methods"]
+__all__ = ["Method", "MethodTable", "Methods", "own_session", "viewed"]
 
 WITHOUT_HELLO = frozenset({"hello", "fire", "ping", "health"})
+
+Params = TypeVar("Params")
+
+
+class Method(NamedTuple, Generic[Params]):
+    """The type of a method's params (Raw: it takes none, whatever is sent), and what answers it."""
+
+    params: type[Params]
+    answer: Callable[[Connection, Params], Awaitable[object]]
+
+
+MethodTable: TypeAlias = Mapping[str, Method[Any]]
 
 
 class Methods:
@@ -92,3 +105,34 @@ class Methods:
     def closed(self, connection: Connection) -> None:
         """Note that a connection has ended."""
         self._bus.leave(connection)
+
+
+def own_session(connection: Connection) -> Session:
+    """Return the session of a connection.
+
+    Raises:
+        RpcError: it has none.
+    """
+    if connection.session is None:
+        raise RpcError(
+            ErrorCode.HELLO_REQUIRED, 'this connection has no session; say hello with one, or scope "global"'
+        )
+    return connection.session
+
+
+def viewed(sessions: Sessions, connection: Connection, session_id: str | None) -> Session | None:
+    """Return whose view a report shows: the connection's own, one below it, or over the admin socket any.
+
+    Raises:
+        RpcError: there is no such session, or it may not be seen from here.
+    """
+    own = connection.session
+    if session_id is None or (own is not None and own.id == session_id):
+        return own
+    session = sessions.get(session_id)
+    if not connection.is_admin and (own is None or session is None or not own.has_below(session)):
+        raise RpcError(ErrorCode.NOT_ADMIN, "a session that this one did not start needs the admin socket")
+    if session is None:
+        near = did_you_mean(session_id, (session.id for session in sessions))
+        raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}{near}")
+    return session

@@ -1,54 +1,94 @@
-"""What a connection does with its session: hello, change, close, subscribe.  Knows params and results, not bytes."""
+"""What a connection does with its session: hello, change, close, subscribe.
+
+A request that is refused, or whose client leaves meanwhile, leaves nothing behind: no session, no hook, no link to a
+parent, no revision, no timer.  So everything is checked and loaded first, then applied in one step:
+
+    check  ─▶  load the project, load the hooks' sources  ─▶  check again  ─▶  active
+               (the only places where others run)             └── without a checkpoint ──┘
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import msgspec
 
 from hooklatch.core.hooks.registry import budget
-from hooklatch.core.limits import Names
+from hooklatch.core.limits import Name, Names, Path
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, RpcError
-from hooklatch.core.text import did_you_mean
+from hooklatch.dialects.dialect import Dialect
 from hooklatch.record.writer import Record
-from hooklatch.service.api.session_opening import HelloParams, SessionOpening, UpdateParams
-from hooklatch.service.dispatch.dialect_fires import Dialects
+from hooklatch.service.api.methods import Method, MethodTable, own_session
+from hooklatch.service.api.registration import HookTables, Registrant, Registrar
+from hooklatch.service.dispatch.dialect_fires import Dialects, Native
+from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.projects import Projects
+from hooklatch.service.registry.places import Place, find_place
 from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Session, Sessions
+from hooklatch.service.registry.sessions import Session, Sessions, Terms, new_id
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch.version import VERSION
 
-__all__ = ["Method", "MethodTable", "SessionMethods", "TopicsParams", "own_session", "viewed"]
+__all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams", "check_live"]
 
 TOPICS = frozenset({"registry", "decisions", "telemetry"})
-Params = TypeVar("Params")
 
 
-class Method(NamedTuple, Generic[Params]):
-    """The type of a method's params (Raw: it takes none, whatever is sent), and what answers it."""
+class UpdateParams(msgspec.Struct, frozen=True):
+    """What a session may change while it lives: an absent key leaves a setting as it is, null resets it."""
 
-    params: type[Params]
-    answer: Callable[[Connection, Params], Awaitable[object]]
+    cwd: Path | None = None
+    personality: Name | msgspec.UnsetType | None = msgspec.UNSET
+    plugins: Names | msgspec.UnsetType | None = msgspec.UNSET
 
 
-MethodTable: TypeAlias = Mapping[str, Method[Any]]
+class SessionParams(UpdateParams, frozen=True):
+    """The session that a `hello` opens or joins."""
+
+    id: str | None = None  # validated by `Sessions.check`, with its own messages
+    resume_token: Name | None = None
+    parent_session_id: Name | None = None
+    parent_token: Name | None = None
+    began_in: Path | None = None
+    host: Name | None = None
+    require_handlers: Names = []
+    hooks: HookTables = []
+
+
+class ClientParams(msgspec.Struct, frozen=True):
+    name: Name = ""
+    version: Name = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+class HelloParams(msgspec.Struct, frozen=True):
+    protocol: int
+    client: ClientParams = ClientParams()
+    session: SessionParams | None = None
+    dialect: Name | None = None
+    emits: Names = []
 
 
 class TopicsParams(msgspec.Struct, frozen=True):
     topics: Names
 
 
-class SessionMethods(msgspec.Struct, frozen=True):
+class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     """Answers requests about a connection's own session."""
 
-    opening: SessionOpening
+    registrar: Registrar
     registries: Registries
-    dialects: Dialects
+    sessions: Sessions
     projects: Projects
+    files: Files
+    dialects: Dialects
+    native: Native
     bus: Bus
     record: Record
 
@@ -72,7 +112,7 @@ class SessionMethods(msgspec.Struct, frozen=True):
             raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has sent a hello already")
         session = None
         if params.session is not None or not connection.is_admin:
-            session = await self.opening.open(connection, params, dialect)
+            session = await self._open(connection, params, dialect)
         connection.has_greeted, connection.client = True, params.client.text
         view, catalogue = self.registries.view_of(session), self.registries.catalogue
         return {
@@ -91,8 +131,14 @@ class SessionMethods(msgspec.Struct, frozen=True):
         }
 
     async def _update(self, connection: Connection, params: UpdateParams) -> object:
-        session = own_session(connection)
-        await self.opening.update(session, params)
+        """Change what a session may change while it lives: all that is asked for, or nothing."""
+        session, here = own_session(connection), place_named(params.cwd)
+        self._check_personality(params)
+        async with self._loaded(here):
+            self._check_personality(params)
+            check_live(session)
+            self._change(session, params, here)
+            self.registries.take_settings(session)
         await self.registries.announced()
         view = self.registries.view_of(session)
         return {"revision": view.revision, "warnings": self.projects.warnings(session.places)}
@@ -112,6 +158,90 @@ class SessionMethods(msgspec.Struct, frozen=True):
         self.bus.take_topics(connection)
         return {"revision": self.registries.view_of(connection.session).revision}
 
+    async def _open(self, connection: Connection, hello: HelloParams, dialect: Dialect | None) -> Session:
+        """Open the session that a client asks for, or join it.
+
+        Raises:
+            RpcError: a part of the request was refused, and nothing has happened.
+        """
+        params = hello.session or SessionParams()
+        emitted = frozenset(self.native.canonical_name(dialect, event) for event in hello.emits)
+        required = frozenset(self.native.canonical_name(dialect, event) for event in params.require_handlers)
+        known = self.sessions.check(params.id, params.resume_token)
+        self._parent_of(params, known)
+        here, began = place_named(params.cwd), place_named(params.began_in)
+        self._check_personality(params)
+        if known is not None:
+            registrant = Registrant.of(known)
+        else:
+            registrant = Registrant(params.id or new_id(), dialect.name if dialect is not None else None)
+        registrant = msgspec.structs.replace(registrant, cwd=params.cwd or registrant.cwd)
+        wanted = self.registrar.read(params.hooks, registrant)
+        async with self._loaded(here, began):
+            hooks = await self.registrar.hooks_of(wanted, connection, registrant)
+            if self.sessions.check(params.id, params.resume_token) is not known:
+                what = "opened" if known is None else "ended"
+                raise RpcError(
+                    ErrorCode.SESSION_IN_USE, f"session {params.id!r} was {what} meanwhile; send hello again"
+                )
+            parent = self._parent_of(params, known)
+            self._check_personality(params)
+            # From here on nothing can fail, and there is no checkpoint.
+            terms = Terms(
+                dialect=registrant.dialect, host=params.host, emits=emitted, require_handlers=required,
+                plugins_without_list=frozenset() if has_plugins_by_name(dialect) else None,
+            )  # fmt: skip
+            session = self.sessions.open(registrant.id, params.resume_token, self.registries.view, terms)
+            session.client = hello.client.text
+            self._change(session, params, here, began)
+            if parent is not None:
+                self.registries.adopt(session, parent, hooks)
+            else:
+                self.registries.register_own(session, hooks)
+            self.bus.join(connection, session)
+        return session
+
+    def _parent_of(self, params: SessionParams, known: Session | None) -> Session | None:
+        """Return the parent of a new session; a live session has its parent, or none, already."""
+        if params.parent_session_id is None:
+            if params.parent_token is not None:
+                raise RpcError(ErrorCode.INVALID_PARAMS, "parent_token needs its parent_session_id")
+            return None
+        if known is None:
+            return self.sessions.parent(params.parent_session_id, params.parent_token)
+        if known.parent_id != params.parent_session_id:
+            raise RpcError(
+                ErrorCode.INVALID_PARAMS,
+                f"session {known.id!r} is live and is not a child of {params.parent_session_id!r}; open another one",
+            )
+        return None
+
+    def _check_personality(self, params: UpdateParams) -> None:
+        known = self.registries.personalities
+        if isinstance(params.personality, str) and params.personality not in known:
+            there = f"there are {', '.join(sorted(known))}" if known else "the configuration has none"
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown personality {params.personality!r}; {there}")
+
+    def _change(self, session: Session, params: UpdateParams, here: Place | None, began: Place | None = None) -> None:
+        """Change a session's settings, which were checked; the next commit updates its view."""
+        session.enter(here, began)
+        if params.personality is not msgspec.UNSET:
+            session.personality = params.personality
+            named = self.registries.personalities[params.personality] if params.personality is not None else None
+            session.personality_plugins = frozenset(named) if named is not None else None
+        if params.plugins is not msgspec.UNSET:
+            session.plugins = frozenset(params.plugins) if params.plugins is not None else None
+
+    @asynccontextmanager
+    async def _loaded(self, *places: Place | None) -> AsyncGenerator[None]:
+        """Load the projects of new places, and keep them loaded until the block ends."""
+        projects = self.projects
+        folders = projects.nearest(place for place in places if place is not None)
+        with projects.holding(folders):
+            if not all(projects.is_settled(folder) for folder in folders):
+                await self.files.reload()
+            yield
+
 
 def known_topics(params: TopicsParams) -> set[str]:
     topics = set(params.topics)
@@ -120,32 +250,19 @@ def known_topics(params: TopicsParams) -> set[str]:
     return topics
 
 
-def own_session(connection: Connection) -> Session:
-    """Return the session of a connection.
+def check_live(session: Session) -> None:
+    """Return if a session did not end while something was loaded for it.
 
     Raises:
-        RpcError: it has none.
+        RpcError: it was closed.
     """
-    if connection.session is None:
-        raise RpcError(
-            ErrorCode.HELLO_REQUIRED, 'this connection has no session; say hello with one, or scope "global"'
-        )
-    return connection.session
+    if session.has_ended:
+        raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed meanwhile")
 
 
-def viewed(sessions: Sessions, connection: Connection, session_id: str | None) -> Session | None:
-    """Return whose view a report shows: the connection's own, one below it, or over the admin socket any.
+def has_plugins_by_name(dialect: Dialect | None) -> bool:
+    return dialect is not None and dialect.plugins_without_list == "none"
 
-    Raises:
-        RpcError: there is no such session, or it may not be seen from here.
-    """
-    own = connection.session
-    if session_id is None or (own is not None and own.id == session_id):
-        return own
-    session = sessions.get(session_id)
-    if not connection.is_admin and (own is None or session is None or not own.has_below(session)):
-        raise RpcError(ErrorCode.NOT_ADMIN, "a session that this one did not start needs the admin socket")
-    if session is None:
-        near = did_you_mean(session_id, (session.id for session in sessions))
-        raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}{near}")
-    return session
+
+def place_named(folder: str | None) -> Place | None:
+    return find_place(folder) if folder is not None else None

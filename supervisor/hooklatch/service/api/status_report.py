@@ -1,4 +1,7 @@
-"""The methods that show the daemon itself: status, sessions, log, ping, health.  Reads the parts; changes none."""
+"""The methods that show the daemon itself: status, sessions, log, ping, health.  Reads the parts; changes none.
+
+What `status` and `health` say is wrong is what `core/health.py` defines as red.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,19 @@ from typing import Any
 import msgspec
 import trio
 
-from hooklatch.core.health import red
+from hooklatch.core.health import Condition, Faults, is_vital_well, red, word
 from hooklatch.core.hooks.registry import Hook, Snapshot
-from hooklatch.core.hooks.suspension import Suspension
+from hooklatch.core.hooks.suspension import Suspension, find
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.files.reading import Filters, NoRecordError, query
 from hooklatch.record.writer import Record
-from hooklatch.service.api.health import Health
-from hooklatch.service.api.session_methods import Method, MethodTable, own_session, viewed
+from hooklatch.service.api.methods import Method, MethodTable, own_session, viewed
+from hooklatch.service.config.configuration import Diagnostic
+from hooklatch.service.config.isolation_levels import shortfalls
 from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.dispatch.breakers import Breakers
+from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.digests import digests
 from hooklatch.service.loading.files import Files
@@ -29,6 +35,7 @@ from hooklatch.service.loading.sources import Sources
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.registry.statistics import Statistics
+from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.registry.visibility import allowed_plugins
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
@@ -40,7 +47,11 @@ __all__ = ["StatusReport"]
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     """Describes the daemon; `started` is its start time, and `places` are its files and sockets."""
 
-    health: Health
+    faults: Faults
+    listener_faults: Faults
+    breakers: Breakers
+    suspensions: Suspensions
+    dispatcher: Dispatcher
     registries: Registries
     sessions: Sessions
     bus: Bus
@@ -84,12 +95,60 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         return {}
 
     async def _health(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return self.health.report()
+        return self.report()
+
+    def _condition(self) -> Condition:
+        """Return everything that makes the daemon ready or not, at this moment."""
+        return Condition(
+            is_draining=self.dispatcher.is_draining,
+            parts=[fault for supervisor in self.supervisors for fault in supervisor.faults()],
+            listeners=list(self.listener_faults),
+            is_zygote_alive=self.sources.zygote.is_alive,
+            record=self.record.faults,
+            is_record_sound=self.record.is_sound,
+            isolation=shortfalls(self.sources.pools_in_force),
+            files=self.files.diagnostics,
+            hooks=inactive(self.registries.api_hooks),
+            faults=[*self.faults, *([self.state.unwritten] if self.state.unwritten else [])],
+            quarantined=self._quarantined(),
+            state=self.shared_state.faults,
+            suspended=list(self.suspensions),
+        )
+
+    def state_of(self, hook: Hook) -> str:
+        """Return whether a hook is called, and if not, why: it is disabled, suspended, inactive or quarantined."""
+        if not hook.enabled:
+            return "disabled"
+        if find(self.suspensions, hook) is not None:
+            return "suspended"
+        if hook.problem is not None:
+            return "inactive"
+        return "quarantined" if self.breakers.is_quarantined(hook) else "active"
+
+    def _quarantined(self) -> list[str]:
+        """Return the names of the shared hooks that are quarantined."""
+        if not any(breaker.is_quarantined for breaker in self.breakers):
+            return []
+        return [hook.name for hook in self.registries.all_hooks() if self.state_of(hook) == "quarantined"]
+
+    def report(self) -> dict[str, Any]:
+        """Answer `health`: one word, and one code for each kind of problem."""
+        condition = self._condition()
+        return {
+            "health": word(condition),
+            "reasons": list(dict.fromkeys(one.reason for one in red(condition))),
+            "revision": self.registries.view.revision,
+            "version": VERSION,
+        }
+
+    def is_vital_well(self) -> bool:
+        """Return whether no restart is needed.  The loop runs, since it runs this."""
+        return is_vital_well(is_zygote_alive=self.sources.zygote.is_alive, is_record_sound=self.record.is_sound)
 
     async def _status(self, connection: Connection, raw: msgspec.Raw) -> object:
         """Return the daemon's status, as far as a session or an administrator may see it."""
         session, is_admin = connection.session, connection.is_admin
-        condition = self.health.condition()
+        condition = self._condition()
         wrong = red(condition)
         view, record = self.registries.view, self.record.status()
         faults = [*condition.faults, *condition.listeners, *condition.parts, *condition.record, *condition.state]
@@ -221,3 +280,8 @@ def described(session: Session, view: Snapshot) -> dict[str, Any]:
         "revision": view.revision,
         "digest": view.digest,
     }
+
+
+def inactive(hooks: Sequence[Hook]) -> list[Diagnostic]:
+    """Return clients' hooks that cannot be called: those of files have diagnostics, these only show here."""
+    return [Diagnostic(f"hook {hook.id!r}", 0, hook.problem) for hook in hooks if hook.problem is not None]

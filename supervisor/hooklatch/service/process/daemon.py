@@ -56,7 +56,7 @@ from hooklatch.service.process.folders import (
     take_locks,
     take_over,
 )
-from hooklatch.service.process.lifecycle import Drain, Lifecycle
+from hooklatch.service.process.lifecycle import Lifecycle
 from hooklatch.service.process.parts import Parts
 from hooklatch.service.process.service_manager import Notifier
 from hooklatch.service.process.signals import Signals
@@ -128,10 +128,11 @@ async def main(
             with signals.starting:
                 async with serve(options, Process(process, signals.end, inherited)) as daemon:
                     parts = daemon.parts
-                    outliving = daemon.listeners if inherited is not None else ()
-                    drain = Drain(parts.dispatcher, parts.generations, parts.bus.connections, outliving)
-                    lifecycle = Lifecycle(signals.hand_on(), notifier, parts.administration, drain)
-                    feed = partial(notifier.keep_alive, parts.health.is_vital_well)
+                    lifecycle = Lifecycle(
+                        signals.hand_on(), notifier, parts.administration, generations=parts.generations,
+                        connections=parts.bus.connections, outliving=daemon.listeners if inherited is not None else (),
+                    )  # fmt: skip
+                    feed = partial(notifier.keep_alive, parts.status.is_vital_well)
                     await start_all(process, [
                         ChildSpec("lifecycle", lifecycle.run, reports_start=True, below=lifecycle.supervisor),
                         ChildSpec("watchdog", feed, Restart.TRANSIENT),
@@ -298,5 +299,5 @@ async def load_everything(parts: Parts, fault: str | None) -> None:
     parts.files.prepare()
     if parts.files.settings.keeps_state:
         parts.shared_state.open()
-    await parts.global_hooks.restore(fault)
+    await parts.hook_methods.restore(fault)
     await parts.files.reload()

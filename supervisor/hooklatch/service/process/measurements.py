@@ -18,7 +18,7 @@ import msgspec
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.record.storage.disk import Stage
 from hooklatch.record.writer import Record
-from hooklatch.service.api.health import Health
+from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.loading.files import Files
@@ -65,7 +65,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     registries: Registries
     sources: Sources
     record: Record
-    health: Health
+    status: StatusReport
     dispatcher: Dispatcher
     sessions: Sessions
     bus: Bus
@@ -108,7 +108,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
             {(name, cause): count for name, record in known for cause, count in record.failures.items()},
         )  # fmt: skip
         states: Counter[str] = Counter({"active": 0, "disabled": 0, "inactive": 0, "quarantined": 0, "suspended": 0})
-        states.update(self.health.state_of(hook) for hook in hooks.values())
+        states.update(self.status.state_of(hook) for hook in hooks.values())
         yield Family("gauge", "hooklatch_hooks", "Global hooks by state.", ("state",), by(states))
 
     def _workers(self) -> Iterator[Family]:
@@ -152,7 +152,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
         yield single("gauge", "hooklatch_record_up", "Whether records can be written.", self.record.is_sound)
 
     def _daemon(self) -> Iterator[Family]:
-        state = self.health.report()
+        state = self.status.report()
         build = (VERSION, platform.python_version())
         yield Family("gauge", "hooklatch_build_info", "The running version.", ("version", "python"), {build: 1.0})
         yield single(

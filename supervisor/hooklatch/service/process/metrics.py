@@ -20,7 +20,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import trio
 
 from hooklatch.core.health import Faults
-from hooklatch.service.api.health import Health
+from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.process.measurements import Family, Measurements, Spread
 
@@ -62,10 +62,10 @@ class MetricsPlaces:
 class Metrics:
     """Publishes metrics where the settings want them."""
 
-    def __init__(self, places: MetricsPlaces, measurements: Measurements, health: Health, faults: Faults) -> None:
+    def __init__(self, places: MetricsPlaces, measurements: Measurements, status: StatusReport, faults: Faults) -> None:
         self._places = places
         self._measurements = measurements
-        self._health = health
+        self._status = status
         self._faults = faults
 
     async def run(self) -> None:
@@ -109,14 +109,14 @@ class Metrics:
         return text
 
     async def _serve(self, port: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        page = Page(self._measurements, self._health, trio.lowlevel.current_trio_token())
+        page = Page(self._measurements, self._status, trio.lowlevel.current_trio_token())
         with serving(port, page.answer):
             logger.info("metrics are given", extra={"port": port})
             task_status.started()
             await trio.sleep_forever()
 
     async def _write(self, path: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        page = Page(self._measurements, self._health, trio.lowlevel.current_trio_token())
+        page = Page(self._measurements, self._status, trio.lowlevel.current_trio_token())
         try:
             while True:
                 await trio.to_thread.run_sync(write_whole, path, page.text)
@@ -131,11 +131,11 @@ class Metrics:
 class Page:
     """Answers the library's threads."""
 
-    def __init__(self, measurements: Measurements, health: Health, token: trio.lowlevel.TrioToken) -> None:
+    def __init__(self, measurements: Measurements, status: StatusReport, token: trio.lowlevel.TrioToken) -> None:
         import prometheus_client
 
         self._measurements = measurements
-        self._health = health
+        self._status = status
         self._token = token
         self._registry = prometheus_client.CollectorRegistry()
         self._registry.register(self)
@@ -164,11 +164,11 @@ class Page:
                 case "/metrics":
                     return self._metrics(environ, start_response)
                 case "/healthz":
-                    if self._on_the_loop(self._health.is_vital_well):
+                    if self._on_the_loop(self._status.is_vital_well):
                         return plain(start_response, "200 OK", "ok")
                     return plain(start_response, UNAVAILABLE, "a vital part is not well; status says which")
                 case "/readyz":
-                    state = self._on_the_loop(self._health.report)
+                    state = self._on_the_loop(self._status.report)
                     text = " ".join([state["health"], *state["reasons"]])
                     return plain(start_response, "200 OK" if text == "ready" else UNAVAILABLE, text)
                 case _:

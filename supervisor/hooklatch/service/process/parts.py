@@ -17,14 +17,11 @@ from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import Zygote
 from hooklatch.record.writer import Record
 from hooklatch.service.api.administration import Administration
-from hooklatch.service.api.global_hooks import GlobalHooks
-from hooklatch.service.api.health import Health
 from hooklatch.service.api.hook_methods import HookMethods
 from hooklatch.service.api.hook_reports import HookReports
 from hooklatch.service.api.methods import Methods
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
-from hooklatch.service.api.session_opening import SessionOpening
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import StateFile
@@ -121,27 +118,26 @@ class Parts:
         self.native = Native(self.dispatcher)
 
         # What clients request.
-        self.health = Health(
-            supervisors=supervisors, listeners=self.listener_faults, faults=faults, zygote=zygote, record=record,
-            sources=self.sources, files=self.files, registries=self.registries, state=state,
-            shared_state=self.shared_state, suspensions=self.suspensions, breakers=self.breakers,
-            dispatcher=self.dispatcher,
-        )  # fmt: skip
-        self.global_hooks = GlobalHooks(self.registries, self.files, self.sources, state, self.breakers, faults)
         registrar = Registrar(self.registries, self.files, self.sources, self.dispatcher, self.dialects)
-        opening = SessionOpening(
-            registrar, self.registries, self.sessions, self.projects, self.files, self.native, self.bus
-        )
-        hook_reports = HookReports(
-            sessions=self.sessions, registries=self.registries, files=self.files, sources=self.sources,
-            statistics=self.statistics, suspensions=self.suspensions, health=self.health, dispatcher=self.dispatcher,
-            dialects=self.dialects, native=self.native,
+        self.hook_methods = HookMethods(
+            registrar=registrar, registries=self.registries, files=self.files, sources=self.sources, state=state,
+            breakers=self.breakers, faults=faults,
         )  # fmt: skip
-        status_report = StatusReport(
-            health=self.health, registries=self.registries, sessions=self.sessions, bus=self.bus,
+        session_methods = SessionMethods(
+            registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
+            files=self.files, dialects=self.dialects, native=self.native, bus=self.bus, record=record,
+        )  # fmt: skip
+        self.status = StatusReport(
+            faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
+            dispatcher=self.dispatcher, registries=self.registries, sessions=self.sessions, bus=self.bus,
             statistics=self.statistics, files=self.files, sources=self.sources, projects=self.projects, record=record,
             state=state, shared_state=self.shared_state, supervisors=supervisors, places=self.places,
             started=time.time(),
+        )  # fmt: skip
+        hook_reports = HookReports(
+            sessions=self.sessions, registries=self.registries, files=self.files, sources=self.sources,
+            statistics=self.statistics, suspensions=self.suspensions, status=self.status, dispatcher=self.dispatcher,
+            dialects=self.dialects, native=self.native,
         )  # fmt: skip
         self.administration = Administration(
             files=self.files, breakers=self.breakers, dispatcher=self.dispatcher, record=record,
@@ -150,17 +146,17 @@ class Parts:
         self.methods = Methods(
             self.dispatcher, self.dialects, self.native, self.registries, self.bus,
             of_clients=[
-                SessionMethods(opening, self.registries, self.dialects, self.projects, self.bus, record).methods,
-                HookMethods(registrar, self.registries, self.global_hooks, self.breakers).methods,
+                session_methods.methods,
+                self.hook_methods.methods,
                 hook_reports.methods,
-                status_report.methods,
+                self.status.methods,
             ],
             of_administrators=self.administration.methods,
         )  # fmt: skip
         self.measurements = Measurements(
             statistics=self.statistics, registries=self.registries, sources=self.sources, record=record,
-            health=self.health, dispatcher=self.dispatcher, sessions=self.sessions, bus=self.bus,
+            status=self.status, dispatcher=self.dispatcher, sessions=self.sessions, bus=self.bus,
             shared_state=self.shared_state, files=self.files,
         )  # fmt: skip
-        self.metrics = Metrics(metrics_places, self.measurements, self.health, faults)
+        self.metrics = Metrics(metrics_places, self.measurements, self.status, faults)
         self.shared = Shared(Admission(), ReaderHandoff(), LineTimeouts(), Hangups())
