@@ -253,7 +253,7 @@ async def running_fakes() -> AsyncGenerator[FakePlace]:
         supervisors=(), end=None, places={}, make_sources=partial(FakeSources, place), make_files=FakeFiles,
     )  # fmt: skip
     async with trio.open_nursery() as nursery:
-        for part in (parts.sources, parts.dispatcher, parts.sessions):
+        for part in (parts.sources, parts.dispatcher, parts.sessions.timers):
             await nursery.start(part.run)
         yield place
         parts.dispatcher.stop()

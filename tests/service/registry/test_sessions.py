@@ -27,7 +27,7 @@ TERMS = Terms(dialect=None, host=None, emits=frozenset(), require_handlers=froze
 async def living() -> AsyncGenerator[Sessions]:
     sessions = Sessions(on_end=lambda session, live: None)
     async with trio.open_nursery() as nursery:
-        await nursery.start(sessions.run)
+        await nursery.start(sessions.timers.run)
         yield sessions
         nursery.cancel_scope.cancel()
 
@@ -130,6 +130,9 @@ class Office:
         self.published.append((viewer, said))
         return self.is_heard
 
+    def reload(self, *files: Hook) -> None:
+        self.registries.set_global(files=[*files], catalogue=self.registries.catalogue, projects={}, personalities={})
+
     def open(self, name: str) -> Session:
         session = self.sessions.open(name, None, self.registries.view, TERMS)
         self.registries.follow(session)
@@ -173,7 +176,7 @@ def test_a_change_of_nothing_is_not_announced() -> None:
     office.registries.register_own(session, [gate("a")])
     office.registries.unregister_own(session, "b")
     office.registries.switch_own(session, "a", enabled=True)
-    office.registries.set_global(files=[], api=[])
+    office.reload()
 
     assert len(office.published) == said
 
@@ -188,7 +191,7 @@ def test_a_new_build_reaches_all_layers_in_one_revision_of_each_view() -> None:
     said = len(office.heard_by(child))
 
     office.registries.retarget({"/h/guards.py": lambda hook: gate(hook.id, hook.layer, build=2)})
-    office.registries.set_global(files=[gate("file", Layer.GLOBAL, build=2)])
+    office.reload(gate("file", Layer.GLOBAL, build=2))
 
     assert {hook.id: hook.target.build for hook in office.registries.view_of(child).hooks} == {
         "api": 2,

@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
+from functools import partial
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any, TypeVar
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
@@ -22,7 +23,7 @@ import trio
 from hooklatch.core.health import Faults
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.process.measurements import Family, Measurements, Spread
+from hooklatch.service.process.measurements import measure
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -62,9 +63,8 @@ class MetricsPlaces:
 class Metrics:
     """Publishes metrics where the settings want them."""
 
-    def __init__(self, places: MetricsPlaces, measurements: Measurements, status: StatusReport, faults: Faults) -> None:
+    def __init__(self, places: MetricsPlaces, status: StatusReport, faults: Faults) -> None:
         self._places = places
-        self._measurements = measurements
         self._status = status
         self._faults = faults
 
@@ -109,14 +109,14 @@ class Metrics:
         return text
 
     async def _serve(self, port: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        page = Page(self._measurements, self._status, trio.lowlevel.current_trio_token())
+        page = Page(self._status)
         with serving(port, page.answer):
             logger.info("metrics are given", extra={"port": port})
             task_status.started()
             await trio.sleep_forever()
 
     async def _write(self, path: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        page = Page(self._measurements, self._status, trio.lowlevel.current_trio_token())
+        page = Page(self._status)
         try:
             while True:
                 await trio.to_thread.run_sync(write_whole, path, page.text)
@@ -131,12 +131,11 @@ class Metrics:
 class Page:
     """Answers the library's threads."""
 
-    def __init__(self, measurements: Measurements, status: StatusReport, token: trio.lowlevel.TrioToken) -> None:
+    def __init__(self, status: StatusReport) -> None:
         import prometheus_client
 
-        self._measurements = measurements
         self._status = status
-        self._token = token
+        self._token = trio.lowlevel.current_trio_token()
         self._registry = prometheus_client.CollectorRegistry()
         self._registry.register(self)
         prometheus_client.ProcessCollector(registry=self._registry)
@@ -147,7 +146,7 @@ class Page:
         return []  # otherwise registering would collect everything, here on the loop
 
     def collect(self) -> list[Metric]:
-        return [metric_of(family) for family in self._on_the_loop(self._measurements.measure)]
+        return self._on_the_loop(partial(measure, self._status))
 
     def text(self) -> bytes:
         """Return all metrics, for the file."""
@@ -183,27 +182,6 @@ class Page:
 def plain(start_response: Callable[..., Any], status: str, text: str) -> list[bytes]:
     start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
     return [f"{text}\n".encode()]
-
-
-def metric_of(family: Family) -> Metric:
-    """Convert a family to the library's own type."""
-    from prometheus_client import core
-
-    made: Any = {
-        "counter": core.CounterMetricFamily,
-        "gauge": core.GaugeMetricFamily,
-        "histogram": core.HistogramMetricFamily,
-        "summary": core.SummaryMetricFamily,
-    }[family.kind](family.name, family.text, labels=family.labels)
-    for labels, value in family.values.items():
-        match value:
-            case Spread(up_to=[]):
-                made.add_metric(labels, count_value=value.count, sum_value=value.total)
-            case Spread():
-                made.add_metric(labels, buckets=value.up_to, sum_value=value.total)
-            case _:
-                made.add_metric(labels, value)
-    return made  # type: ignore[no-any-return]  # each class has an add_metric of its own
 
 
 class Server(ThreadingMixIn, WSGIServer):

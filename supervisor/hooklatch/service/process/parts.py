@@ -37,7 +37,6 @@ from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import Projects
 from hooklatch.service.loading.sources import Sources
-from hooklatch.service.process.measurements import Measurements
 from hooklatch.service.process.metrics import Metrics, MetricsPlaces
 from hooklatch.service.process.record_notes import RecordNotes
 from hooklatch.service.registry.admission import Admission
@@ -153,10 +152,5 @@ class Parts:
             ],
             of_administrators=self.administration.methods,
         )  # fmt: skip
-        self.measurements = Measurements(
-            statistics=self.statistics, registries=self.registries, sources=self.sources, record=record,
-            status=self.status, dispatcher=self.dispatcher, sessions=self.sessions, bus=self.bus,
-            shared_state=self.shared_state, files=self.files,
-        )  # fmt: skip
-        self.metrics = Metrics(metrics_places, self.measurements, self.status, faults)
+        self.metrics = Metrics(metrics_places, self.status, faults)
         self.shared = Shared(Admission(), ReaderHandoff(), LineTimeouts(), Hangups())

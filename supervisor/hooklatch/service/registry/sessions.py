@@ -140,10 +140,6 @@ class Sessions:
     def get(self, session_id: str) -> Session | None:
         return self._by_id.get(session_id)
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the timers that end sessions."""
-        await self.timers.run(task_status)
-
     def check(self, session_id: str | None, resume_token: str | None) -> Session | None:
         """Return the live session that this id and token join; None if they open a new one.
 
