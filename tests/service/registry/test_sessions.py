@@ -16,7 +16,7 @@ from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, Snapshot
 from hooklatch.core.protocol import RpcError
 from hooklatch.service.registry.registries import Announcement, Registries
-from hooklatch.service.registry.sessions import LINGER, Session, Sessions, Terms
+from hooklatch.service.registry.sessions import LINGER, Session, Sessions, Terms, new_id
 from hooklatch_worker.wire import Source
 
 EMPTY = Snapshot(1, ())
@@ -88,9 +88,7 @@ async def test_a_connection_may_end_after_the_sessions_have() -> None:
 
 
 def test_a_session_without_an_id_gets_one_nobody_can_guess() -> None:
-    sessions = Sessions(on_end=lambda session, live: None)
-
-    ids = {sessions.open(None, None, EMPTY, TERMS).id for _ in range(100)}
+    ids = {new_id() for _ in range(100)}
 
     assert len(ids) == 100
     assert all(len(one) > 16 for one in ids)
@@ -111,7 +109,7 @@ def test_there_are_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch)
         sessions.open(name, None, EMPTY, TERMS)
 
     with pytest.raises(RpcError, match="2 sessions"):
-        sessions.open("c", None, EMPTY, TERMS)
+        sessions.check("c", None)
 
 
 # -- views -------------------------------------------------------------------------------------------------------

@@ -16,14 +16,8 @@ from hooklatch.core.text import did_you_mean
 from hooklatch.service.api.methods import Method, MethodTable, viewed
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
-from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.loading.digests import digests_of
-from hooklatch.service.loading.files import Files
-from hooklatch.service.loading.sources import Sources
-from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Sessions
-from hooklatch.service.registry.statistics import EventCount, Statistics
-from hooklatch.service.registry.suspensions import Suspensions
+from hooklatch.service.registry.statistics import EventCount
 from hooklatch.service.transport.connection import Connection
 
 __all__ = ["HookReports"]
@@ -47,17 +41,10 @@ class ExplainParams(msgspec.Struct, frozen=True):
     session: str | None = None
 
 
-class HookReports(msgspec.Struct, frozen=True, kw_only=True):
-    """Describes hooks as one viewer sees them."""
+class HookReports(msgspec.Struct, frozen=True):
+    """Describes hooks as one viewer sees them, from the parts that the status shows."""
 
-    sessions: Sessions
-    registries: Registries
-    files: Files
-    sources: Sources
-    statistics: Statistics
-    suspensions: Suspensions
-    status: StatusReport
-    dispatcher: Dispatcher
+    parts: StatusReport
     dialects: Dialects
     native: Native
 
@@ -72,7 +59,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _hooks(self, connection: Connection, params: FilterParams) -> object:
         """List hooks in their firing order."""
-        view = self.registries.view_of(viewed(self.sessions, connection, params.session))
+        view = self.parts.registries.view_of(viewed(self.parts.sessions, connection, params.session))
         event = self._our_name(connection, params.event) if params.event is not None else None
         return {
             "revision": view.revision,
@@ -100,8 +87,8 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
             "target": hook.target.describe(),
             "kind": kind_of(hook),
             "origin": str(hook.origin) if hook.origin else None,
-            "digests": digests_of(hook, self.files, self.sources),
-            "state": self.status.state_of(hook),
+            "digests": digests_of(hook, self.parts.files, self.parts.sources),
+            "state": self.parts.state_of(hook),
             "problem": hook.problem,
             "enabled": hook.enabled,
             "observe": hook.observe,
@@ -110,7 +97,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
             "priority": hook.priority,
             "timeout": hook.timeout,
             "description": hook.description,
-            "timings": self.statistics.timings(hook.name, hook.owner),
+            "timings": self.parts.statistics.timings(hook.name, hook.owner),
         }
 
     async def _events(self, connection: Connection, params: FilterParams) -> object:
@@ -119,10 +106,10 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
         An agent sees the fires of its own session only, an administrator all.  In a session of a dialect these are the
         dialect's events; each shows the counts of the first of our events that it maps to.
         """
-        session = viewed(self.sessions, connection, params.session)
-        view = self.registries.view_of(session)
-        catalogue = self.registries.catalogue
-        counted = self.statistics.event if connection.is_admin or session is None else session.count_of
+        session = viewed(self.parts.sessions, connection, params.session)
+        view = self.parts.registries.view_of(session)
+        catalogue = self.parts.registries.catalogue
+        counted = self.parts.statistics.event if connection.is_admin or session is None else session.count_of
 
         def described(name: str) -> dict[str, Any]:
             return self._event(catalogue[name], view, counted(name))
@@ -162,11 +149,11 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _explain(self, connection: Connection, params: ExplainParams) -> object:
         """Return which hooks would fire for a payload, in which order, and for each other hook why it would not."""
-        spec = self.dispatcher.spec(self._our_name(connection, params.event))
-        view = self.registries.view_of(viewed(self.sessions, connection, params.session))
+        spec = self.parts.dispatcher.spec(self._our_name(connection, params.event))
+        view = self.parts.registries.view_of(viewed(self.parts.sessions, connection, params.session))
         payload = Payload(bytes(params.payload))
         try:
-            firing, _ = parted(self.suspensions, view.for_event(spec))
+            firing, _ = parted(self.parts.suspensions, view.for_event(spec))
             selection = select(spec, firing, payload)
         except PayloadError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
@@ -192,7 +179,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
     def _hidden(self, view: Snapshot) -> list[Hook]:
         """Return the hooks of plugins that this viewer does not allow."""
         seen = {hook.name for hook in view.hooks}
-        shared = self.registries.view.hooks
+        shared = self.parts.registries.view.hooks
         return [hook for hook in shared if hook.plugin is not None and hook.name not in seen]
 
     def _brief(self, hook: Hook) -> dict[str, Any]:
@@ -201,7 +188,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
             "layer": hook.layer.label,
             "hook": hook.id,
             "match": hook.matcher.text,
-            "state": self.status.state_of(hook),
+            "state": self.parts.state_of(hook),
             "priority": hook.priority,
             "amends": hook.amends,
         }
@@ -211,7 +198,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
             return f"it is a hook of {hook.event}"
         if not hook.enabled:
             return "it is disabled"
-        if (suspension := find(self.suspensions, hook)) is not None:
+        if (suspension := find(self.parts.suspensions, hook)) is not None:
             return f"it is suspended: {suspension.reason}"
         if hook.plugin is not None and hook.name not in {one.name for one in view.hooks}:
             return f"this session does not allow the plugin {hook.plugin!r}"
@@ -225,13 +212,14 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             RpcError: there is none.
         """
-        name, viewer, registries = params.id, viewed(self.sessions, connection, params.session), self.registries
+        name, registries = params.id, self.parts.registries
+        viewer = viewed(self.parts.sessions, connection, params.session)
         seen = registries.every_hook() if viewer is None else [*registries.view_of(viewer).hooks]
         hooks = [hook for hook in dict.fromkeys(seen) if name in (hook.id, hook.name)]
         if not hooks:
             near = did_you_mean(name, {known for hook in seen for known in (hook.id, hook.name)})
             raise RpcError(ErrorCode.NOT_FOUND, f"there is no hook {name!r}{near} (see: hooklatch hooks)")
-        own, failures = viewer.id if viewer is not None else None, self.statistics.failures
+        own, failures = viewer.id if viewer is not None else None, self.parts.statistics.failures
         return {
             "revision": registries.view_of(viewer).revision,
             "hooks": [

@@ -6,7 +6,7 @@ Knows definitions and units; does not know what layers contain, and knows connec
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -76,14 +76,9 @@ class Registrar(msgspec.Struct, frozen=True):
             RpcError: one of them is refused, and so all are.
         """
         try:
-            natives = [native for table in listed(tables, registrant) for native in self._read(table, registrant)]
+            natives = self._natives(tables, registrant)
             named(natives, registrant)
-            wanted = [
-                Wanted(definition, source_of(definition, registrant), native.event, size)
-                for native in natives
-                for size in (size_of(native.table),)
-                for definition in read_definition(native.table)
-            ]
+            wanted = [one for native in natives for one in wanted_of(native, registrant)]
         except InvalidHookError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         ids = [one.definition.id for one in wanted]
@@ -107,18 +102,20 @@ class Registrar(msgspec.Struct, frozen=True):
             if one.source is not None:
                 await self._load(one.definition.id, one.source)
         # No checkpoint from here on: a reload could activate other builds than those that were just loaded.
-        return [
-            msgspec.structs.replace(
-                self._hook_of(one.definition, one.native, connection, registrant), owner=registrant.id, size=one.size
-            )
-            for one in wanted
-        ]
+        return [self._hook_of(one, connection, registrant) for one in wanted]
 
-    def _read(self, table: dict[str, Any], registrant: Registrant) -> list[NativeHook]:
-        if registrant.dialect is None:
-            return [NativeHook(table, "")]
-        dialect = self.dialects.find(registrant.dialect)
-        return read_native_hooks(dialect, table, self.registries.catalogue)
+    def _natives(self, tables: HookTables, registrant: Registrant) -> list[NativeHook]:
+        """Read what was sent; a dialect's session may send one map of events, in that system's format."""
+        if registrant.dialect is not None:
+            dialect = self.dialects.find(registrant.dialect)
+            listed = tables if isinstance(tables, list) else [tables]
+            return [
+                native for table in listed for native in read_native_hooks(dialect, table, self.registries.catalogue)
+            ]
+        if not isinstance(tables, list):
+            text = "hooks must be a list of definitions; a map of events needs a dialect"
+            raise RpcError(ErrorCode.INVALID_PARAMS, text)
+        return [NativeHook(table, "") for table in tables]
 
     def _check(self, definition: HookDefinition, source: Source | None, registrant: Registrant) -> None:
         spec = self.dispatcher.spec(definition.event)
@@ -133,40 +130,23 @@ class Registrar(msgspec.Struct, frozen=True):
                 " give an absolute path",
             )
 
-    def _hook_of(self, definition: HookDefinition, native: str, connection: Connection, registrant: Registrant) -> Hook:
+    def _hook_of(self, one: Wanted, connection: Connection, registrant: Registrant) -> Hook:
         layer = Layer.SESSION if registrant.id else Layer.GLOBAL
+        served = ServedTarget(connection.number) if one.source is None else None
         binder = Binder(self.registries.catalogue, self.sources.units)
-        served = ServedTarget(connection.number) if definition.served else None
-        hook = binder.bind(definition, layer, folder=registrant.cwd or "", target=served)
+        hook = binder.bind(one.definition, layer, folder=registrant.cwd or "", target=served)
         if hook.problem is not None:
-            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {hook.problem}")
-        if not native or definition.shell is not None:  # a command says in its `payload` which format it takes
-            return hook
-        target = msgspec.structs.replace(hook.target, dialect=registrant.dialect or "", native=native)
-        return msgspec.structs.replace(hook, target=target)
+            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {hook.id!r}: {hook.problem}")
+        target = hook.target
+        if one.native and one.definition.shell is None:  # a command says in its `payload` which format it takes
+            target = msgspec.structs.replace(target, dialect=registrant.dialect or "", native=one.native)
+        return msgspec.structs.replace(hook, target=target, owner=registrant.id, size=one.size)
 
     async def _load(self, hook_id: str, source: Source) -> None:
         try:
             await self.files.ensure(source)
         except UnitError as error:
             raise RpcError(ErrorCode.LOAD_FAILED, f"hook {hook_id!r}: {error}") from None
-
-
-def source_of(definition: HookDefinition, registrant: Registrant) -> Source | None:
-    return None if definition.served else place_of(definition, registrant.cwd or "")[0]
-
-
-def listed(tables: HookTables, registrant: Registrant) -> list[dict[str, Any]]:
-    """Return the definitions of a request; a dialect's session may send one map of events, in that system's format.
-
-    Raises:
-        RpcError: it is a map, and there is no dialect to read it.
-    """
-    if isinstance(tables, list):
-        return tables
-    if registrant.dialect is None:
-        raise RpcError(ErrorCode.INVALID_PARAMS, "hooks must be a list of definitions; a map of events needs a dialect")
-    return [tables]
 
 
 def named(natives: list[NativeHook], registrant: Registrant) -> None:
@@ -179,18 +159,21 @@ def named(natives: list[NativeHook], registrant: Registrant) -> None:
             native.table["id"] = next(free)
 
 
-def size_of(table: dict[str, Any]) -> int:
-    """Return how many bytes a definition takes, as JSON.
+def wanted_of(native: NativeHook, registrant: Registrant) -> Iterator[Wanted]:
+    """Read the definitions of one table.
 
     Raises:
-        RpcError: too many.
+        InvalidHookError: it is not one.
+        RpcError: it takes too many bytes.
     """
-    size = len(msgspec.json.encode(table))
+    size = len(msgspec.json.encode(native.table))
     if size > MAX_HOOK_BYTES:
-        name = clipped(str(table.get("id")))
+        name = clipped(str(native.table.get("id")))
         text = f"the definition of hook {name!r} takes {size} bytes; {MAX_HOOK_BYTES} are allowed"
         raise RpcError(ErrorCode.INVALID_PARAMS, text)
-    return size
+    for definition in read_definition(native.table):
+        source = None if definition.served else place_of(definition, registrant.cwd or "")[0]
+        yield Wanted(definition, source, native.event, size)
 
 
 def check_sizes(wanted: list[Wanted], registrant: Registrant) -> None:

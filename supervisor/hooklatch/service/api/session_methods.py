@@ -187,11 +187,12 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
             parent = self._parent_of(params, known)
             self._check_personality(params)
             # From here on nothing can fail, and there is no checkpoint.
+            has_plugins_by_name = dialect is not None and dialect.plugins_without_list == "none"
             terms = Terms(
                 dialect=registrant.dialect, host=params.host, emits=emitted, require_handlers=required,
-                plugins_without_list=frozenset() if has_plugins_by_name(dialect) else None,
+                plugins_without_list=frozenset() if has_plugins_by_name else None,
             )  # fmt: skip
-            session = self.sessions.open(registrant.id, params.resume_token, self.registries.view, terms)
+            session = known or self.sessions.open(registrant.id, params.resume_token, self.registries.view, terms)
             session.client = hello.client.text
             self._change(session, params, here, began)
             if parent is not None:
@@ -258,10 +259,6 @@ def check_live(session: Session) -> None:
     """
     if session.has_ended:
         raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed meanwhile")
-
-
-def has_plugins_by_name(dialect: Dialect | None) -> bool:
-    return dialect is not None and dialect.plugins_without_list == "none"
 
 
 def place_named(folder: str | None) -> Place | None:

@@ -1,22 +1,7 @@
 """The composition root: opens files and processes, runs each part as the tree says, and ends them in reverse order.
 
-The tree is what `foundations`, `services` and `main` list (one_for_one; `hooklatch status --tree` shows it, and
-docs/design.md says what each part owns and what its failure means):
-
-    daemon
-    ├─ record              significant: the daemon ends with it, and clients deny
-    ├─ zygote              permanent: each run is the life of one process
-    ├─ pools               a permanent pool for each build of a source; below it its workers
-    ├─ background fires, session timers     temporary children
-    ├─ suspensions, shared state, metrics     permanent
-    ├─ admission, reader handoff, line timeouts, hangups     permanent
-    ├─ memory watch, file watch, file hints     permanent
-    ├─ agent connections, administrator connections     temporary children
-    └─ agent listener, administrator listener     significant
-    process (from before the daemon's start to after its end)
-    ├─ signal receiver     permanent
-    ├─ lifecycle           permanent: reload, drain
-    └─ watchdog            transient: it returns if no manager watches
+The supervision tree is what `foundations`, `services` and `main` list, one_for_one throughout.  docs/design.md says
+what each part owns and what its failure means, and `hooklatch status --tree` shows how each is.
 
 The registries have no task: an exception there goes to the caller, who gets an error, and clients deny.
 """
@@ -51,7 +36,7 @@ from hooklatch.service.process.folders import (
     Options,
     StartError,
     check_config,
-    check_stale,
+    check_nobody_listens,
     raise_open_files,
     take_locks,
     take_over,
@@ -180,8 +165,8 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
     with ExitStack() as opened:
         for fd in locks:
             opened.callback(os.close, fd)
-        if inherited is None:
-            check_stale(agent, admin)
+        for path in (agent, admin) if inherited is None else ():
+            check_nobody_listens(path)
         state = StateFile(options.state_dir)
         fault = state.read()
         record = open_record(options, state)

@@ -18,6 +18,7 @@ from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any, TypeVar
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+import msgspec
 import trio
 
 from hooklatch.core.health import Faults
@@ -60,18 +61,17 @@ class MetricsPlaces:
             self._changed.set()
 
 
-class Metrics:
+class Metrics(msgspec.Struct, frozen=True):
     """Publishes metrics where the settings want them."""
 
-    def __init__(self, places: MetricsPlaces, status: StatusReport, faults: Faults) -> None:
-        self._places = places
-        self._status = status
-        self._faults = faults
+    places: MetricsPlaces
+    status: StatusReport
+    faults: Faults
 
     async def run(self) -> None:
         while True:
-            changed = self._places.next_change()
-            port, path = self._places.port, self._places.path
+            changed = self.places.next_change()
+            port, path = self.places.port, self.places.path
             async with trio.open_nursery() as nursery:
                 if port is not None:
                     nursery.start_soon(self._keep, self._serve, port)
@@ -105,18 +105,18 @@ class Metrics:
     def _report(self, place: object, text: str | None, *, before: str | None) -> str | None:
         if text is not None and text != before:
             logger.error("%s", text)
-        self._faults.report(f"metrics at {place}", *([text] if text is not None else []))
+        self.faults.report(f"metrics at {place}", *([text] if text is not None else []))
         return text
 
     async def _serve(self, port: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        page = Page(self._status)
+        page = Page(self.status)
         with serving(port, page.answer):
             logger.info("metrics are given", extra={"port": port})
             task_status.started()
             await trio.sleep_forever()
 
     async def _write(self, path: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        page = Page(self._status)
+        page = Page(self.status)
         try:
             while True:
                 await trio.to_thread.run_sync(write_whole, path, page.text)

@@ -133,11 +133,6 @@ class Parts:
             state=state, shared_state=self.shared_state, supervisors=supervisors, places=self.places,
             started=time.time(),
         )  # fmt: skip
-        hook_reports = HookReports(
-            sessions=self.sessions, registries=self.registries, files=self.files, sources=self.sources,
-            statistics=self.statistics, suspensions=self.suspensions, status=self.status, dispatcher=self.dispatcher,
-            dialects=self.dialects, native=self.native,
-        )  # fmt: skip
         self.administration = Administration(
             files=self.files, breakers=self.breakers, dispatcher=self.dispatcher, record=record,
             projects=self.projects, registries=self.registries, state=state, suspensions=self.suspensions, end=end,
@@ -147,7 +142,7 @@ class Parts:
             of_clients=[
                 session_methods.methods,
                 self.hook_methods.methods,
-                hook_reports.methods,
+                HookReports(self.status, self.dialects, self.native).methods,
                 self.status.methods,
             ],
             of_administrators=self.administration.methods,

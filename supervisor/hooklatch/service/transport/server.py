@@ -1,4 +1,4 @@
-"""The two listening sockets.  Knows directories, modes and peers, but no request."""
+"""The two listening sockets.  Knows modes and peers, but no request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 import socket
-import stat
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -15,46 +14,15 @@ import trio
 from hooklatch.core.health import Faults
 from hooklatch.core.protocol import ErrorCode, RpcError, encode_error
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 from hooklatch.service.transport.connection import Connection
 from hooklatch.service.transport.peers import PeerGoneError, Peers
 
-__all__ = ["Listener", "RuntimeDirError", "check_nobody_listens", "listen", "make_runtime_dir"]
+__all__ = ["Listener", "listen"]
 
 logger = logging.getLogger("hooklatch.server")
 BACKLOG = 1024
-MAX_PATH = 107  # bytes of a Unix socket's path (unix(7))
 ACCEPT_PAUSE = 0.1  # seconds to wait when the system has no descriptor or memory left
 READS = 4  # of 256 KiB each, of what a refused client has sent already
-
-
-class RuntimeDirError(Exception):
-    """The directory for the sockets cannot be used."""
-
-
-def make_runtime_dir(path: str) -> None:
-    """Make the directory, readable by nobody else, or check the existing one.
-
-    Raises:
-        RuntimeDirError: it is somebody else's, or open to others, or its path is too long.
-    """
-    if len(os.fsencode(os.path.join(path, "agent.sock"))) > MAX_PATH:
-        raise RuntimeDirError(
-            f"{path} is too long for a Unix socket ({MAX_PATH} bytes); choose a shorter --runtime-dir"
-        )
-    try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
-        status = os.stat(path)
-    except OSError as error:
-        raise RuntimeDirError(f"{path} cannot be created: {error.strerror}") from None
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise RuntimeDirError(f"{path} is not a directory of this user; choose another --runtime-dir")
-    if status.st_mode & 0o077:
-        raise RuntimeDirError(f"{path} is open to others; fix it with: chmod 700 {path}")
-    try:
-        check_folders(path)
-    except (UnsafeFileError, OSError) as error:
-        raise RuntimeDirError(f"{error}; or choose another --runtime-dir") from None
 
 
 def listen(path: str) -> socket.socket:
@@ -72,31 +40,6 @@ def listen(path: str) -> socket.socket:
     listener.listen(BACKLOG)
     listener.setblocking(False)
     return listener
-
-
-def check_nobody_listens(path: str) -> None:
-    """Return if an existing socket is stale, for a caller that holds the directory's lock.
-
-    Raises:
-        RuntimeDirError: somebody listens who needs no lock: a service manager, for a daemon that it starts.
-    """
-    if is_listened_to(path):
-        raise RuntimeDirError(
-            f"somebody listens at {path} already; if that is systemd: systemctl --user start hooklatch, "
-            "or systemctl --user stop hooklatch-agent.socket hooklatch-admin.socket"
-        )
-
-
-def is_listened_to(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(path)
-        except BlockingIOError:
-            return True  # unix(7): its backlog is full
-        except OSError:
-            return False
-    return True
 
 
 class Listener:
