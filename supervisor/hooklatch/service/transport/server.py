@@ -7,7 +7,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import trio
 
@@ -71,7 +71,8 @@ class Listener:
 
     async def run(self) -> None:
         """Serve every client that connects, until it is closed."""
-        with self._scope, Spare() as spare:
+        with self._scope, ExitStack() as spare:
+            reserve(spare)
             while not self._scope.cancel_called:
                 try:
                     stream, _ = self._socket.accept()
@@ -81,7 +82,7 @@ class Listener:
                 except OSError as error:
                     self._set(f"clients of {self.name}s cannot be accepted: {error.strerror}")
                     if error.errno in (errno.EMFILE, errno.ENFILE):
-                        spare.refuse_one(self._socket, RpcError(ErrorCode.OVERLOAD, "no descriptor is left"))
+                        refuse_one(self._socket, spare)
                     await trio.sleep(ACCEPT_PAUSE)
                 else:
                     self._set(None)
@@ -126,35 +127,19 @@ class Listener:
             await connection.run()
 
 
-class Spare:
-    """A descriptor in reserve: when no other is left, it serves to tell a client so."""
+def reserve(spare: ExitStack) -> None:
+    """Keep a descriptor: when no other is left, it serves to tell a client so."""
+    with suppress(OSError):  # tried again later
+        spare.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
-    def __init__(self) -> None:
-        self._fd: int | None = None
 
-    def __enter__(self) -> Spare:
-        self._take()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._let_go()
-
-    def _take(self) -> None:
-        with suppress(OSError):  # tried again later
-            self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-
-    def _let_go(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
-    def refuse_one(self, listener: socket.socket, error: RpcError) -> None:
-        """Accept a client only to tell it why it is refused."""
-        self._let_go()
-        with suppress(OSError):
-            stream, _ = listener.accept()
-            refuse(stream, error)
-        self._take()
+def refuse_one(listener: socket.socket, spare: ExitStack) -> None:
+    """Accept a client only to tell it why it is refused, with the descriptor that was kept for that."""
+    spare.close()
+    with suppress(OSError):
+        stream, _ = listener.accept()
+        refuse(stream, RpcError(ErrorCode.OVERLOAD, "no descriptor is left"))
+    reserve(spare)
 
 
 def refuse(stream: socket.socket, error: RpcError) -> None:
