@@ -85,11 +85,10 @@ class Registrar(msgspec.Struct, frozen=True):
         for hook_id in ids:
             if ids.count(hook_id) > 1:
                 raise RpcError(ErrorCode.INVALID_PARAMS, f"the id {hook_id!r} occurs twice in one call")
-        if registrant.id and len(registrant.own.keys() | set(ids)) > MAX_HOOKS:
-            raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
-        check_sizes(wanted, registrant)
+        if registrant.id:
+            check_limits(wanted, registrant.own)
         for one in wanted:
-            self._check(one.definition, one.source, registrant)
+            self._check(one, registrant)
         return wanted
 
     async def hooks_of(self, wanted: list[Wanted], connection: Connection, registrant: Registrant) -> list[Hook]:
@@ -100,7 +99,10 @@ class Registrar(msgspec.Struct, frozen=True):
         """
         for one in wanted:
             if one.source is not None:
-                await self._load(one.definition.id, one.source)
+                try:
+                    await self.files.ensure(one.source)
+                except UnitError as error:
+                    raise RpcError(ErrorCode.LOAD_FAILED, f"hook {one.definition.id!r}: {error}") from None
         # No checkpoint from here on: a reload could activate other builds than those that were just loaded.
         return [self._hook_of(one, connection, registrant) for one in wanted]
 
@@ -117,18 +119,15 @@ class Registrar(msgspec.Struct, frozen=True):
             raise RpcError(ErrorCode.INVALID_PARAMS, text)
         return [NativeHook(table, "") for table in tables]
 
-    def _check(self, definition: HookDefinition, source: Source | None, registrant: Registrant) -> None:
-        spec = self.dispatcher.spec(definition.event)
-        if (fault := misfit(spec, definition.matcher, amends=definition.amends)) is not None:
+    def _check(self, one: Wanted, registrant: Registrant) -> None:
+        definition = one.definition
+        fault = misfit(self.dispatcher.spec(definition.event), definition.matcher, amends=definition.amends)
+        if fault is None and one.source is None and not registrant.id:
+            fault = "a global hook cannot be served"
+        if fault is None and one.source is not None and is_relative(one.source):
+            fault = f"{definition.run!r} is relative and there is no absolute cwd; give an absolute path"
+        if fault is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}")
-        if source is None and not registrant.id:
-            raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
-        if source is not None and source.kind == "file" and not source.location.startswith("/"):
-            raise RpcError(
-                ErrorCode.INVALID_PARAMS,
-                f"hook {definition.id!r}: {definition.run!r} is relative and there is no absolute cwd;"
-                " give an absolute path",
-            )
 
     def _hook_of(self, one: Wanted, connection: Connection, registrant: Registrant) -> Hook:
         layer = Layer.SESSION if registrant.id else Layer.GLOBAL
@@ -141,12 +140,6 @@ class Registrar(msgspec.Struct, frozen=True):
         if one.native and one.definition.shell is None:  # a command says in its `payload` which format it takes
             target = msgspec.structs.replace(target, dialect=registrant.dialect or "", native=one.native)
         return msgspec.structs.replace(hook, target=target, owner=registrant.id, size=one.size)
-
-    async def _load(self, hook_id: str, source: Source) -> None:
-        try:
-            await self.files.ensure(source)
-        except UnitError as error:
-            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {hook_id!r}: {error}") from None
 
 
 def named(natives: list[NativeHook], registrant: Registrant) -> None:
@@ -176,14 +169,19 @@ def wanted_of(native: NativeHook, registrant: Registrant) -> Iterator[Wanted]:
         yield Wanted(definition, source, native.event, size)
 
 
-def check_sizes(wanted: list[Wanted], registrant: Registrant) -> None:
-    """Refuse definitions that take a session over its limit.
+def is_relative(source: Source) -> bool:
+    return source.kind == "file" and not source.location.startswith("/")
+
+
+def check_limits(wanted: list[Wanted], own: Mapping[str, int]) -> None:
+    """Refuse definitions that take a session, with its `own`, over its limits.
 
     Raises:
-        RpcError: the session's definitions would be too large.
+        RpcError: it would have too many hooks, or too large ones.
     """
-    kept = {**registrant.own, **{one.definition.id: one.size for one in wanted}}
-    total = sum(kept.values())
-    if registrant.id and total > MAX_SESSION_HOOK_BYTES:
+    kept = {**own, **{one.definition.id: one.size for one in wanted}}
+    if len(kept) > MAX_HOOKS:
+        raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
+    if (total := sum(kept.values())) > MAX_SESSION_HOOK_BYTES:
         text = f"with these, the session's hooks take {total} bytes; {MAX_SESSION_HOOK_BYTES} are allowed"
         raise RpcError(ErrorCode.OVERLOAD, text)
