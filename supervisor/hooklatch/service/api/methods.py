@@ -71,7 +71,8 @@ class Methods:
         method = self._client_methods.get(request.method) or self._admin_method(connection, request.method)
         if not connection.has_greeted and request.method not in WITHOUT_HELLO:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
-        return await method.answer(connection, convert(request.params, method.params))
+        takes_none = method.params is msgspec.Raw
+        return await method.answer(connection, request.params if takes_none else convert(request.params, method.params))
 
     async def _fire(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FireParams)

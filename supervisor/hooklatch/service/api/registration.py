@@ -120,11 +120,11 @@ class Registrar(msgspec.Struct, frozen=True):
         return [NativeHook(table, "") for table in tables]
 
     def _check(self, one: Wanted, registrant: Registrant) -> None:
-        definition = one.definition
+        definition, source = one.definition, one.source
         fault = misfit(self.dispatcher.spec(definition.event), definition.matcher, amends=definition.amends)
-        if fault is None and one.source is None and not registrant.id:
+        if fault is None and source is None and not registrant.id:
             fault = "a global hook cannot be served"
-        if fault is None and one.source is not None and is_relative(one.source):
+        if fault is None and source is not None and source.kind == "file" and not source.location.startswith("/"):
             fault = f"{definition.run!r} is relative and there is no absolute cwd; give an absolute path"
         if fault is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}")
@@ -167,10 +167,6 @@ def wanted_of(native: NativeHook, registrant: Registrant) -> Iterator[Wanted]:
     for definition in read_definition(native.table):
         source = None if definition.served else place_of(definition, registrant.cwd or "")[0]
         yield Wanted(definition, source, native.event, size)
-
-
-def is_relative(source: Source) -> bool:
-    return source.kind == "file" and not source.location.startswith("/")
 
 
 def check_limits(wanted: list[Wanted], own: Mapping[str, int]) -> None:
