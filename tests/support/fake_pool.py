@@ -30,7 +30,7 @@ from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.plan import Seen
 from hooklatch.service.loading.plugins import Discovery
 from hooklatch.service.loading.sources import Sources, Unit, Version, read
-from hooklatch.service.process.parts import Ground, Parts, assemble
+from hooklatch.service.process.parts import Parts
 from hooklatch_worker import wire
 from hooklatch_worker.author import verdicts
 
@@ -251,13 +251,12 @@ class FakePlace:
 async def running_fakes() -> AsyncGenerator[FakePlace]:
     """Run the daemon's parts as `service.process.daemon.serve` does, but for its processes and sockets."""
     place = FakePlace()
-    ground = Ground(
+    parts = place.parts = Parts(
         config="/nowhere/hooks.toml", state=FakeState(), record=FakeRecord(), zygote=Zygote(owns_process=False),
-        supervisors=(), end=None, places={},
+        supervisors=(), end=None, places={}, make_sources=partial(FakeSources, place), make_files=FakeFiles,
     )  # fmt: skip
-    parts = place.parts = assemble(ground, partial(FakeSources, place), FakeFiles)
     async with trio.open_nursery() as nursery:
-        for part in (parts.sources.supervisor, parts.dispatcher, parts.sessions):
+        for part in (parts.sources.supervisor, parts.dispatcher, parts.sessions.timers):
             await nursery.start(part.run)
         yield place
         parts.dispatcher.stop()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 from support.daemons import running_daemon
+from support.pools import until
 
 GUARD = """
 from hooklatch_worker import deny, hook
@@ -26,3 +29,22 @@ async def test_a_guard_of_a_file_denies_what_it_was_written_to_deny(tmp_path: Pa
     assert (denied["verdict"], denied["cause"], denied["reason"]) == ("deny", "policy", "no rm here")
     assert (denied["layer"], denied["hook"]) == ("global", "guards:no_rm")
     assert passed["verdict"] == "pass"
+
+
+async def test_sessions_and_connections_leave_no_cycles_for_a_full_collection(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARD}) as daemon:
+        gc.disable()
+        try:
+            async with daemon.session() as client:
+                own = {"id": "own", "event": "stop", "run": str(tmp_path / "guards.py:no_rm")}
+                await client.call("register", hooks=[own])
+                await client.call("subscribe", topics=["registry", "decisions"])
+                live = [*daemon.parts.sessions, *daemon.parts.bus.connections.values()]
+                left = [weakref.ref(one) for one in live]
+                await client.call("session.close")
+            live.clear()
+            await until(lambda: not any(one() for one in left))
+        finally:
+            gc.enable()
+
+    assert len(left) == 2

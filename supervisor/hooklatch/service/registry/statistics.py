@@ -77,7 +77,7 @@ class Statistics:
     def __init__(self) -> None:
         self._hooks: dict[tuple[str, str], Record] = {}  # by the session that registered it, and its name
         self.failures = Failures()
-        self._events: dict[str, Record] = {}
+        self.event_records: dict[str, Record] = {}
         self._fired: Counter[str] = Counter()
         self._last_fired: dict[str, float] = {}
         self.decisions: Counter[tuple[str, str, str]] = Counter()  # by event, verdict and cause
@@ -98,15 +98,11 @@ class Statistics:
         record.add(cause, duration_ms)
 
     def decided(self, decision: Decision) -> None:
-        self._events.setdefault(decision.event, Record()).add(decision.cause, decision.duration_ms)
+        self.event_records.setdefault(decision.event, Record()).add(decision.cause, decision.duration_ms)
         self.decisions[decision.event, decision.verdict, decision.cause or "none"] += 1
         self.verdicts[decision.verdict] += 1
         if decision.cause is not None and decision.cause != "policy":
             self.causes[decision.cause] += 1
-
-    @property
-    def event_records(self) -> dict[str, Record]:
-        return self._events
 
     def hook_record(self, hook: str) -> Record | None:
         """Return the timings of a shared hook by its layer and id; None if it was never called."""
@@ -122,13 +118,13 @@ class Statistics:
         return record.timings() if record is not None else HookTimings()
 
     def event(self, name: str) -> EventCount:
-        record = self._events.get(name)
+        record = self.event_records.get(name)
         timings = record.timings() if record is not None else HookTimings()
         return EventCount(self._fired[name], self._last_fired.get(name), timings)
 
     def events(self) -> dict[str, HookTimings]:
         """Return the timings of every event that was fired."""
-        return {name: record.timings() for name, record in self._events.items()}
+        return {name: record.timings() for name, record in self.event_records.items()}
 
     @property
     def total_fired(self) -> int:
