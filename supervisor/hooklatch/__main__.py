@@ -4,5 +4,4 @@ import sys
 
 from hooklatch.cli import main
 
-if __name__ == "__main__":  # multiprocessing imports this module again, under another name
-    sys.exit(main())
+sys.exit(main())

@@ -6,19 +6,16 @@ everything else there, such as what a health check or `docker exec` left behind.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 
-from hooklatch.processes.zygote import resource_tracker_pids
 from hooklatch_worker.sandbox import linux
 
 __all__ = ["reap_strangers"]
 
 
 def reap_strangers() -> int:
-    """Reap each dead child except multiprocessing's own, whose exit code is needed there; return how many."""
-    keep = {process.pid for process in multiprocessing.active_children()} | resource_tracker_pids()
-    return sum(has_reaped(pid) for pid in linux.children() if pid not in keep)
+    """Reap each dead child; return how many."""
+    return sum(map(has_reaped, linux.children()))
 
 
 def has_reaped(pid: int) -> bool:

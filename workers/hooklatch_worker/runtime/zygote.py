@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import multiprocessing
-import multiprocessing.process
 import os
 import select
 import signal
@@ -44,6 +42,7 @@ def live(control: socket.socket, guardian_pid: int) -> None:
     if threading.active_count() != 1:
         raise RuntimeError("the zygote has more than one thread; forking it would not be safe")
     gc.freeze()  # a collection then never copies the pages of objects that exist now into the workers
+    gc.enable()
     zygote = Zygote(control, guardian_pid)
     try:
         zygote.run()
@@ -57,9 +56,8 @@ def live(control: socket.socket, guardian_pid: int) -> None:
 class Zygote:
     def __init__(self, control: socket.socket, guardian_pid: int) -> None:
         self._control = control
-        self._guardian_pid = guardian_pid
-        self._workers: dict[int, tuple[int, multiprocessing.process.BaseProcess]] = {}
-        self._context = multiprocessing.get_context("fork")
+        self._pid, self._guardian_pid = os.getpid(), guardian_pid
+        self._workers: dict[int, int] = {}  # the generation of each, by its pid
         self.temporary: set[str] = set()  # where workers have their temporary directories
 
     def run(self) -> None:
@@ -109,13 +107,10 @@ class Zygote:
         with ours, theirs:
             try:
                 fds = [append_only(name) for name in ("stdout", "stderr")]
-                process = self._context.Process(
-                    target=child.live, args=(request, os.getpid(), theirs.fileno(), *fds), daemon=False
-                )
-                process.start()
-                pid = process.pid
-                assert pid is not None
-                self._workers[pid] = (request.generation, process)
+                pid = os.fork()
+                if pid == 0:
+                    child.live(request, self._pid, theirs.fileno(), *fds)
+                self._workers[pid] = request.generation
                 fds.insert(0, os.pidfd_open(pid))
                 self._tell(wire.Forked(request.generation, pid), [ours.fileno(), *fds])
             finally:
@@ -124,10 +119,11 @@ class Zygote:
 
     def _reap(self) -> bool:
         """Record which workers have died, and kill what they left; return whether all of it is gone."""
-        for pid, (generation, process) in list(self._workers.items()):
-            if process.exitcode is not None:
+        for pid, generation in list(self._workers.items()):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
                 del self._workers[pid]
-                self._tell(wire.Exited(generation, pid, process.exitcode), wait=False)
+                self._tell(wire.Exited(generation, pid, os.waitstatus_to_exitcode(status)), wait=False)
         rightful = frozenset(self._workers)
         deadline = time.monotonic() + REAP_TIMEOUT
         while linux.kill_children(keep=rightful):
