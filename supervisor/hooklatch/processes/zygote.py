@@ -352,7 +352,7 @@ def start_guardian(control: int) -> subprocess.Popen[bytes]:
 
     It is in a session of its own: Ctrl-C in the daemon's terminal must only reach the daemon.
     """
-    path = [os.path.abspath(folder) for folder in sys.path]
+    path = [os.fspath(entry) or os.getcwd() for entry in sys.path]  # not made absolute: it may be one of an import hook
     code = GUARDIAN.format(path=path, control=control, daemon=os.getpid())
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing takes them
     command: list[str] = [sys.executable, *flags, "-c", code]
