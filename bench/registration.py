@@ -245,7 +245,7 @@ def main() -> int:
         be_agents(arguments.agents)
         return 0
     raise_open_files()
-    sessions, rounds = ((2, 20), 2) if arguments.quick else (SESSIONS, arguments.rounds)
+    sessions, rounds = ((2, 20), 1) if arguments.quick else (SESSIONS, arguments.rounds)
     machine = {**describe(), "build": sys.version, "flags": build_flags()}
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
     found = trio.run(measure_all, sessions, rounds)

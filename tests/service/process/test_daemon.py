@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import weakref
 from pathlib import Path
+
+import pytest
 
 from support.daemons import running_daemon
 from support.pools import until
@@ -48,3 +52,31 @@ async def test_sessions_and_connections_leave_no_cycles_for_a_full_collection(tm
             gc.enable()
 
     assert len(left) == 2
+
+
+PROGRAM = """
+import sys
+import trio
+from hooklatch.service.process.daemon import serve
+from hooklatch.service.process.folders import Options
+
+async def main():
+    folder = sys.argv[1]
+    places = {"config": "hooks.toml", "runtime_dir": "run", "state_dir": "state"}
+    options = {name: f"{folder}/{place}" for name, place in places.items()}
+    async with serve(Options(**options, owns_process=False)):
+        print("serves", flush=True)
+
+trio.run(main)
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_runs_it_inside_itself_is_not_run_again_by_the_processes_of_its_hooks(tmp_path: Path) -> None:
+    """Slow: the program is a process of its own."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path)]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "serves\n"), done.stderr
