@@ -280,7 +280,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="a few seconds: shows that it runs, not how fast")
     options = parser.parse_args()
     raise_open_files()
-    rounds, calls, scale = (2, 20, 0.02) if options.quick else (options.rounds, 200, 1.0)
+    rounds, calls, scale = (1, 10, 0.02) if options.quick else (options.rounds, 200, 1.0)
     machine = describe()
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
     found = measure(rounds, calls, scale=scale, only=options.only)

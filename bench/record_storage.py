@@ -35,7 +35,7 @@ from hooklatch.core.messages import Decision, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch.record.content.entries import Fact, entry_of_decision, shown_of
 from hooklatch.record.content.redaction import Redactor
-from hooklatch.record.files.chain import GENESIS, Timestamps, seal
+from hooklatch.record.files.chain import GENESIS, seal, timestamp
 from hooklatch.record.files.reading import Filters, query
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Record
@@ -80,14 +80,13 @@ class Sqlite:
         self.db.executescript(TABLE)
         self.lock = threading.Lock()
         self._redactor = Redactor(SETTINGS)
-        self._stamps = Timestamps()
         self._seq, self._hash = 0, GENESIS
 
     def decided(self, decision: Decision, fact: Fact) -> None:
         limit, redactor = SETTINGS.excerpt_bytes, self._redactor
         body = entry_of_decision(decision, fact, shown_of(fact.payload, limit, redactor), limit, redactor)
         self._seq += 1
-        line, self._hash = seal(self._seq, self._hash, self._stamps.spell(time.time()), "decision", body)
+        line, self._hash = seal(self._seq, self._hash, timestamp(time.time()), "decision", body)
         row = (self._seq, fact.session, decision.event, decision.verdict, line)
         self.db.execute("insert into record values (?, ?, ?, ?, ?)", row)
 

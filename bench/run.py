@@ -180,7 +180,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--quick", action="store_true", help="a few seconds: shows that it runs, not how fast")
     options = parser.parse_args()
-    rounds, calls, seconds, kills = (2, 20, 0.1, 2) if options.quick else (options.rounds, 200, 0.5, 20)
+    rounds, calls, seconds, kills = (1, 5, 0.1, 1) if options.quick else (options.rounds, 200, 0.5, 20)
     machine = describe()
     print(", ".join(f"{key} {value}" for key, value in machine.items()))
 

@@ -2,7 +2,6 @@
 
 import gc
 import signal
-from multiprocessing import resource_tracker
 from typing import Any
 
 import pytest
@@ -57,9 +56,3 @@ def pytest_collection_finish() -> None:
     """Keep what thousands of tests are made of out of each garbage collection."""
     gc.collect()
     gc.freeze()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_resource_tracker() -> None:
-    """Start the helper process that multiprocessing keeps beside spawned children once, not with each daemon."""
-    resource_tracker.ensure_running()

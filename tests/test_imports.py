@@ -21,7 +21,7 @@ WORKER = Path(hooklatch_worker.__file__).parent
 
 HEAVY = {"trio", "psutil", "re2", "anyio", "watchfiles", "tomlkit"}
 # The floors, and the parts beside them, each with what it may import of the others.
-GROUND = {"errors", "paths", "version"}
+GROUND = {"directories", "errors", "paths", "version"}
 BELOW = {
     "core": {"errors"},
     "processes": {"core", *GROUND},

@@ -4,5 +4,5 @@ import sys
 
 from hooklatch.cli import main
 
-if __name__ == "__main__":  # multiprocessing imports this module again, under another name
+if __name__ == "__main__":
     sys.exit(main())

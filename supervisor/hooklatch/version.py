@@ -1,15 +1,9 @@
-"""The version, read once from the installed distribution; knows nothing else."""
+"""The versions of the package and of the protocol.
 
-from importlib.metadata import PackageNotFoundError, version
+The build reads the first one here too: asking the metadata of the installed package would slow every start.
+"""
 
-__all__ = ["VERSION"]
+__all__ = ["PROTOCOL", "VERSION"]
 
-
-def installed() -> str:
-    try:
-        return version("hooklatch")
-    except PackageNotFoundError:  # running from a checkout that is not installed
-        return "0+unknown"
-
-
-VERSION = installed()
+VERSION = "0.1.0"
+PROTOCOL = 1  # a client and a daemon must speak the same one

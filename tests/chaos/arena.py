@@ -182,7 +182,7 @@ class Arena:
 
     def guardians(self) -> list[int]:
         """List the processes that watch over a zygote."""
-        return [pid for pid in linux.children(self.daemon.pid) if is_spawned(pid)]
+        return [pid for pid in linux.children(self.daemon.pid) if is_guardian(pid)]
 
     def zygotes(self) -> list[int]:
         return below(self.guardians())
@@ -286,11 +286,11 @@ def below(parents: Iterable[int]) -> list[int]:
     return [child for parent in parents for child in linux.children(parent)]
 
 
-def is_spawned(pid: int) -> bool:
-    """Return whether a process is one of multiprocessing's, and not its resource tracker."""
+def is_guardian(pid: int) -> bool:
+    """Return whether a process runs what the daemon starts as its guardian."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return b"spawn_main" in file.read()
+            return b"guardian.live" in file.read()
     except OSError:
         return False
 

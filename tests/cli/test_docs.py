@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from hooklatch.cli.commands import all_commands
+from hooklatch.cli.commands import COMMANDS, command_line
+from hooklatch.cli.terminal.parser import Parser
 from support.commands import Daemon, new_place, serving
 from support.repository import ROOT
 from support.tables import table
@@ -34,13 +35,17 @@ def examples() -> list[tuple[str, str]]:
 
 def codes_of(name: str) -> set[str]:
     """Return the codes that a command's help lists, and those of the commands below it."""
-    parser = all_commands()[name]
-    below = parser._subparsers._group_actions[0].choices.values() if parser._subparsers else ()  # type: ignore[union-attr]
+    parser = parser_of(name)
+    below = [one.declared() for one in parser.commands.values()]
     return {code for one in (parser, *below) for code in re.findall(r"^  (\d+) ", one.format_help(), re.MULTILINE)}
 
 
+def parser_of(name: str) -> Parser:
+    return command_line().declared().commands[name].declared()
+
+
 def test_every_command_has_its_section() -> None:
-    assert set(SECTIONS) == set(all_commands().names)
+    assert set(SECTIONS) == {name for name, _, _ in COMMANDS}
 
 
 @table("name", SECTIONS)
@@ -52,7 +57,7 @@ def test_the_exit_codes_are_those_of_the_help(name: str) -> None:
 
 @table("name", SECTIONS)
 def test_the_example_of_the_help_is_among_those_of_the_page(name: str) -> None:
-    example = re.search(r"^example: (.*)$", all_commands()[name].format_help(), re.MULTILINE)
+    example = re.search(r"^example: (.*)$", parser_of(name).format_help(), re.MULTILINE)
 
     assert example is not None
     assert name in [section for section, _ in examples()]

@@ -7,14 +7,13 @@ import sys
 
 import pytest
 
-from hooklatch.cli.commands import all_commands
-from hooklatch.cli.terminal.exits import MEANINGS, Exit
+from hooklatch.cli.commands import COMMANDS, command_line
+from hooklatch.cli.terminal.exits import Exit
 from support.commands import Place
 from support.tables import table
 
 HEAVY = ("argparse", "trio", "msgspec", "psutil", "asyncio", "logging")
-LOOK = "import sys; {}; print(*[name for name in {!r} if name in sys.modules])"
-COMMANDS = all_commands().names
+LOOK = "import sys\n{}\nprint()\nprint(*[name for name in {!r} if name in sys.modules])"
 LATER_ARGPARSE = """
 import argparse
 
@@ -27,8 +26,8 @@ def add_parser(self, name, *, deprecated=False, **options):
     return plain_add(self, name, color=True, **options)
 
 argparse.ArgumentParser.__init__, argparse._SubParsersAction.add_parser = init, add_parser
-from hooklatch.cli.commands import all_commands
-print(all_commands().parse(["hooks", "add", "stop", "--run", "guards.py:f"]).target)
+from hooklatch.cli.commands import command_line
+print(command_line().parse_args(["hooks", "add", "stop", "--run", "guards.py:f"]).target)
 """
 
 
@@ -36,18 +35,26 @@ def modules_after(code: str) -> list[str]:
     done = subprocess.run(
         [sys.executable, "-c", LOOK.format(code, HEAVY)], capture_output=True, text=True, check=True
     )  # fmt: skip
-    return done.stdout.split()
+    return done.stdout.rpartition("\n\n")[2].split()
 
 
 def test_the_door_imports_nothing_heavy() -> None:
     assert modules_after("import hooklatch.cli, hooklatch.__main__") == []
 
 
-def test_the_client_commands_do_without_trio() -> None:
-    loaded = modules_after("import hooklatch.cli.commands")
+def test_the_table_of_commands_imports_none_of_them() -> None:
+    assert modules_after("import hooklatch.cli.commands") == ["argparse"]
 
-    assert "trio" not in loaded
-    assert "psutil" not in loaded
+
+@table("words", [["--help"], ["--version"], ["status", "--help"], ["stop", "--help"], ["hooks", "list", "--help"]])
+def test_what_only_asks_the_daemon_imports_the_standard_library_alone(words: list[str]) -> None:
+    code = f"sys.argv[1:] = {words}\nfrom hooklatch.cli import main\ntry:\n    main()\nexcept SystemExit:\n    pass"
+
+    assert modules_after(code) == ["argparse"]
+
+
+def test_firing_imports_the_standard_library_alone() -> None:
+    assert modules_after("import hooklatch.cli.testing.fire") == ["argparse"]
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 14), reason="its own argparse does what is imitated here")
@@ -57,12 +64,11 @@ def test_the_parsers_take_what_argparse_of_python_3_14_gives_to_those_below_a_co
     assert (done.returncode, done.stdout) == (0, "guards.py:f\n"), done.stderr
 
 
-@table("command", [*COMMANDS, "hooks add", "hooks explain", ""])
+@table("command", [*(name for name, _, _ in COMMANDS), "hooks add", "hooks explain", ""])
 def test_help_has_an_example_and_exit_codes(command: str) -> None:
-    words = command.split()
-    parser = all_commands().parser
-    for word in words:
-        parser = parser._subparsers._group_actions[0].choices[word]  # type: ignore[union-attr, index]
+    parser = command_line().declared()
+    for word in command.split():
+        parser = parser.commands[word].declared()
 
     text = parser.format_help()
 
@@ -71,7 +77,7 @@ def test_help_has_an_example_and_exit_codes(command: str) -> None:
 
 
 def test_every_exit_code_has_a_meaning() -> None:
-    assert MEANINGS.keys() == set(Exit)
+    assert all(code.meaning for code in Exit)
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,18 @@ def quits(event: Any) -> None:
     raise SystemExit("over")
 
 
+class Bail(BaseException):
+    """What no `except Exception` catches."""
+
+
+def bails_in_a_thread(event: Any) -> None:
+    raise Bail("out")
+
+
+async def bails_in_a_task(event: Any) -> None:
+    raise Bail("out")
+
+
 def stops_iterating(event: Any) -> None:
     raise StopIteration
 
@@ -68,6 +80,8 @@ def stays_silent(event: Any) -> None:
     ("function", "key", "text"),
     [
         (quits, "error", "SystemExit: over"),
+        (bails_in_a_thread, "error", "Bail: out"),
+        (bails_in_a_task, "error", "Bail: out"),
         (stops_iterating, "error", "StopIteration"),
         (returns_rubbish, "result", "garbage"),
         (stays_silent, "result", "None"),
@@ -86,6 +100,37 @@ async def test_a_served_hook_answers_whatever_it_does(
     (answer,) = recorder.seen
     assert text in str(answer[key])
     assert (registration.id, registration.revision) == ("guard", 8)
+
+
+@under_both
+async def test_whatever_its_functions_raise_a_session_connects_again(daemon: ScriptedDaemon, path: Path) -> None:
+    recorder = Recorder()
+    _, resume = lose_and_resume(recorder)
+
+    def lose(peer: Peer) -> None:
+        peer.welcome()
+        peer.answer(peer.read_until("subscribe"), {"revision": 7})
+        peer.say(method="announce", params={"topic": "registry", "revision": 8})
+        registration = peer.read_until("register")
+        peer.say(id=1, method="call", params=CALL)
+        assert "Bail" in peer.read()["error"]["message"]
+        peer.answer(registration, {"ids": ["guard"], "revision": 8})
+
+    daemon.play(lose, resume)
+    is_told = anyio.Event()
+
+    def bails_when_told(announcement: Announcement) -> None:
+        is_told.set()
+        raise Bail("out")
+
+    async with connect(path) as s:
+        s.on_reload(bails_when_told)
+        await is_told.wait()
+        await s.register("pre_tool_use", bails_in_a_task, id="guard")
+        await anyio.to_thread.run_sync(recorder.done.wait)
+        answer = await s.fire("pre_tool_use", tool_name="Bash", tool_input={})
+
+    assert (answer.verdict, answer.cause) == ("allow", None)
 
 
 @under_both

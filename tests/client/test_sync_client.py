@@ -19,6 +19,7 @@ from client.scripts import (
     IMPATIENT,
     Recorder,
     answer_pings_first,
+    ask_guard,
     decide,
     lose_and_resume,
     never_welcome,
@@ -184,6 +185,21 @@ def test_a_served_hook_may_fire_itself(daemon: ScriptedDaemon, path: Path) -> No
         answer = s.fire("pre_tool_use")
 
     assert answer.reason == "inner"
+
+
+def bails(event: object) -> None:
+    raise BaseException("out")
+
+
+def test_a_served_hook_answers_whatever_it_raises(daemon: ScriptedDaemon, path: Path) -> None:
+    recorder = Recorder()
+    daemon.play(ask_guard(recorder))
+
+    with connect_sync(path) as s:
+        s.register("pre_tool_use", bails, id="guard")
+
+    (answer,) = recorder.seen
+    assert answer["error"]["message"] == "BaseException: out"
 
 
 async def never(event: object) -> None: ...

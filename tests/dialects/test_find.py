@@ -8,7 +8,7 @@ import pytest
 
 from dialects.judges import of_ethos
 from dialects.samples import dialects, label
-from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
 from hooklatch.dialects import find as finding
 from hooklatch.dialects.dialect import Dialect, InvalidDialectError, checked
 from hooklatch.dialects.find import find, from_table, load_entry_points, names
@@ -62,7 +62,9 @@ def test_our_own_can_be_written_as_tables(dialect: Dialect) -> None:
 
 
 def test_a_custom_event_can_be_fed() -> None:
-    catalogue = Catalogue.standard().with_custom([{"name": "deploy_requested", "model": "gate", "verdicts": ["deny"]}])
+    catalogue = Catalogue.standard().with_custom(
+        [EventDefinition(name="deploy_requested", model="gate", verdicts=["deny"])]
+    )
     table = mine("deploy", feeds=["deploy_requested"], answers={"words": {"deny": "error"}})
 
     dialect = from_table(table, catalogue)

@@ -7,9 +7,10 @@ import msgspec
 from fuzz.checks import document, said
 from hooklatch.cli.terminal.exits import CommandError
 from hooklatch.cli.testing.cases import read_cases
-from hooklatch.core.hooks.catalogue import Catalogue, InvalidEventError
+from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
 from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
+from hooklatch.core.tables import InvalidTableError, read_table
 from hooklatch.dialects.dialect import UnknownNativeEventError
 from hooklatch.importing import UnreadableFileError, read_hooks
 from hooklatch.importing.writing import write_toml
@@ -95,11 +96,12 @@ def read_custom_event(data: bytes) -> None:
     if not isinstance(table, dict):
         return
     try:
-        catalogue = CATALOGUE.with_custom([table])
-    except InvalidEventError as error:
+        definition = read_table(table, EventDefinition, "event")
+        catalogue = CATALOGUE.with_custom([definition])
+    except InvalidTableError as error:
         said(error)
         return
-    spec = catalogue[table["name"]]
+    spec = catalogue[definition.name]
     assert spec.fails_closed == (spec.model == "gate")
 
 

@@ -10,8 +10,7 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.payload import Payload, PayloadError, canonical
 from hooklatch.core.protocol import LineBuffer, Request, RpcError, convert, encode_error, read_message
 from hooklatch.service.api.hook_methods import RegisterParams
-from hooklatch.service.api.session_methods import TopicsParams
-from hooklatch.service.api.session_opening import HelloParams, UpdateParams
+from hooklatch.service.api.session_methods import HelloParams, TopicsParams, UpdateParams
 from hooklatch.service.dispatch.fires import FireParams
 from hooklatch_worker import wire
 from hooklatch_worker.author import verdicts

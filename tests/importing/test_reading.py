@@ -433,7 +433,7 @@ def test_an_entry_of_radium_without_a_script_becomes_a_stub_and_an_override() ->
     stub = text.partition("# [[hook]]")[2].replace("\n# ", "\n").partition("or, where a plugin has it")
 
     hook = read_config("/mine.toml", f"[[hook]]{stub[0]}".encode()).hooks[0]
-    override = read_config("/hooks.toml", stub[2].partition("\n")[2].encode()).main.overrides[0]
+    override = read_config("/hooks.toml", stub[2].partition("\n")[2].encode()).overrides[0]
 
     assert (hook.event, hook.run, hook.priority, hook.enabled) == (
         "pre_tool_use",

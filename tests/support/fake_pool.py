@@ -27,10 +27,10 @@ from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Fact, Record
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.files import Files
-from hooklatch.service.loading.plan import Active, Seen
+from hooklatch.service.loading.plan import Seen
 from hooklatch.service.loading.plugins import Discovery
-from hooklatch.service.loading.sources import Sources, Unit
-from hooklatch.service.process.parts import Ground, Parts, assemble
+from hooklatch.service.loading.sources import Sources, Unit, Version, read
+from hooklatch.service.process.parts import Parts
 from hooklatch_worker import wire
 from hooklatch_worker.author import verdicts
 
@@ -90,8 +90,11 @@ class FakeUnit(Unit):
     now: Callable[[], int]
 
     @property
-    def is_current(self) -> bool:
+    def is_untouched(self) -> bool:
         return self.version == self.now()
+
+    def newer(self) -> Version | None:
+        return None if self.is_untouched else read(self.source)
 
 
 class FakeSources(Sources):
@@ -101,16 +104,16 @@ class FakeSources(Sources):
         super().__init__(*arguments, **named)
         self.place = place
 
-    async def build(self, source: wire.Source, *, workers: int | None = None) -> Unit:
+    async def build(self, version: Version, limits: PoolLimits) -> Unit:
         self._builds += 1
-        version = self.place.version
+        source, number = version.source, self.place.version
 
         async def run(event: Any) -> object:
-            return await self.place.act(event, version)
+            return await self.place.act(event, number)
 
         pool = FakePool({"act": run}, source, self._builds)
-        unit = FakeUnit(source, self._builds, pool, wire.Loaded(0, [], ["act"], []), {}, 0)
-        unit.version, unit.now = version, lambda: self.place.version
+        unit = FakeUnit(version, pool, wire.Loaded(0, [], ["act"], []))
+        unit.version, unit.now = number, lambda: self.place.version
         self.pools[source.location, unit.build] = pool
         return unit
 
@@ -118,8 +121,8 @@ class FakeSources(Sources):
 class FakeFiles(Files):
     """Looks without a thread: a clock that jumps does not wait for one."""
 
-    async def see(self, active: Active) -> Seen:
-        return self._look(active, Discovery({}, {}, set()))
+    async def see(self) -> Seen:
+        return self.look(lambda: Discovery({}, {}, set()))()
 
 
 class FakeState(StateFile):
@@ -248,13 +251,12 @@ class FakePlace:
 async def running_fakes() -> AsyncGenerator[FakePlace]:
     """Run the daemon's parts as `service.process.daemon.serve` does, but for its processes and sockets."""
     place = FakePlace()
-    ground = Ground(
+    parts = place.parts = Parts(
         config="/nowhere/hooks.toml", state=FakeState(), record=FakeRecord(), zygote=Zygote(owns_process=False),
-        supervisors=(), end=None, places={},
+        supervisors=(), end=None, places={}, make_sources=partial(FakeSources, place), make_files=FakeFiles,
     )  # fmt: skip
-    parts = place.parts = assemble(ground, partial(FakeSources, place), FakeFiles)
     async with trio.open_nursery() as nursery:
-        for part in (parts.sources, parts.dispatcher, parts.sessions):
+        for part in (parts.sources.supervisor, parts.dispatcher, parts.sessions.timers):
             await nursery.start(part.run)
         yield place
         parts.dispatcher.stop()

@@ -1,7 +1,11 @@
-"""Hooks as an author would type them. A type checker must refuse the lines marked so, and no others."""
+"""Hooks as an author would type them, and calls as a host would.
+
+A type checker must refuse the lines marked so, and no others.
+"""
 
 from typing import Literal
 
+from hooklatch import Session, SyncSession, ToolRun
 from hooklatch_worker import CustomEvent, Event, Verdict, allow, claim, deny, hook, inject, last, warn
 from hooklatch_worker.author.events import PostToolUse, PreModel, PreToolUse
 
@@ -70,3 +74,27 @@ def says_more_than_it_declares() -> Verdict[Literal["claim"]]:
 
 def misspells_a_field(event: PreModel) -> object:
     return event.model_idd  # refused
+
+
+async def awaits_what_it_calls(s: Session) -> int:
+    run: ToolRun = await s.run_tool("Bash", {}, print, tool_use_id="t1")
+    await (await s.register("stop", lambda event: None, priority=5)).unregister()
+    return await s.enable(run.tool_name, scope="global")
+
+
+def calls_without_awaiting(s: SyncSession) -> int:
+    run: ToolRun = s.run_tool("Bash", {}, print, tool_use_id="t1")
+    s.register("stop", lambda event: None, priority=5).unregister()
+    return s.enable(run.tool_name, scope="global")
+
+
+def forgets_to_await(s: Session) -> int:
+    return s.enable("guard")  # refused
+
+
+async def awaits_what_blocks(s: SyncSession) -> int:
+    return await s.enable("guard")  # refused
+
+
+def misspells_an_option(s: SyncSession) -> ToolRun:
+    return s.run_tool("Bash", {}, print, tool_id="t1")  # refused

@@ -1,4 +1,7 @@
-"""The overloads of `@hook`, asked of both type checkers. Slow: each start of a checker takes seconds."""
+"""The overloads of `@hook`, and the operations of both clients, asked of both type checkers.
+
+Slow: each start of a checker takes seconds.
+"""
 
 import json
 import re
@@ -9,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
+from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch_worker.author.events import EVENT_CLASSES
+from support.hook_stub import CAPABILITIES, STUB, legal, stub
 from support.repository import ROOT
 
 SAMPLE = Path(__file__).with_name("sample.py")
-CAPABILITIES = ["allow", "deny", "ask", "halt", "claim", "amend", "inject", "append", "resume", "last"]
 
 HEAD = """\
 from typing import Literal
@@ -59,13 +62,6 @@ def refused(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return lines
 
 
-def legal(spec: EventSpec) -> set[str]:
-    extras = {"amend"} if spec.patch else set[str]()
-    if spec.allows_last:
-        extras.add("last")
-    return {*spec.verdicts, *spec.outputs, *extras}
-
-
 def cases() -> Iterator[tuple[str, str, bool]]:
     for name, spec in Catalogue.standard().items():
         for capability in CAPABILITIES:
@@ -95,3 +91,7 @@ def test_a_type_checker_refuses_exactly_what_the_catalogue_does_not_allow(refuse
 
     expected = {(event, capability) for event, capability, is_legal in cases() if not is_legal}
     assert {case[:2] for number, case in enumerate(cases()) if number in numbers} == expected
+
+
+def test_the_stub_says_what_the_catalogue_says() -> None:
+    assert STUB.read_text() == stub(), "run: python tests/support/hook_stub.py"

@@ -1,7 +1,7 @@
 """The `hooklatch` command.
 
-Must import quickly: an agent starts `hooklatch hook` for every event, and multiprocessing imports the console script's
-module again in the daemon's zygote.  So a command's dependencies are only imported when it runs.
+Must import quickly: an agent starts `hooklatch hook` for every event.  So a command's dependencies are only imported
+when it runs.
 """
 
 import sys

@@ -1,38 +1,56 @@
-"""The command line: finds the command, runs it, and turns errors into messages and exit codes.
-
-Each module holds one group of commands, and declares their names and arguments in `add_commands`.
-"""
+"""The command line: finds the command, runs it, and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
-import traceback
+import argparse
 
-from hooklatch.cli.daemon import doctor, health, init, log, serve, stop, watch
-from hooklatch.cli.hooks import hooks, import_hooks, reports, suspend, trust
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
-from hooklatch.cli.testing import fire, policy_tests
+from hooklatch.cli.terminal.parser import PROGRAM, Parser
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
+from hooklatch.version import VERSION
 
-__all__ = ["all_commands", "run"]
+__all__ = ["COMMANDS", "command_line", "run"]
 
-GROUPS = (
-    serve,
-    stop,
-    fire,
-    hooks,
-    reports,
-    health,
-    watch,
-    log,
-    doctor,
-    init,
-    trust,
-    suspend,
-    import_hooks,
-    policy_tests,
-)
+COMMANDS = (
+    (
+        "serve", "daemon.serve",
+        "run the daemon until SIGTERM or Ctrl-C, or with --detach in the background; SIGHUP reloads",
+    ),
+    ("hook", "daemon.serve", "answer one hook event of an agent (see: hooklatch hook --help)"),
+    ("stop", "daemon.stop", "let the daemon answer the fires in flight and exit, and wait until it is gone"),
+    ("fire", "testing.fire", "fire one event and print the decision"),
+    ("hooks", "hooks.hooks", "list hooks in firing order, or change them"),
+    ("events", "hooks.events", "list the events that can be fired; without a daemon, the standard ones"),
+    (
+        "reload", "hooks.reload",
+        "have the daemon load every change of its files now, including files that are gone or empty",
+    ),
+    ("sessions", "hooks.sessions", "list the agents that are connected"),
+    ("status", "hooks.status", "say whether all is well, and what to do if it is not"),
+    ("health", "daemon.health", "say in a word whether the daemon is ready, over the agents' socket"),
+    ("watch", "daemon.watch", "show decisions and changes of the hooks as they happen, until Ctrl-C"),
+    ("log", "daemon.log", "show the decision record, or verify that it is as it was written"),
+    ("doctor", "daemon.doctor", "say what is wrong and how to fix it"),
+    (
+        "init", "daemon.init",
+        "write a first hooks.toml and a first guard, readable by you alone; overwrites nothing",
+    ),
+    ("trust", "hooks.trust", "let the hooks in a project's .hooklatch folder run, exactly as they are now"),
+    (
+        "suspend", "hooks.suspend",
+        "leave a hook out of every fire for a limited time: break-glass, recorded and shown in the status",
+    ),
+    ("resume", "hooks.suspend", "end a suspension early"),
+    (
+        "import", "hooks.import_hooks",
+        "convert hooks of Claude Code, Reasonix or Radium to a file for hooks.d; without --to, print it",
+    ),
+    (
+        "test", "testing.policy_tests",
+        "fire recorded payloads at the configured hooks and compare the decisions; needs no daemon",
+    ),
+)  # fmt: skip
 CODES = {
     "load_failed": Exit.BAD_DATA,
     "not_found": Exit.NO_INPUT,
@@ -46,18 +64,27 @@ CODES = {
 }
 
 
-def all_commands() -> Commands:
+def command_line() -> Parser:
     """Return the parser of the whole command line."""
-    commands = Commands()
-    for group in GROUPS:
-        group.add_commands(commands)
-    return commands
+    return Parser(
+        declare=declare_all,
+        description="Runs an agent's lifecycle hooks in supervised workers, and fails closed.",
+        epilog="example: hooklatch init && hooklatch serve --detach\n\n"
+        "`hooklatch COMMAND --help` shows each one's own example and exit codes.",
+    )
+
+
+def declare_all(parser: Parser) -> None:
+    version = f"{PROGRAM} {VERSION}"
+    parser.add_argument("--version", action="version", version=version, help="print the version, and exit")
+    parser.set_defaults(config=None, runtime_dir=None, json=False)
+    parser.add_commands(COMMANDS, required=True)
 
 
 def run(words: list[str]) -> int:
     """Run a command and return its exit code."""
     output.prepare()
-    arguments = all_commands().parse(words)
+    arguments: argparse.Namespace = command_line().parse_args(words)
     try:
         code = int(arguments.run(arguments))
     except CommandError as error:
@@ -67,6 +94,8 @@ def run(words: list[str]) -> int:
         output.complain(text_of(error))
         return code_of(error)
     except Exception:
+        import traceback
+
         traceback.print_exc()
         output.complain("this is a bug in hooklatch; please report it with the lines above")
         return Exit.SOFTWARE

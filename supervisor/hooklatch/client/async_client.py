@@ -1,4 +1,4 @@
-"""The client under trio and under asyncio: its typed API for hosts.  The work is done in `session.operations`.
+"""The client under trio and under asyncio: its typed API for hosts.  What is not here is in `session.operations`.
 
 Imports neither library, nor anyio, until a session is opened.
 """
@@ -8,23 +8,21 @@ from __future__ import annotations
 import inspect
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from hooklatch.client.protocol.announcements import Announcement, Inbox
 from hooklatch.client.protocol.decisions import Accepted, Decision
-from hooklatch.client.session import operations
 from hooklatch.client.session.fires import fire
 from hooklatch.client.session.hooks import target_of
+from hooklatch.client.session.operations import Registration, SessionOperations
 from hooklatch.client.session.options import HookItem, HookOptions, Options, Scope
 from hooklatch.client.session.served import ServedFunction
-from hooklatch.client.session.session_base import SessionFacts
 from hooklatch.client.session.session_state import SessionState
 from hooklatch.client.session.steps import Steps, fail
-from hooklatch.client.session.tool_calls import ToolOptions
-from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun
 from hooklatch.client.sockets import candidates
 from hooklatch.errors import DaemonUnreachableError, SessionClosedError
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from hooklatch.client.async_reconnector import AsyncReconnector
     from hooklatch.client.tasks import SessionTasks
 
-__all__ = ["Announcements", "Registration", "Session", "connect", "session"]
+__all__ = ["Announcements", "Session", "connect", "session"]
 
 T = TypeVar("T")
 log = logging.getLogger("hooklatch.client")
@@ -60,20 +58,6 @@ def session(id: str | None = None, **options: Unpack[Options]) -> Session:  # no
     return connect(session_id=id, **options)
 
 
-class Registration:
-    """A registered hook: its id, and the first revision in which it is active."""
-
-    def __init__(self, owner: Session, hook_id: str, revision: int, scope: Scope) -> None:
-        self.id = hook_id
-        self.revision = revision
-        self._owner = owner
-        self._scope: Scope = scope
-
-    async def unregister(self) -> None:
-        """Unregister the hook; see `Session.unregister`."""
-        await self._owner.unregister(self.id, scope=self._scope)
-
-
 class Announcements:
     """The daemon's announcements from now on: `async for announcement in ...`; ends with the session."""
 
@@ -96,12 +80,14 @@ class Announcements:
         return announcement
 
 
-class Session(SessionFacts):
+class Session(SessionOperations):
     """One live agent run. Made by `connect` or `session`; use it in `async with`.
 
     Any number of tasks of one trio run, or of one asyncio loop, may use it at once. Its hooks end with it: the daemon
     ends the session with the block, and its id may be used again.
     """
+
+    runs_async = True
 
     def __init__(self, paths: Sequence[str], state: SessionState) -> None:
         super().__init__()
@@ -162,7 +148,7 @@ class Session(SessionFacts):
         self._reconnector.check_open()
         return self._reconnector
 
-    async def _run(self, steps: Steps[T]) -> T:
+    async def run_steps(self, steps: Steps[T]) -> T:
         if self._reconnector is None:
             return fail(steps, DaemonUnreachableError("the session was not opened; use it in async with"))
         return await self._reconnector.run(steps)
@@ -196,31 +182,7 @@ class Session(SessionFacts):
             ValueError: the payload is not plain finite JSON (InvalidPayloadError), or an argument makes no sense.
             SessionClosedError: the session is over.
         """
-        return await self._run(fire(self._state, event, fields, wait=wait))
-
-    async def run_tool(
-        self,
-        name: str,
-        tool_input: Mapping[str, Any],
-        function: Callable[[dict[str, Any]], object],
-        /,
-        *,
-        permission: Callable[[PermissionQuestion], object] | None = None,
-        **options: Unpack[ToolOptions],
-    ) -> ToolRun:
-        """Run one whole tool call: pre_tool_use, permission, the call, post_tool_use or post_tool_use_failure.
-
-        The tool is called with its input as one dict, as hooks may have changed it: an async tool in this task, any
-        other in a thread, which is left behind if the call is cancelled. A refused tool is never called. What it raises
-        becomes `ToolRun.error`. `permission` is the host's own dialog, def or async def: it is asked if a hook asks,
-        and (except with `only_on_ask`) if no hook has allowed the call; True lets it run, a text says why not, anything
-        else refuses too. Without it, an ask that no permission hook allows is a refusal.
-
-        Raises:
-            ValueError: the input is not plain finite JSON (InvalidPayloadError), or the session speaks a dialect.
-            SessionClosedError: the session is over.
-        """
-        return await self._run(operations.run_tool(self._state, name, tool_input, function, permission, options))
+        return await self.run_steps(fire(self._state, event, fields, wait=wait))
 
     async def register(
         self,
@@ -231,7 +193,7 @@ class Session(SessionFacts):
         run: str | None = None,
         scope: Scope = "session",
         **options: Unpack[HookOptions],
-    ) -> Registration:
+    ) -> Registration[Coroutine[Any, Any, int]]:
         """Register a hook: a function of this process, or `run="file.py:name"` for a worker, once it is loaded.
 
         A served function takes one event and returns None or a verdict, like any hook. An async one runs as a task
@@ -245,84 +207,15 @@ class Session(SessionFacts):
         (registration,) = await self.register_all([target_of(event, function, run, options)], scope=scope)
         return registration
 
-    async def register_all(self, hooks: Sequence[HookItem], *, scope: Scope = "session") -> list[Registration]:
+    async def register_all(
+        self, hooks: Sequence[HookItem], *, scope: Scope = "session"
+    ) -> list[Registration[Coroutine[Any, Any, int]]]:
         """Register hooks at once, all or none: definitions, or (event, function, options). See `register`."""
-        steps = operations.register_all(self._state, hooks, scope, runs_async=True)
-        answer = await self._run(steps)
-        return [Registration(self, hook_id, answer.revision, scope) for hook_id in answer.ids]
-
-    async def unregister(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Unregister a hook; return the first revision without it. Doing so again is not an error.
-
-        Raises:
-            RequestFailedError, DaemonUnreachableError: it is still active.
-        """
-        return await self._run(operations.change(self._state, "unregister", hook_id, scope))
-
-    async def enable(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Enable a disabled hook; return the revision. Raises as `unregister` does."""
-        return await self._run(operations.change(self._state, "enable", hook_id, scope))
-
-    async def disable(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Disable a hook, which stays registered; return the revision. Raises as `unregister` does."""
-        return await self._run(operations.change(self._state, "disable", hook_id, scope))
-
-    async def request(self, method: str, /, **params: Any) -> Any:
-        """Make any request of the protocol; return its result as plain data.
-
-        Raises:
-            InvalidPayloadError, RequestFailedError, UnreadableAnswerError, DaemonUnreachableError
-        """
-        return await self._run(operations.request(method, params))
-
-    async def hooks(self, **filters: Any) -> Any:
-        """Return the hooks that this session sees, in the order in which they fire."""
-        return await self.request("hooks", **filters)
-
-    async def has_handlers(self, event: str) -> bool:
-        """Return whether an enabled hook listens to the event, by its name in the catalogue. No hook is run."""
-        return await self._run(operations.has_handlers(event))
-
-    async def events(self) -> Any:
-        """Return the catalogue: which events can be fired, and how hooks may answer each."""
-        return await self.request("events")
-
-    async def explain(self, event: str, payload: Mapping[str, Any]) -> Any:
-        """Return which hooks would be called, in which order, and why each other one would not. No hook is run."""
-        return await self.request("explain", event=event, payload=payload)
-
-    async def status(self) -> Any:
-        """Return the status of the daemon, as far as this session may see it."""
-        return await self.request("status")
-
-    async def ping(self) -> None:
-        """Check that the daemon answers. Raises as `request` does."""
-        await self.request("ping")
-
-    async def update(
-        self,
-        *,
-        cwd: str | os.PathLike[str] | None = None,
-        personality: str | None = None,
-        plugins: Sequence[str] | None = None,
-    ) -> int:
-        """Change the working directory, the personality or the plugins; return the revision of what the session sees.
-
-        What is left out stays unchanged.
-        """
-        return await self._run(operations.update(self._state, cwd=cwd, personality=personality, plugins=plugins))
-
-    async def subscribe(self, *topics: str) -> int:
-        """Subscribe to announcements (by default "registry"); once this returns, none is missed.
-
-        Raises:
-            DaemonUnreachableError: not subscribed now, but as soon as there is a daemon.
-        """
-        return await self._run(operations.subscribe(self._state, topics or ["registry"]))
-
-    async def unsubscribe(self, *topics: str) -> None:
-        """Stop the announcements of these topics, or of all."""
-        await self._run(operations.unsubscribe(self._state, topics))
+        answer = await self.run_steps(self._registering(hooks, scope))
+        return [
+            Registration(hook_id, answer.revision, partial(self.unregister, hook_id, scope=scope))
+            for hook_id in answer.ids
+        ]
 
     def announcements(self) -> Announcements:
         """Return the announcements from now on. The first `async for` subscribes to the registry if needed."""
@@ -337,10 +230,6 @@ class Session(SessionFacts):
         """
         self.opened.tasks.start_from_anywhere(self._call_back, self.announcements(), callback)
         return callback
-
-    async def ensure_subscribed(self) -> None:
-        """Subscribe to the registry, now or when there is a daemon, unless there is a subscription already."""
-        await self._run(operations.ensure_subscribed(self._state))
 
     async def _call_back(self, listener: Announcements, callback: Callable[[Announcement], object]) -> None:
         async for announcement in listener:

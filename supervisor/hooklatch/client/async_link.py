@@ -19,8 +19,7 @@ import anyio
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
-from hooklatch.client.protocol.core import Announced, CallRequested, ReplyDue
-from hooklatch.client.protocol.exchange import Action, Exchange
+from hooklatch.client.protocol.exchange import Action, CallRequested, Exchange, reply
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.sockets import hang_up
 from hooklatch.client.tasks import SessionTasks
@@ -45,8 +44,8 @@ class AsyncLink:
     ) -> None:
         self._socket = connection
         self._tasks = tasks
-        # Hanging up wakes the reader and the writer; only then the socket is closed.
-        self._exchange = Exchange(liveness, lambda: hang_up(connection))
+        self._exchange = Exchange(liveness, self._hang_up)
+        self._ended = anyio.Event()
         self._slots = anyio.Semaphore(1, fast_acquire=True)
         self._unsent = bytearray()
         self._has_unsent = anyio.Event()
@@ -72,7 +71,8 @@ class AsyncLink:
         try:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._write)
-                await self._read()
+                group.start_soon(self._tasks.watch_readable, self._socket, self._receive)
+                await self._ended.wait()
                 group.cancel_scope.cancel()
         finally:
             self.end(DaemonUnreachableError("the session was closed"))
@@ -97,32 +97,34 @@ class AsyncLink:
                 self._exchange.finish(waiter)
         return waiter.read()
 
-    async def _read(self) -> None:
-        while self.failure is None:
-            await anyio.wait_readable(self._socket)
-            try:
-                data = self._socket.recv(CHUNK)
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
-                return
-            for action in self._exchange.receive(data, time.monotonic()):
-                self._see_to(action)
+    def _receive(self) -> None:
+        try:
+            data = self._socket.recv(CHUNK)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
+            return
+        for action in self._exchange.receive(data, time.monotonic()):
+            self._see_to(action)
+
+    def _hang_up(self) -> None:
+        hang_up(self._socket)
+        self._ended.set()
 
     def _see_to(self, action: Action) -> None:
         match action:
             case CallRequested():
-                self._tasks.start_soon(self._answer, action)
-            case ReplyDue(data):
-                self._send(data)
-            case Announced(announcement):
-                self._announce(announcement)
+                self._tasks.start_from_anywhere(self._answer, action)
+            case bytes():
+                self._send(action)
+            case Announcement():
+                self._announce(action)
             case _:
                 assert_never(action)
 
     async def _answer(self, call: CallRequested) -> None:
-        self._send(self._exchange.reply(call, await self._serve(call)))
+        self._send(reply(call, await self._serve(call)))
 
     def _send(self, line: bytes) -> None:
         if self.failure is not None:

@@ -20,14 +20,14 @@ import anyio
 import msgspec
 
 from hooklatch.client.async_link import AsyncLink
-from hooklatch.client.protocol.core import CallRequested
+from hooklatch.client.protocol.exchange import CallRequested
 from hooklatch.client.protocol.liveness import backoff
 from hooklatch.client.session.operations import introduce
 from hooklatch.client.session.session_base import FAREWELL, SessionBase
 from hooklatch.client.session.session_state import SessionState
 from hooklatch.client.session.steps import Ask, CallFunction, Returned, RunApart, Steps
 from hooklatch.client.sockets import connecting
-from hooklatch.client.tasks import SessionTasks, call
+from hooklatch.client.tasks import END_OF_PROGRAM, SessionTasks, call
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
 __all__ = ["AsyncReconnector"]
@@ -186,5 +186,7 @@ class AsyncReconnector(SessionBase):
         try:
             function, event = self.served(request)
             return self.encoded(await call(function, event))
-        except (Exception, SystemExit) as error:
+        except (*END_OF_PROGRAM, anyio.get_cancelled_exc_class()):
+            raise
+        except BaseException as error:
             return self.failed(request, error)

@@ -1,4 +1,4 @@
-"""The client for threads: its typed API for hosts.  The work is done in `session.operations`."""
+"""The client for threads: its typed API for hosts.  What is not here is in `session.operations`."""
 
 from __future__ import annotations
 
@@ -6,27 +6,25 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Literal, TypeVar, Unpack, overload
 from weakref import WeakSet
 
 from hooklatch.client.protocol.announcements import Announcement, Inbox
 from hooklatch.client.protocol.decisions import Accepted, Decision
-from hooklatch.client.session import operations
 from hooklatch.client.session.fires import fire
 from hooklatch.client.session.hooks import refuse_async, target_of
+from hooklatch.client.session.operations import Registration, SessionOperations
 from hooklatch.client.session.options import HookItem, HookOptions, Options, Scope
-from hooklatch.client.session.served import ServedFunction, is_async
-from hooklatch.client.session.session_base import SessionFacts
+from hooklatch.client.session.served import ServedFunction
 from hooklatch.client.session.session_state import SessionState
 from hooklatch.client.session.steps import Steps
-from hooklatch.client.session.tool_calls import ToolOptions
-from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun
 from hooklatch.client.sockets import candidates
 from hooklatch.client.sync_link import in_thread
 from hooklatch.client.sync_reconnector import SyncReconnector
 
-__all__ = ["SyncAnnouncements", "SyncRegistration", "SyncSession", "connect_sync"]
+__all__ = ["SyncAnnouncements", "SyncSession", "connect_sync"]
 
 log = logging.getLogger("hooklatch.client")
 T = TypeVar("T")
@@ -52,20 +50,6 @@ def connect_sync(
     return SyncSession(SyncReconnector(candidates(path, options.get("runtime_dir")), state))
 
 
-class SyncRegistration:
-    """A registered hook: its id, and the first revision in which it is active."""
-
-    def __init__(self, owner: SyncSession, hook_id: str, revision: int, scope: Scope) -> None:
-        self.id = hook_id
-        self.revision = revision
-        self._owner = owner
-        self._scope: Scope = scope
-
-    def unregister(self) -> None:
-        """Unregister the hook; see `SyncSession.unregister`."""
-        self._owner.unregister(self.id, scope=self._scope)
-
-
 class SyncAnnouncements:
     """The daemon's announcements from now on: `for announcement in ...`; ends with the session."""
 
@@ -87,12 +71,14 @@ class SyncAnnouncements:
         return announcement
 
 
-class SyncSession(SessionFacts):
+class SyncSession(SessionOperations):
     """One live agent run. Made by `connect_sync`; use it in `with`, or call `close`.
 
     Any number of threads may use it at once. Its hooks end with it. A forked process that uses it joins the session on
     its own connection; the hooks that the session serves continue to run in the parent.
     """
+
+    runs_async = False
 
     def __init__(self, reconnector: SyncReconnector) -> None:
         self._original = reconnector
@@ -137,7 +123,7 @@ class SyncSession(SessionFacts):
         """Return whether a daemon has accepted the session and has not been lost since."""
         return self._reconnector.is_connected
 
-    def _run(self, steps: Steps[T]) -> T:
+    def run_steps(self, steps: Steps[T]) -> T:
         return self._reconnector.run(steps)
 
     @overload
@@ -160,39 +146,9 @@ class SyncSession(SessionFacts):
     def fire(self, event: str, /, *, wait: bool = True, **fields: Any) -> Decision | Accepted:
         """Fire an event and return the decision; with `wait=False` only whether the daemon accepted it.
 
-        Payload fields are keyword arguments, or in `payload` if a name is one of this method's own. `envelope` has
-        agent_id, agent_type, turn, metadata and the like; `context` comes back, changed by hooks, as
-        `decision.context`. `timeout` is in seconds, and enforced by the daemon; the default is the event's budget.
-        Without a usable answer of the daemon the client decides: a gate denies, others pass.
-
-        Raises:
-            ValueError: the payload is not plain finite JSON (InvalidPayloadError), or an argument makes no sense.
-            SessionClosedError: the session is over.
+        What it takes, means and raises is as in `hooklatch.Session.fire`.
         """
-        return self._run(fire(self._state, event, fields, wait=wait))
-
-    def run_tool(
-        self,
-        name: str,
-        tool_input: Mapping[str, Any],
-        function: Callable[[dict[str, Any]], object],
-        /,
-        *,
-        permission: Callable[[PermissionQuestion], object] | None = None,
-        **options: Unpack[ToolOptions],
-    ) -> ToolRun:
-        """Run one whole tool call: pre_tool_use, permission, the call, post_tool_use or post_tool_use_failure.
-
-        The tool and `permission` are called in this thread. Everything else is as in `hooklatch.Session.run_tool`.
-
-        Raises:
-            TypeError: the tool or the dialog is async.
-            ValueError: the input is not plain finite JSON (InvalidPayloadError), or the session speaks a dialect.
-            SessionClosedError: the session is over.
-        """
-        if is_async(function) or (permission is not None and is_async(permission)):
-            raise TypeError("an async function needs a session of hooklatch.connect(); nothing here runs it")
-        return self._run(operations.run_tool(self._state, name, tool_input, function, permission, options))
+        return self.run_steps(fire(self._state, event, fields, wait=wait))
 
     def register(
         self,
@@ -203,7 +159,7 @@ class SyncSession(SessionFacts):
         run: str | None = None,
         scope: Scope = "session",
         **options: Unpack[HookOptions],
-    ) -> SyncRegistration:
+    ) -> Registration[int]:
         """Register a hook: a function of this process, or `run="file.py:name"` for a worker, once it is loaded.
 
         A served function takes one event and returns None or a verdict, like any hook. It runs in its own thread, also
@@ -217,84 +173,13 @@ class SyncSession(SessionFacts):
         (registration,) = self.register_all([target_of(event, function, run, options)], scope=scope)
         return registration
 
-    def register_all(self, hooks: Sequence[HookItem], *, scope: Scope = "session") -> list[SyncRegistration]:
+    def register_all(self, hooks: Sequence[HookItem], *, scope: Scope = "session") -> list[Registration[int]]:
         """Register hooks at once, all or none: definitions, or (event, function, options). See `register`."""
-        steps = operations.register_all(self._state, hooks, scope, runs_async=False)
-        answer = self._run(steps)
-        return [SyncRegistration(self, hook_id, answer.revision, scope) for hook_id in answer.ids]
-
-    def unregister(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Unregister a hook; return the first revision without it. Doing so again is not an error.
-
-        Raises:
-            RequestFailedError, DaemonUnreachableError: it is still active.
-        """
-        return self._run(operations.change(self._state, "unregister", hook_id, scope))
-
-    def enable(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Enable a disabled hook; return the revision. Raises as `unregister` does."""
-        return self._run(operations.change(self._state, "enable", hook_id, scope))
-
-    def disable(self, hook_id: str, *, scope: Scope = "session") -> int:
-        """Disable a hook, which stays registered; return the revision. Raises as `unregister` does."""
-        return self._run(operations.change(self._state, "disable", hook_id, scope))
-
-    def request(self, method: str, /, **params: Any) -> Any:
-        """Make any request of the protocol; return its result as plain data.
-
-        Raises:
-            InvalidPayloadError, RequestFailedError, UnreadableAnswerError, DaemonUnreachableError
-        """
-        return self._run(operations.request(method, params))
-
-    def hooks(self, **filters: Any) -> Any:
-        """Return the hooks that this session sees, in the order in which they fire."""
-        return self.request("hooks", **filters)
-
-    def has_handlers(self, event: str) -> bool:
-        """Return whether an enabled hook listens to the event, by its name in the catalogue. No hook is run."""
-        return self._run(operations.has_handlers(event))
-
-    def events(self) -> Any:
-        """Return the catalogue: which events can be fired, and how hooks may answer each."""
-        return self.request("events")
-
-    def explain(self, event: str, payload: Mapping[str, Any]) -> Any:
-        """Return which hooks would be called, in which order, and why each other one would not. No hook is run."""
-        return self.request("explain", event=event, payload=payload)
-
-    def status(self) -> Any:
-        """Return the status of the daemon, as far as this session may see it."""
-        return self.request("status")
-
-    def ping(self) -> None:
-        """Check that the daemon answers. Raises as `request` does."""
-        self.request("ping")
-
-    def update(
-        self,
-        *,
-        cwd: str | os.PathLike[str] | None = None,
-        personality: str | None = None,
-        plugins: Sequence[str] | None = None,
-    ) -> int:
-        """Change the working directory, the personality or the plugins; return the revision of what the session sees.
-
-        What is left out stays unchanged.
-        """
-        return self._run(operations.update(self._state, cwd=cwd, personality=personality, plugins=plugins))
-
-    def subscribe(self, *topics: str) -> int:
-        """Subscribe to announcements (by default "registry"); once this returns, none is missed.
-
-        Raises:
-            DaemonUnreachableError: not subscribed now, but as soon as there is a daemon.
-        """
-        return self._run(operations.subscribe(self._state, topics or ["registry"]))
-
-    def unsubscribe(self, *topics: str) -> None:
-        """Stop the announcements of these topics, or of all."""
-        self._run(operations.unsubscribe(self._state, topics))
+        answer = self.run_steps(self._registering(hooks, scope))
+        return [
+            Registration(hook_id, answer.revision, partial(self.unregister, hook_id, scope=scope))
+            for hook_id in answer.ids
+        ]
 
     def announcements(self) -> SyncAnnouncements:
         """Return the announcements from now on. The first `for` subscribes to the registry if needed."""
@@ -311,10 +196,6 @@ class SyncSession(SessionFacts):
         self.ensure_subscribed()
         in_thread(self._call_back, listener, callback)
         return callback
-
-    def ensure_subscribed(self) -> None:
-        """Subscribe to the registry, now or when there is a daemon, unless there is a subscription already."""
-        self._run(operations.ensure_subscribed(self._state))
 
     def _call_back(self, listener: SyncAnnouncements, callback: Callable[[Announcement], object]) -> None:
         for announcement in listener:

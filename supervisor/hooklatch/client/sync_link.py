@@ -11,13 +11,14 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from math import inf
 from typing import Final, assert_never
 
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
-from hooklatch.client.protocol.core import Announced, CallRequested, ReplyDue
-from hooklatch.client.protocol.exchange import Action, Exchange, Waiter
+from hooklatch.client.protocol.exchange import Action, CallRequested, Exchange, reply
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.sockets import hang_up
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
@@ -42,7 +43,7 @@ class SyncLink:
         self._socket = connection
         self._reader = threading.get_ident()
         self._state = threading.Lock()  # guards the exchange
-        self._exchange = Exchange(liveness, self._hang_up)
+        self._exchange = Exchange(liveness, lambda: hang_up(connection))
         self._sending = threading.Lock()  # guards sending a whole line, and closing
         self._serve = serve
         self._announce = announce
@@ -60,9 +61,6 @@ class SyncLink:
         """Give up the connection: every waiting request fails now, and `run` returns."""
         with self._state:
             self._exchange.end(failure)
-
-    def _hang_up(self) -> None:
-        hang_up(self._socket)
 
     def run(self) -> None:
         """Read until the connection ends."""
@@ -92,38 +90,27 @@ class SyncLink:
             DaemonUnreachableError: the connection is lost, or the daemon is silent.
         """
         with self._slots:
-            answered = threading.Event()
-            waiter, line = self._begin(method, params, answered)
-            pause = self._read_once if threading.get_ident() == self._reader else answered.wait
-            try:
-                self._send(line)
-                while not answered.is_set():
-                    pause(self._line_timeouts())
-                    self._check()
-            finally:
-                with self._state:
-                    self._exchange.finish(waiter)
-        return waiter.read()
+            return self._ask(method, params)
 
     def take_leave(self, seconds: float) -> None:
         """Tell the daemon that the session is over, and wait this long for its answer."""
-        deadline, answered = time.monotonic() + seconds, threading.Event()
-        try:
-            waiter, line = self._begin("session.close", {}, answered)
-        except HooklatchError:
-            return  # the daemon is gone
+        with suppress(HooklatchError):  # the daemon is gone
+            self._ask("session.close", {}, deadline=time.monotonic() + seconds)
+
+    def _ask(self, method: str, params: Mapping[str, object], *, deadline: float = inf) -> msgspec.Raw:
+        answered = threading.Event()
+        with self._state:
+            waiter, line = self._exchange.begin(method, params, wake=answered.set, now=time.monotonic())
         pause = self._read_once if threading.get_ident() == self._reader else answered.wait
         try:
             self._send(line)
             while not answered.is_set() and (left := deadline - time.monotonic()) > 0:
-                pause(left)
+                pause(min(left, self._line_timeouts()))
+                self._check()
         finally:
             with self._state:
                 self._exchange.finish(waiter)
-
-    def _begin(self, method: str, params: Mapping[str, object], answered: threading.Event) -> tuple[Waiter, bytes]:
-        with self._state:
-            return self._exchange.begin(method, params, wake=answered.set, now=time.monotonic())
+        return waiter.read()
 
     def _line_timeouts(self) -> float:
         with self._state:
@@ -161,15 +148,15 @@ class SyncLink:
         match action:
             case CallRequested():
                 in_thread(self._answer, action)
-            case ReplyDue(data):
-                in_thread(self._send, data)
-            case Announced(announcement):
-                self._announce(announcement)
+            case bytes():
+                in_thread(self._send, action)
+            case Announcement():
+                self._announce(action)
             case _:
                 assert_never(action)
 
     def _answer(self, call: CallRequested) -> None:
-        self._send(self._exchange.reply(call, self._serve(call)))
+        self._send(reply(call, self._serve(call)))
 
     def _send(self, line: bytes) -> None:
         while not self._sending.acquire(timeout=1.0):

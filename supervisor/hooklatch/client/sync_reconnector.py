@@ -18,7 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
-from hooklatch.client.protocol.core import CallRequested
+from hooklatch.client.protocol.exchange import CallRequested
 from hooklatch.client.protocol.liveness import backoff
 from hooklatch.client.session.operations import introduce
 from hooklatch.client.session.session_base import FAREWELL, SessionBase
@@ -199,5 +199,5 @@ class SyncReconnector(SessionBase):
         try:
             function, event = self.served(call)
             return self.encoded(function(event))
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # in a thread of its own, where nothing else would notice
             return self.failed(call, error)

@@ -16,10 +16,13 @@ from hooklatch.client.session.served import is_async
 
 if TYPE_CHECKING:
     import asyncio
+    import socket
 
-__all__ = ["SessionTasks", "call", "open_tasks"]
+__all__ = ["END_OF_PROGRAM", "SessionTasks", "call", "open_tasks"]
 
 log = logging.getLogger("hooklatch.client")
+# Whatever else the host's functions raise must not end what keeps the session connected.
+END_OF_PROGRAM = (KeyboardInterrupt, GeneratorExit)
 
 
 class SessionTasks:
@@ -43,6 +46,19 @@ class SessionTasks:
             self.start_soon(function, *arguments)
         else:
             self._starting = self._loop.create_task(self._start(function, *arguments))  # the loop's is a weak reference
+
+    async def watch_readable(self, connection: socket.socket, read: Callable[[], object]) -> None:
+        """Call `read`, maybe in no task, whenever there is something to read, until this is cancelled."""
+        if self._loop is None:
+            while True:
+                await anyio.wait_readable(connection)
+                read()
+        # Under asyncio `wait_readable` registers the socket anew, and takes one more turn of the loop, for each answer.
+        self._loop.add_reader(connection, read)
+        try:
+            await anyio.sleep_forever()
+        finally:
+            self._loop.remove_reader(connection)
 
     @staticmethod
     def event() -> anyio.Event:
@@ -77,12 +93,14 @@ class SessionTasks:
     async def _contained(self, function: Callable[..., Coroutine[Any, Any, object]], *arguments: object) -> None:
         try:
             await function(*arguments)
-        except Exception:
-            log.exception("a task of the session failed")
         except anyio.get_cancelled_exc_class():
             # Under asyncio a hook may cancel its own task, which would end the whole group with it.
             if self._is_ending:
                 raise
+        except END_OF_PROGRAM:
+            raise
+        except BaseException:
+            log.exception("a task of the session failed")
 
 
 @asynccontextmanager

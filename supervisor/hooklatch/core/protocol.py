@@ -22,7 +22,6 @@ from hooklatch_worker.author.failures import clipped
 __all__ = [
     "MAX_FRAME",
     "MAX_IN_FLIGHT",
-    "PROTOCOL",
     "ErrorCode",
     "LineBuffer",
     "LineTooLongError",
@@ -38,7 +37,6 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-PROTOCOL = 1
 MAX_FRAME = 9 * 2**20  # bytes in one line: a payload of 8 MiB plus its envelope
 MAX_IN_FLIGHT = 64  # unanswered requests per connection
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 __all__ = ["counted", "did_you_mean"]
 
@@ -15,5 +14,7 @@ def counted(number: int, noun: str) -> str:
 
 def did_you_mean(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return the nearest known name as the end of a message, or an empty string if none is similar enough."""
+    from difflib import get_close_matches  # imported here: few commands and requests have something to suggest
+
     near = get_close_matches(name, list(known), 1, cutoff)
     return f"; did you mean {near[0]!r}?" if near else ""

@@ -10,7 +10,6 @@ model, remove a refusal, or map a gate to something that cannot refuse: `checked
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -32,7 +31,6 @@ __all__ = [
     "UnknownNativeEventError",
     "checked",
     "feed",
-    "nearest",
 ]
 
 Matching: TypeAlias = Literal["none", "search", "full", "exact_or_search"]
@@ -54,15 +52,8 @@ class InvalidDialectError(ValueError):
 class UnknownNativeEventError(LookupError):
     """A dialect has no event with this name."""
 
-    def __init__(self, dialect: str, name: str, hint: str | None) -> None:
-        super().__init__(dialect, name)
-        self.dialect = dialect
-        self.name = name
-        self.hint = hint
-
-    def __str__(self) -> str:
-        hint = f"; did you mean {self.hint!r}?" if self.hint else ""
-        return f"{self.dialect} has no event {clipped(self.name)!r}{hint}"
+    def __init__(self, dialect: str, name: str, known: Iterable[str]) -> None:
+        super().__init__(f"{dialect} has no event {clipped(name)!r}{did_you_mean(name, known)}")
 
 
 class Feed(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +132,7 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         for own, event in self.events.items():
             if name in event.aliases:
                 return own
-        raise UnknownNativeEventError(self.name, name, nearest(name, self.events))
+        raise UnknownNativeEventError(self.name, name, self.events)
 
     def event(self, name: str) -> NativeEvent:
         """Return the event with this name or alias.
@@ -151,20 +142,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         """
         return self.events[self.resolve(name)]
 
-    def names_of(self, canonical: str) -> tuple[str, ...]:
-        """Return the native events that feed a canonical one."""
-        return tuple(name for name, event in self.events.items() if any(f.event == canonical for f in event.feeds))
-
 
 def feed(event: str, keys: dict[str, str] | None = None, **axes: Any) -> Feed:
     """Return a feed of a standard event; its verdicts and match field come from the catalogue."""
     spec = Catalogue.standard()[event]
     return Feed(event=event, keys=keys or {}, verdicts=spec.verdicts, match=spec.match, **axes)
-
-
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word closest to a misspelt one, or None."""
-    return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 def checked(dialect: Dialect, catalogue: Catalogue | None = None) -> Dialect:

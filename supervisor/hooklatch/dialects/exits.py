@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final, cast
 
 import msgspec
 
-from hooklatch.dialects.dialect import Dialect
 from hooklatch.dialects.verdict_mapping import MappedDecision
 
 __all__ = ["BLOCK", "outcome_text", "text_of_message", "write_exit"]
@@ -19,30 +18,24 @@ CANNOT_START = frozenset({"load", "overload", "quarantined", "draining"})
 CODES: Final[dict[str, int | None]] = {"pass": 0, "block": BLOCK, "warn": WARN, "error": None}
 
 
-def write_exit(
-    dialect: Dialect,
-    name: str,
-    mapped: MappedDecision,
-    decisions: Sequence[Mapping[str, Any]],
-    _payload: Mapping[str, Any],
-) -> object:
+def write_exit(mapped: MappedDecision) -> object:
     """Return exit code, streams and outcomes; only exit code 2 blocks, on any event."""
     outcomes = [
-        outcome_of(name, outcome, mapped)
-        for decision in decisions
+        outcome_of(outcome, mapped)
+        for decision in mapped.decisions
         for outcome in cast("list[dict[str, Any]]", decision.get("outcomes") or [])
     ]
-    notes = [note for decision in decisions for note in cast("list[str]", decision.get("warnings") or [])]
+    notes = [note for decision in mapped.decisions for note in cast("list[str]", decision.get("warnings") or [])]
     is_noted = bool(notes) or any(outcome["decision"] != "pass" for outcome in outcomes)
-    stdout = "" if mapped.is_refusal else written_out(dialect, name, mapped)
+    stdout = "" if mapped.is_refusal else written_out(mapped)
     verdict = "block" if mapped.is_refusal else "warn" if is_noted else "pass"
     # Standard output is read after exit code 0 only, so a warning must not suppress it.
     code = BLOCK if mapped.is_refusal else WARN if is_noted and not stdout else 0
     lines = [text for text in map(outcome_text, outcomes) if text]
     if mapped.is_refusal and not any(outcome["decision"] == "block" for outcome in outcomes):
-        lines.append(f"hook [hooklatch/{name}]: block: {mapped.reason}")
+        lines.append(f"hook [hooklatch/{mapped.name}]: block: {mapped.reason}")
     return {
-        "event": name,
+        "event": mapped.name,
         "blocked": mapped.is_refusal,
         "decision": verdict,
         "exitCode": code,
@@ -53,11 +46,12 @@ def write_exit(
     }
 
 
-def written_out(dialect: Dialect, name: str, mapped: MappedDecision) -> str:
-    answers = dialect.events[name].answers
+def written_out(mapped: MappedDecision) -> str:
+    answers = mapped.event.answers
     parts = [mapped.patch[key] for key in answers.patch.values() if key in mapped.patch]
     if any(not text_of(part).strip() for part in parts):
-        mapped.warnings.append(f"a change to empty was lost: {dialect.name} reads empty output on {name} as no change")
+        lost = f"{mapped.dialect.name} reads empty output on {mapped.name} as no change"
+        mapped.warnings.append(f"a change to empty was lost: {lost}")
     parts += [text_of_message(m) for m in mapped.outputs.get("inject", []) if "inject" in answers.outputs]
     parts += [mapped.outputs[output] for output in ("append", "resume") if output in mapped.outputs]
     return "\n".join(text for text in map(text_of, parts) if text)
@@ -77,7 +71,7 @@ def text_of_message(message: Mapping[str, Any]) -> str:
     return "\n".join(text for text in texts if isinstance(text, str)) or text_of(blocks)
 
 
-def outcome_of(name: str, outcome: Mapping[str, Any], mapped: MappedDecision) -> dict[str, Any]:
+def outcome_of(outcome: Mapping[str, Any], mapped: MappedDecision) -> dict[str, Any]:
     verdict = verdict_of(outcome, mapped)
     is_block = verdict == "block"
     code = outcome.get("exit_code")
@@ -85,7 +79,7 @@ def outcome_of(name: str, outcome: Mapping[str, Any], mapped: MappedDecision) ->
     shown: dict[str, Any] = {
         "hook": {
             "scope": outcome.get("layer"),
-            "event": name,
+            "event": mapped.name,
             "id": outcome.get("hook"),
             "command": outcome.get("command") or outcome.get("hook"),
         },

@@ -26,7 +26,7 @@ from hooklatch.dialects.systems.exathena import EXATHENA
 from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.dialects.systems.reasonix import REASONIX
 
-__all__ = ["GROUP", "canonical_of", "find", "from_table", "load_entry_points", "names"]
+__all__ = ["GROUP", "find", "from_table", "load_entry_points", "names", "unknown_event"]
 
 GROUP: Final = "hooklatch.dialects"
 BUILT_IN: Final[Mapping[str, Dialect]] = MappingProxyType(
@@ -45,15 +45,18 @@ def names(more: Mapping[str, Dialect] | None = None) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*BUILT_IN, *(more or {}))))
 
 
-def canonical_of(event: str) -> tuple[str, str] | None:
-    """Return the dialect with an event of this name, and the canonical event; None if there is none."""
+def unknown_event(catalogue: Catalogue, event: str) -> str:
+    """Return the message for an event that is not defined, with the event that was probably meant.
+
+    Another system's name for one of our events comes first.
+    """
     for dialect in BUILT_IN.values():
         try:
             native = dialect.events[dialect.resolve(event)]
         except UnknownNativeEventError:
             continue
-        return dialect.name, native.feeds[0].event
-    return None
+        return f"there is no event {event!r}; {dialect.name}'s {event} is {native.feeds[0].event!r} here"
+    return f"there is no event {event!r}" + (did_you_mean(event, catalogue) or "; see: hooklatch events")
 
 
 def from_table(table: Mapping[str, Any], catalogue: Catalogue | None = None) -> Dialect:

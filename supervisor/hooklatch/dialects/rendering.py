@@ -22,7 +22,6 @@ from hooklatch.dialects.verdict_mapping import MappedDecision, express, settle
 __all__ = ["NativeAnswer", "render"]
 
 WireDecision = Mapping[str, Any]
-Writer = Callable[[Dialect, str, MappedDecision, Sequence[WireDecision], Mapping[str, Any]], object]
 
 
 class NativeAnswer(msgspec.Struct, frozen=True):
@@ -45,16 +44,13 @@ def render(
         UnknownNativeEventError: the dialect has no such event.
     """
     name = dialect.resolve(native_event)
-    decisions = [decision, *followed_by]
-    mapped = settle(dialect, name, decisions)
-    value = WRITERS[dialect.style](dialect, name, mapped, decisions, native_payload or {})
+    mapped = settle(dialect, name, [decision, *followed_by], native_payload or {})
+    value = WRITERS[dialect.style](mapped)
     return NativeAnswer(value, mapped.warnings)
 
 
-def write_merged(
-    dialect: Dialect, name: str, mapped: MappedDecision, _decisions: Sequence[WireDecision], _payload: Mapping[str, Any]
-) -> object:
-    answers = dialect.events[name].answers
+def write_merged(mapped: MappedDecision) -> object:
+    answers = mapped.event.answers
     if answers.is_empty:
         return None  # that system ignores the answer
     if "claim" in answers.words:
@@ -71,10 +67,8 @@ def beside(value: object) -> dict[str, object]:
     return {} if value is None else {"value": value}
 
 
-def write_tagged(
-    dialect: Dialect, name: str, mapped: MappedDecision, _decisions: Sequence[WireDecision], _payload: Mapping[str, Any]
-) -> object:
-    answers = dialect.events[name].answers
+def write_tagged(mapped: MappedDecision) -> object:
+    dialect, answers = mapped.dialect, mapped.event.answers
     result: object = "ok"
     if mapped.word != "pass":
         result = {answers.words[mapped.word]: mapped.value if mapped.word == "claim" else mapped.reason}
@@ -89,12 +83,12 @@ def write_tagged(
         return result
     return {
         "result": result,
-        "outputs": structured(dialect, mapped),
+        "outputs": structured(mapped),
         **(dialect.on_halt if mapped.word == "halt" else {}),
     }
 
 
-def structured(dialect: Dialect, mapped: MappedDecision) -> dict[str, object]:
+def structured(mapped: MappedDecision) -> dict[str, object]:
     """Return the form that has no deny: a caller that reads only this one sees any refusal as a halt."""
     parts: dict[str, object] = {
         "halt": mapped.reason if mapped.word not in ("pass", "allow", "claim") else None,
@@ -102,18 +96,18 @@ def structured(dialect: Dialect, mapped: MappedDecision) -> dict[str, object]:
         "patch": next(iter(mapped.patch.values()), None),
         "append": [mapped.outputs["append"]] if "append" in mapped.outputs else [],
     }
-    return {dialect.structured[part]: value for part, value in parts.items() if part in dialect.structured}
+    keys = mapped.dialect.structured
+    return {keys[part]: value for part, value in parts.items() if part in keys}
 
 
-def write_threaded(
-    dialect: Dialect, name: str, mapped: MappedDecision, decisions: Sequence[WireDecision], payload: Mapping[str, Any]
-) -> object:
+def write_threaded(mapped: MappedDecision) -> object:
+    dialect, name = mapped.dialect, mapped.name
     if mapped.word != "pass":
-        return {dialect.events[name].answers.words[mapped.word]: mapped.reason}
+        return {mapped.event.answers.words[mapped.word]: mapped.reason}
     context: dict[str, Any] = {}
-    for decision in decisions:
+    for decision in mapped.decisions:
         context.update(decision.get("context") or {})
-    native = {**payload, **mapped.patch}
+    native = {**mapped.payload, **mapped.patch}
     if dialect.event_key is not None:
         native = {**native, dialect.event_key: name}
     known = known_keys(dialect, name)
@@ -125,22 +119,20 @@ def write_threaded(
     return {"ok": overlaid(native, context, known)}
 
 
-def write_results(
-    dialect: Dialect, name: str, mapped: MappedDecision, decisions: Sequence[WireDecision], _payload: Mapping[str, Any]
-) -> object:
+def write_results(mapped: MappedDecision) -> object:
     """Return one result per hook, plus one more if they do not add up to the decision."""
     results: list[dict[str, Any]] = []
     place: int | None = None
-    for decision in decisions:
+    for decision in mapped.decisions:
         for outcome in last_words(decision):
             if is_of(outcome, mapped.decider):
                 place = len(results)
-            results.append(result_of(dialect, name, outcome, has_patch=mapped.word == "pass"))
+            results.append(result_of(mapped, outcome))
     if mapped.is_refusal:
         stop = {"success": False, "message": mapped.reason, "modified_data": None, "should_continue": False}
         return [*results, stop] if place is None else [*results[:place], stop, *results[place + 1 :]]
     if mapped.word == "claim":
-        return claimed(dialect, name, mapped, results, place)
+        return claimed(mapped, results, place)
     merged: dict[str, Any] = {}
     for result in results:
         merged.update(result["modified_data"] or {})
@@ -158,10 +150,8 @@ def last_words(decision: WireDecision) -> list[dict[str, Any]]:
     return list({(outcome.get("layer"), outcome.get("hook")): outcome for outcome in outcomes}.values())
 
 
-def claimed(
-    dialect: Dialect, name: str, mapped: MappedDecision, results: list[dict[str, Any]], place: int | None
-) -> list[dict[str, Any]]:
-    word = dialect.events[name].answers.words["claim"]
+def claimed(mapped: MappedDecision, results: list[dict[str, Any]], place: int | None) -> list[dict[str, Any]]:
+    word = mapped.event.answers.words["claim"]
     value = mapped.value
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     if word == "stop":
@@ -177,11 +167,11 @@ def is_of(outcome: Mapping[str, Any], decision: WireDecision) -> bool:
     return hook is not None and outcome.get("hook") == hook and outcome.get("layer") == decision.get("layer")
 
 
-def result_of(dialect: Dialect, name: str, outcome: Mapping[str, Any], *, has_patch: bool) -> dict[str, Any]:
+def result_of(mapped: MappedDecision, outcome: Mapping[str, Any]) -> dict[str, Any]:
     is_last, message = bool(outcome.get("last")), outcome.get("message") or None
     is_well = outcome.get("outcome") == "answered" and outcome.get("verdict") not in ("deny", "ask", "halt")
-    counts = has_patch and is_well and not outcome.get("observed")
-    written, _ = express(dialect.events[name], outcome.get("patch") or {}) if counts else ({}, [])
+    counts = mapped.word == "pass" and is_well and not outcome.get("observed")
+    written, _ = express(mapped.event, outcome.get("patch") or {}) if counts else ({}, [])
     return {
         "success": is_well and not (is_last and message),  # stopping for a reason is not reported as success there
         "message": message,
@@ -190,7 +180,7 @@ def result_of(dialect: Dialect, name: str, outcome: Mapping[str, Any], *, has_pa
     }
 
 
-WRITERS: Final[dict[Style, Writer]] = {
+WRITERS: Final[dict[Style, Callable[[MappedDecision], object]]] = {
     "merged": write_merged,
     "tagged": write_tagged,
     "exit": write_exit,

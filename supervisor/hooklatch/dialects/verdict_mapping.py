@@ -38,8 +38,15 @@ CARRIES_OUTPUTS_WITH_REFUSAL = frozenset({"merged", "tagged"})
 
 
 class MappedDecision(msgspec.Struct, kw_only=True):
-    """The decision as the dialect expresses it; `word` is "pass" if no word is needed, which excludes a refusal."""
+    """The decision as the dialect expresses it; `word` is "pass" if no word is needed, which excludes a refusal.
 
+    `name` and `payload` are those of the native event; `decisions` are on its feeds, in wire form and in order.
+    """
+
+    dialect: Dialect
+    name: str
+    decisions: Sequence[Mapping[str, Any]]
+    payload: Mapping[str, Any]
     word: str
     reason: str
     decider: Mapping[str, Any]
@@ -49,26 +56,33 @@ class MappedDecision(msgspec.Struct, kw_only=True):
     warnings: list[str] = []
 
     @property
+    def event(self) -> NativeEvent:
+        return self.dialect.events[self.name]
+
+    @property
     def is_refusal(self) -> bool:
         return self.word in REFUSALS
 
 
-def settle(dialect: Dialect, name: str, decisions: Sequence[Mapping[str, Any]]) -> MappedDecision:
+def settle(
+    dialect: Dialect, name: str, decisions: Sequence[Mapping[str, Any]], payload: Mapping[str, Any]
+) -> MappedDecision:
     """Return the answer to one native event, from the decisions on all its feeds in order."""
     event = dialect.events[name]
     decider = max(decisions, key=severity)
     verdict = verdict_of(decider)
     word = next((word for word in STRICTER.get(verdict, ()) if word in event.answers.words), "pass")
     mapped = MappedDecision(
-        word=word, reason=reason_of(decider), decider=decider, value=decider.get("value"), warnings=[]
-    )
+        dialect=dialect, name=name, decisions=decisions, payload=payload, word=word, reason=reason_of(decider),
+        decider=decider, value=decider.get("value"),
+    )  # fmt: skip
     if word == "pass" and verdict not in ("pass", "allow"):
         mapped.warnings.append(f"{verdict} was lost: {dialect.name} has no word for it on {name}")
     elif word != verdict and verdict != "allow":
         mapped.warnings.append(f"{verdict} became {word}: {dialect.name} has no word for {verdict} on {name}")
     if not mapped.is_refusal:
-        patch(dialect, name, decisions, mapped)
-    outputs(dialect, name, decisions, mapped)
+        patch(mapped)
+    outputs(mapped)
     return mapped
 
 
@@ -82,9 +96,9 @@ def verdict_of(decision: Mapping[str, Any]) -> str:
     return verdict if verdict in ("pass", "allow", "ask", "halt", "claim") else "deny"
 
 
-def patch(dialect: Dialect, name: str, decisions: Sequence[Mapping[str, Any]], mapped: MappedDecision) -> None:
-    event = dialect.events[name]
-    for index, decision in enumerate(decisions):
+def patch(mapped: MappedDecision) -> None:
+    dialect, name, event = mapped.dialect, mapped.name, mapped.event
+    for index, decision in enumerate(mapped.decisions):
         changes = cast("dict[str, Any]", decision.get("patch") or {})
         written, unsaid = express(event, changes)
         is_crowded_out = bool(changes) and mapped.word == "ask" and dialect.style not in CARRIES_PATCH_WITH_ASK
@@ -132,8 +146,8 @@ def patcher(decision: Mapping[str, Any], key: str) -> str:
     return "a hook"
 
 
-def outputs(dialect: Dialect, name: str, decisions: Sequence[Mapping[str, Any]], mapped: MappedDecision) -> None:
-    answers = dialect.events[name].answers
+def outputs(mapped: MappedDecision) -> None:
+    dialect, name, decisions, answers = mapped.dialect, mapped.name, mapped.decisions, mapped.event.answers
     has_room = not mapped.is_refusal or dialect.style in CARRIES_OUTPUTS_WITH_REFUSAL
     for output in OUTPUT_WORDS:
         given = [decision[output] for decision in decisions if decision.get(output) not in (None, [], "")]

@@ -1,4 +1,4 @@
-"""Sends one line to the daemon and receives one line.
+"""Sends lines to the daemon and receives lines.
 
 Knows sockets and timeouts; does not know events or verdicts.  Every failure to get a complete line is a NoDaemonError
 whose text names the socket path and the reason.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     A = TypeVar("A")
     T = TypeVar("T")
 
-__all__ = ["MAX_FRAME", "NoDaemonError", "OversizedAnswerError", "exchange"]
+__all__ = ["MAX_FRAME", "Connection", "NoDaemonError", "OversizedAnswerError", "exchange", "sockets"]
 
 MAX_FRAME = 9 * 2**20  # bytes; the protocol's limit for a line
 SILENCE = 5.0  # seconds without progress before the daemon is pinged, and the timeout of the ping
@@ -40,17 +40,14 @@ class OversizedAnswerError(Exception):
 def exchange(line: bytes, directories: "Sequence[str]", *, timeout: float, silence: float = SILENCE) -> bytes:
     """Send `line` to the first daemon that listens in `directories`; return the line that it answers.
 
-    A daemon that is silent for longer than `silence` is pinged over a second connection, so that a stopped daemon costs
-    seconds while a slow hook costs nothing.
-
     Raises:
-        NoDaemonError: nothing listens, the daemon hung up or did not answer the ping, or `timeout` has passed.
+        NoDaemonError: nothing listens, the daemon hung up or did not answer a ping, or `timeout` has passed.
         OversizedAnswerError: the answer exceeds the frame limit.
     """
     deadline = time.monotonic() + timeout
     socket, path = _connect(directories, silence)
     try:
-        connection = _Connection(socket, path, deadline=deadline, silence=silence)
+        connection = Connection(socket, path, deadline=deadline, silence=silence)
         connection.send(line)
         return connection.receive_line()
     finally:
@@ -73,12 +70,18 @@ def _connect(directories: "Sequence[str]", timeout: float) -> "tuple[sockets.soc
     raise NoDaemonError(f"is not reachable at {' or '.join(failures) or 'any known path'}")
 
 
-class _Connection:
-    def __init__(self, socket: "sockets.socket", path: str, *, deadline: float, silence: float) -> None:
+class Connection:
+    """A connection whose daemon, if silent for longer than `silence`, is pinged over a second one.
+
+    So a stopped daemon costs seconds, while a slow hook costs nothing.
+    """
+
+    def __init__(self, socket: "sockets.socket", path: str, *, deadline: float, silence: float = SILENCE) -> None:
         self._socket = socket
         self._path = path
         self._deadline = deadline
         self._silence = silence
+        self._received = bytearray()
 
     def send(self, line: bytes) -> None:
         rest = memoryview(line)
@@ -89,20 +92,21 @@ class _Connection:
                 return  # the daemon hung up, perhaps after sending an error: reading the answer will tell
 
     def receive_line(self) -> bytes:
-        received = bytearray()
-        while len(received) <= MAX_FRAME:
+        received, searched = self._received, 0
+        while (end := received.find(b"\n", searched)) < 0:
+            searched = len(received)
+            if searched > MAX_FRAME:
+                raise OversizedAnswerError(f"the daemon's answer is longer than {MAX_FRAME} bytes")
             try:
                 chunk = self._patiently(self._socket.recv, CHUNK)
             except OSError as error:
                 raise NoDaemonError(f"broke off at {self._path} ({error.strerror or error})") from None
             if not chunk:
-                how = "in mid-answer" if received else "without an answer"
-                raise NoDaemonError(f"hung up at {self._path} {how}")
-            end = chunk.find(b"\n")
-            if end >= 0:
-                return bytes(received + chunk[:end])
+                raise NoDaemonError(f"hung up at {self._path} {'in mid-answer' if received else 'without an answer'}")
             received += chunk
-        raise OversizedAnswerError(f"the daemon's answer is longer than {MAX_FRAME} bytes")
+        line = bytes(received[:end])
+        del received[: end + 1]
+        return line
 
     def _patiently(self, step: "Callable[[A], T]", argument: "A") -> "T":
         while True:

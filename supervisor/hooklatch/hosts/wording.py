@@ -4,15 +4,15 @@ from hooklatch.hosts.light_json import dumps, is_list, is_object
 
 __all__ = ["as_text", "explanation", "model_text", "problem_of", "text_at"]
 
-_VERDICTS = frozenset({"pass", "allow", "deny", "ask", "halt"})
+VERDICTS = frozenset({"pass", "allow", "deny", "ask", "halt"})
 
 
-def problem_of(decision: object) -> str:
+def problem_of(decision: object, verdicts: frozenset[str] = VERDICTS) -> str:
     """Return why a decision cannot be rendered, or "" if it can."""
     if not is_object(decision):
         return "the decision is not an object"
     verdict = decision.get("verdict")
-    if not isinstance(verdict, str) or verdict not in _VERDICTS:
+    if not isinstance(verdict, str) or verdict not in verdicts:
         return f"the decision has the verdict {verdict!r}"
     for key in ("cause", "reason", "layer", "hook", "append", "resume"):
         if not isinstance(decision.get(key), str | None):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
-__all__ = ["allowed", "only"]
+__all__ = ["allowed"]
 
 NAMES = frozenset({"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "VIRTUAL_ENV"})
 PREFIXES = ("LC_", "XDG_", "HOOKLATCH_")
@@ -20,20 +18,3 @@ def allowed(environ: Mapping[str, str]) -> dict[str, str]:
         for name, value in environ.items()
         if name in NAMES or (name.startswith(PREFIXES) and name not in SECRETS)
     }
-
-
-@contextmanager
-def only(variables: Mapping[str, str]) -> Generator[None]:
-    """Set this process's environment to `variables` for a moment.
-
-    multiprocessing gives a spawned child its parent's environment and accepts no other, and clearing it later would
-    leave the secrets readable in /proc/PID/environ.
-    """
-    kept = dict(os.environ)
-    os.environ.clear()
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(kept)

@@ -86,7 +86,7 @@ def check(pool: Pool, worker: Worker, nursery: trio.Nursery) -> None:
 
 async def check_total(pool: Pool, worker: Worker, below: list[int]) -> None:
     try:
-        total = await trio.to_thread.run_sync(shared_once, [worker.pid, *below])
+        total = await trio.to_thread.run_sync(lambda: sum(map(proportional, [worker.pid, *below])))
     except UnmeasuredError as error:
         logger.error("a worker's limits are not enforced for the moment: %s", error, extra={"pid": worker.pid})
         return
@@ -110,10 +110,6 @@ def end(pool: Pool, worker: Worker, reason: str) -> None:
         pool.recycle(worker)
     else:
         worker.kill(reason)
-
-
-def shared_once(pids: list[int]) -> int:
-    return sum(map(proportional, pids))
 
 
 def resident(pid: int) -> int:

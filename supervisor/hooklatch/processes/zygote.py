@@ -7,24 +7,24 @@ fork() ─ requests a worker, waits for a new zygote if there is none, kills one
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import select
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
 import trio
 
 from hooklatch.core.restarts import RestartPolicy
-from hooklatch.processes.environment import allowed, only
+from hooklatch.processes.environment import allowed
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch_worker import wire
-from hooklatch_worker.runtime import guardian
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["ForkError", "WorkerProcess", "Zygote", "ZygoteLostError", "open_zygote"]
+__all__ = ["ForkError", "WorkerProcess", "Zygote", "ZygoteLostError", "open_zygote", "reap_strangers"]
 
 logger = logging.getLogger("hooklatch.zygote")
 BOOT_TIMEOUT = 20.0  # seconds; enough for a cold import on a busy machine
@@ -33,6 +33,12 @@ STOP_TIMEOUT = 5.0  # seconds that it may take to kill everything below it
 RESTARTS = RestartPolicy(intensity=5, period=5.0, waits=(0.0, 0.1, 0.5, 1.0, 2.0))  # without it nothing can be called
 SWEEP_TIMEOUT = 5.0  # seconds for killing what a dead zygote left; what lives on after that cannot be killed
 SWEEP_INTERVAL = 0.002  # seconds between two checks for what is left
+GUARDIAN = """import gc, sys
+gc.disable()  # until what all workers share is loaded and frozen
+sys.path[:] = {path}
+from hooklatch_worker.runtime import guardian
+guardian.live({control}, {daemon})
+"""
 
 
 class ForkError(Exception):
@@ -106,13 +112,9 @@ class Life:
         self.is_over = False
         self.pid = self.pidfd = 0  # until it has greeted
         try:
-            with theirs, only(allowed(os.environ)):
-                self.guardian = multiprocessing.get_context("spawn").Process(
-                    target=guardian.live, args=(theirs,), name="hooklatch-guardian"
-                )
-                self.guardian.start()
-            assert self.guardian.pid is not None
-            self.guardian_pid = self.guardian.pid
+            with theirs:
+                self._guardian = start_guardian(theirs.fileno())
+            self.guardian_pid = self._guardian.pid
             self._guardian_pidfd = os.pidfd_open(self.guardian_pid)
         except OSError:
             self.control.close()
@@ -167,15 +169,14 @@ class Life:
             self.kill(signal.SIGCONT)  # it, or the guardian, may have been stopped
             with suppress(ProcessLookupError):  # it died with the zygote, and is reaped
                 signal.pidfd_send_signal(self._guardian_pidfd, signal.SIGCONT)
-            for end in (self.kill, self.guardian.kill):
+            for end in (self.kill, self._guardian.kill):
                 with trio.move_on_after(STOP_TIMEOUT):
                     await trio.lowlevel.wait_readable(self._guardian_pidfd)
                     break
                 end()
             await trio.lowlevel.wait_readable(self._guardian_pidfd)
             self.is_over = True
-            self.guardian.join()
-            self.guardian.close()
+            self._guardian.wait()
             os.close(self._guardian_pidfd)
             if self.pid:
                 os.close(self.pidfd)
@@ -339,24 +340,33 @@ class Zygote:
         """Kill what the dead zygote left, whose orphans we adopt if this process is the daemon's own."""
         if not self._owns_process:
             return
-        keep = (
-            frozenset(process.pid for process in multiprocessing.active_children() if process.pid is not None)
-            | resource_tracker_pids()
-        )
         with trio.move_on_after(SWEEP_TIMEOUT, shield=True) as scope:
-            while linux.kill_children(keep=keep):  # noqa: ASYNC110  (each death may hand us the next generation)
+            while linux.kill_children():  # noqa: ASYNC110  (each death may hand us the next generation)
                 await trio.sleep(SWEEP_INTERVAL)
         if scope.cancelled_caught:
             logger.error("processes that a dead zygote left cannot be killed: %s", linux.children())
 
 
-def resource_tracker_pids() -> frozenset[int]:
-    """Return the helper process that multiprocessing starts beside a spawned one; it holds no lock and no hook."""
-    from multiprocessing import resource_tracker
+def start_guardian(control: int) -> subprocess.Popen[bytes]:
+    """Start an interpreter like this one, with an environment that has none of this one's secrets, as the guardian.
 
-    pid = getattr(resource_tracker, "_resource_tracker", None)
-    tracker = getattr(pid, "_pid", None)
-    return frozenset({tracker} if isinstance(tracker, int) else ())
+    It is in a session of its own: Ctrl-C in the daemon's terminal must only reach the daemon.
+    """
+    path = [os.fspath(entry) or os.getcwd() for entry in sys.path]  # not made absolute: it may be one of an import hook
+    code = GUARDIAN.format(path=path, control=control, daemon=os.getpid())
+    flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing takes them
+    command: list[str] = [sys.executable, *flags, "-c", code]
+    return subprocess.Popen(command, env=allowed(os.environ), pass_fds=[control], start_new_session=True)
+
+
+def reap_strangers() -> None:
+    """Reap each dead child.
+
+    The daemon adopts orphans: as a subreaper those that a dead zygote left, and as process 1 of a container those of
+    everything else there, such as what a health check or `docker exec` left behind.  Without this they stay as zombies.
+    """
+    for pid in linux.children():
+        linux.reap(pid)
 
 
 @asynccontextmanager

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -37,7 +38,7 @@ FindingKind = Literal[
 REPORTED = frozenset({"recovered", "mended", "fault", "unrecorded", "acknowledged"})  # problems recorded by the daemon
 PATIENCE = 0.3  # seconds to wait for a line that is still being written
 MAX_FINDINGS = 1000
-Told = TypeVar("Told")
+T = TypeVar("T")
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 PROVES = (
     "no record of this chain was changed, left out, moved or duplicated after its hash was taken, unless all records"
@@ -97,8 +98,8 @@ def verify(
     Raises:
         NoRecordError: there is no record, or it cannot be read.
     """
-    anchored, anchor_fault = held_by(read_anchor, folder, f"there is no anchor in {folder}")
-    marked, mark_fault = held_by(read_mark, folder, f"there is no mark beside {folder}")
+    anchored, anchor_fault = read_or_fault(read_anchor, folder, f"there is no anchor in {folder}")
+    marked, mark_fault = read_or_fault(read_mark, folder, f"there is no mark beside {folder}")
     check = Check(anchored, marked, witnesses)
     if anchor_fault is not None:
         check.find("anchor", None, anchor_fault)
@@ -114,11 +115,11 @@ def verify(
                 on_progress(done, total)
     except OSError as error:
         raise NoRecordError(f"{error.filename} cannot be read: {error.strerror}") from None
-    is_still = held_by(read_mark, folder, "")[0] == marked
+    is_still = read_or_fault(read_mark, folder, "")[0] == marked
     return check.end(len(segments), is_still=is_still)
 
 
-def held_by(reader: Callable[[str], Told | None], folder: str, otherwise: str) -> tuple[Told | None, str | None]:
+def read_or_fault(reader: Callable[[str], T | None], folder: str, otherwise: str) -> tuple[T | None, str | None]:
     try:
         told = reader(folder)
     except SlotError as error:
@@ -135,11 +136,7 @@ def size_of(place: SegmentFile) -> int:
 
 def lines_of(place: SegmentFile, *, is_last: bool) -> Iterator[bytes]:
     """Yield a segment's lines; wait a moment for the last line of all to be completed."""
-    try:
-        file = open(place.path, "rb")  # noqa: SIM115  (closed below; a segment that was retired meanwhile has no lines)
-    except FileNotFoundError:
-        return
-    with file:
+    with suppress(FileNotFoundError), open(place.path, "rb") as file:  # a segment that was retired meanwhile has none
         deadline = time.monotonic() + PATIENCE
         position = 0
         while line := file.readline():
@@ -285,7 +282,7 @@ class Check:
         self._kept = kept
         if before is not None:
             expected = before.kept_seq
-        elif self._first is not None and self._begins_a_chain(self._first):
+        elif self._first is not None and self._first.prev == GENESIS:
             expected = 1 if self._first_skipped is None else min(self._first.seq, kept.first_seq)
         else:
             return  # the previous `retired` record was itself removed
@@ -295,9 +292,6 @@ class Check:
                 link.seq,
                 f"record {link.seq} reports a removal from {kept.first_seq} on, but the record began at {expected}",
             )
-
-    def _begins_a_chain(self, first: ChainLink) -> bool:
-        return first.prev == GENESIS
 
     def end(self, segments: int, *, is_still: bool) -> VerifyReport:
         """Finish the check and return the report."""

@@ -24,15 +24,6 @@ def problems(place: Place) -> list[dict[str, Any]]:
     return found["problems"]
 
 
-def test_a_sound_daemon_has_no_problems() -> None:
-    with new_place() as place, serving(place):
-        place.fire_tool("Read")
-
-        done = place.run("doctor")
-
-        assert (done.returncode, done.stdout) == (0, "all is well\n")
-
-
 def test_no_daemon_is_a_problem_and_the_file_is_looked_at() -> None:
     with new_place({"hooks.toml": "\n[[hok]]\n"}) as place:
         daemon, file = problems(place)
@@ -56,45 +47,6 @@ def test_an_unsafe_file_is_named_with_the_command_that_mends_it() -> None:
             assert "fix it with: chmod go-w" in problems(place)[0]["what"]
 
 
-def test_an_untrusted_project_here_is_named() -> None:
-    with new_place() as place, serving(place):
-        (place.folder / ".hooklatch").mkdir()
-
-        (problem,) = problems(place)
-
-        assert problem["do"] == "look at them, then: hooklatch trust"
-
-
-def test_a_program_that_is_not_on_the_daemons_path_is_named() -> None:
-    with new_place({"hooks.toml": SHELL}) as place, serving(place):
-        (problem,) = problems(place)
-
-        assert problem["what"].startswith("global/sh runs 'no-such-program', which is not on the daemon's PATH")
-        assert "hooklatch hooks disable global/sh" in problem["do"]
-
-
-def test_settings_of_a_host_that_start_what_is_gone_are_named() -> None:
-    with new_place() as place, serving(place):
-        settings = json.loads(place.run("hook", "claude-code", "--settings").stdout.replace("shim.py", "gone/shim.py"))
-        (place.folder / ".claude").mkdir()
-        (place.folder / ".claude/settings.json").write_text(json.dumps(settings))
-
-        (problem, *_) = problems(place)
-
-        assert "hosts/gone/shim.py, which is gone" in problem["what"]
-        assert "hooklatch hook claude-code --settings" in problem["do"]
-
-
-def test_hooks_on_events_that_nobody_fires_are_a_hint() -> None:
-    with new_place() as place, serving(place):
-        place.run("fire", "notification")
-
-        found = place.json("doctor")
-
-        assert found["problems"] == []
-        assert "no host has fired pre_tool_use since the daemon started" in found["hints"][0]["what"]
-
-
 def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> None:
     with new_place({}) as place:
         del place.environment["HOOKLATCH_CONFIG"]  # one that is named is refused
@@ -107,11 +59,34 @@ def test_a_configuration_that_is_not_there_is_not_passed_over_in_silence() -> No
     assert "hooklatch init --config " in doctor.stdout
 
 
-def test_a_suspended_hook_is_a_problem_with_the_command_that_ends_it() -> None:
+def test_a_sound_daemon_has_no_problems_and_hooks_on_events_that_nobody_fires_are_a_hint() -> None:
     with new_place() as place, serving(place):
+        place.run("fire", "notification")
+        found = place.json("doctor")
+        place.fire_tool("Read")
+        done = place.run("doctor")
+
+    assert found["problems"] == []
+    assert "no host has fired pre_tool_use since the daemon started" in found["hints"][0]["what"]
+    assert (done.returncode, done.stdout) == (0, "all is well\n")
+
+
+def test_what_is_not_well_around_a_daemon_is_named_with_what_to_do() -> None:
+    """A program that is gone, an untrusted project here, a host that starts what is gone, and a suspension."""
+    with new_place({"hooks.toml": SHELL}) as place, serving(place):
+        (program,) = problems(place)
+        (place.folder / ".hooklatch").mkdir()
+        settings = json.loads(place.run("hook", "claude-code", "--settings").stdout.replace("shim.py", "gone/shim.py"))
+        (place.folder / ".claude").mkdir()
+        (place.folder / ".claude/settings.json").write_text(json.dumps(settings))
         place.run("suspend", "--all", "--for", "60s", "--reason", "a test")
+        found = problems(place)
 
-        (problem,) = problems(place)
-
-    assert problem["what"] == "every hook is suspended: a test"
-    assert "hooklatch resume --all" in problem["do"]
+    of_host = [problem for problem in found if "hosts/gone/shim.py, which is gone" in problem["what"]]
+    assert program["what"].startswith("global/sh runs 'no-such-program', which is not on the daemon's PATH")
+    assert "hooklatch hooks disable global/sh" in program["do"]
+    assert "hooklatch hook claude-code --settings" in of_host[0]["do"]
+    rest = {problem["what"]: problem["do"] for problem in found if problem not in of_host}
+    assert "hooklatch resume --all" in rest.pop("every hook is suspended: a test")
+    assert rest.pop(program["what"]) == program["do"]
+    assert [*rest.values()] == ["look at them, then: hooklatch trust"]

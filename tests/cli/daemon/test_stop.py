@@ -117,10 +117,10 @@ def test_a_lock_is_looked_at_and_not_taken() -> None:
     with new_place({}) as place:
         lock = place.folder / "daemon.lock"
         lock.write_text("4711\n")
-        free = look(str(place.folder))
+        free = look(str(place.folder), "nowhere")
         with lock.open() as held:
             fcntl.flock(held, fcntl.LOCK_EX)
-            found = look(str(place.folder))
+            found = look(str(place.folder), "nowhere")
 
     assert free.how == "unknown"
     assert (found.how, found.pid) == ("elsewhere", 4711)

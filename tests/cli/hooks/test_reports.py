@@ -142,7 +142,7 @@ def test_watch_says_that_the_daemon_is_gone(place: Place) -> None:
         code, _, err = watch.end()
 
     assert code == 69
-    assert "it hung up" in err
+    assert "the daemon hung up at" in err
 
 
 def test_a_reader_that_left_is_no_error(shared: Daemon) -> None:

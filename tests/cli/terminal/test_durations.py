@@ -6,7 +6,7 @@ import argparse
 
 import pytest
 
-from hooklatch.cli.commands import all_commands
+from hooklatch.cli.commands import command_line
 from hooklatch.cli.terminal.durations import shown, span
 from support.tables import table
 
@@ -45,7 +45,7 @@ def test_it_does_not_read(text: str) -> None:
 @table("command", OPTIONS)
 @table("text", ["90s", "15m", "2h", "7d"])
 def test_every_command_takes_it(command: str, text: str) -> None:
-    all_commands().parse([command, *OPTIONS[command], text])
+    command_line().parse_args([command, *OPTIONS[command], text])
 
 
 def test_what_is_shown_can_be_typed() -> None:

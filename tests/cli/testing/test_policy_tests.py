@@ -18,7 +18,7 @@ import trio
 
 from hooklatch.cli.terminal.exits import CommandError
 from hooklatch.cli.testing.cases import Case, Expected, problem_with, read_cases
-from hooklatch.cli.testing.policy_tests import Progress
+from hooklatch.cli.testing.policy_tests import Run
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Decision
 from support.commands import Place, new_place, serving
@@ -180,10 +180,10 @@ def test_a_refusal_by_failure_is_no_success(
 async def test_who_waits_is_told_after_a_second_and_then_ever_less(
     autojump_clock: trio.testing.MockClock, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    progress = Progress(3)
+    run = Run(cases("\n".join([line()] * 3), "cases.jsonl"), lambda _: None)
 
     with trio.move_on_after(8):
-        await progress.run()
+        await run.report_progress()
 
     assert capsys.readouterr().err.splitlines() == ["hooklatch: 0 of 3 cases done, loading the hooks …"] * 3
 

@@ -114,7 +114,7 @@ def test_an_answer_with_broken_text_is_unreadable() -> None:
         read_decision(msgspec.Raw(data), "pre_tool_use")
 
 
-@table("event", Catalogue.standard().names)
+@table("event", list(Catalogue.standard()))
 def test_without_an_answer_gates_deny_and_others_pass_with_a_warning(event: str) -> None:
     answer = local_decision(event, "no_daemon", "gone")
 

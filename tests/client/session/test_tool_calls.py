@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from hooklatch.client.protocol.decisions import Accepted, Decision, RefusedError, local_decision
+from hooklatch.client.protocol.decisions import RefusedError
 from hooklatch.client.session.fires import fire
 from hooklatch.client.session.session_state import SessionState
-from hooklatch.client.session.steps import Returned
-from hooklatch.client.session.tool_calls import AskHost, CallTool, FireEvent, Raised, ToolCall
+from hooklatch.client.session.steps import Ask, CallFunction, Returned
+from hooklatch.client.session.tool_calls import ToolCall
 from hooklatch.client.session.tool_runs import ToolRun
-from hooklatch.errors import InvalidPayloadError
+from hooklatch.errors import DaemonUnreachableError, InvalidPayloadError
 from support.scripted_daemon import decision
 from support.tables import table
 
@@ -35,32 +35,50 @@ class Tool:
 
     def run(self, *answers: dict[str, Any], tool_input: Any = None) -> ToolRun:
         waiting = list(answers)
-        call = ToolCall(
-            self.state, "Bash", tool_input or {"command": "ls"}, self.options, has_dialog=self.dialog is not None
-        )
-        answer: object = None
-        while not isinstance(step := call.next(answer), ToolRun):
-            match step:
-                case FireEvent(event, arguments, wait):
-                    self.fired.append(event if wait else f"({event})")
-                    self.payloads.append(arguments["payload"])
-                    answer = self.decide(event, waiting.pop(0)) if wait else Accepted(accepted=True)
-                case AskHost(question):
-                    self.questions.append(question)
-                    answer = self.dialog
-                case CallTool(given):
-                    self.inputs.append(given)
-                    is_error = isinstance(self.returns, Exception)
-                    answer = Raised(self.returns) if is_error else Returned(self.returns, 3.0)
-        assert waiting == []
-        return step
+        dialog = self.ask if self.dialog is not None else None
+        options: Any = self.options
+        call = ToolCall(self.state, "Bash", tool_input or {"command": "ls"}, self.call, dialog, options)
+        steps = call.run()
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    match step:
+                        case Ask("fire", params):
+                            answer: object = self.fire(params, waiting)
+                        case CallFunction(function, argument):
+                            answer = Returned(function(argument), 3.0)
+                        case _:
+                            raise AssertionError(step)
+                except Exception as error:
+                    step = steps.throw(error)
+                else:
+                    step = steps.send(answer)
+        except StopIteration as end:
+            assert waiting == []
+            run: ToolRun = end.value
+            return run
 
-    def decide(self, event: str, answer: dict[str, Any]) -> Decision:
+    def fire(self, params: Any, waiting: list[dict[str, Any]]) -> msgspec.Raw:
+        event, is_waiting = params["event"], params.get("wait", True)
+        self.fired.append(event if is_waiting else f"({event})")
+        self.payloads.append(msgspec.json.decode(params["payload"]))
+        if not is_waiting:
+            return msgspec.Raw(b'{"accepted": true}')
+        answer = waiting.pop(0)
         if answer.get("cause") == "no_daemon":
-            return local_decision(event, "no_daemon", "gone")
-        made = decision(event, **{"revision": 7, **answer})
-        self.state.breaker.note(read := Decision(**made))
-        return read
+            raise DaemonUnreachableError("gone")
+        return msgspec.Raw(msgspec.json.encode(decision(event, **{"revision": 7, **answer})))
+
+    def ask(self, question: object) -> object:
+        self.questions.append(question)
+        return self.dialog
+
+    def call(self, given: object) -> object:
+        self.inputs.append(given)
+        if isinstance(self.returns, Exception):
+            raise self.returns
+        return self.returns
 
 
 PASS: dict[str, Any] = {}
@@ -193,13 +211,15 @@ def test_the_tool_runs_with_what_the_guards_approved() -> None:
 
 def test_what_a_host_changes_meanwhile_does_not_count() -> None:
     given = {"command": "ls", "more": [1]}
-    call = ToolCall(SessionState(None, {}), "Bash", given, {}, has_dialog=False)
-    call.next(None)
+    state = SessionState(None, {})
+    steps = ToolCall(state, "Bash", given, print, None, {}).run()
+    next(steps)
 
     given["more"].append(2)  # type: ignore[attr-defined]
-    step = call.next(Decision(**decision("pre_tool_use")))
+    step = steps.send(msgspec.Raw(msgspec.json.encode(decision("pre_tool_use"))))
 
-    assert step == CallTool({"command": "ls", "more": [1]})
+    assert step == CallFunction(print, {"command": "ls", "more": [1]})
+    state.is_closed = True  # so nobody is told that the call is left here
 
 
 PATCH = {"patch": {"tool_input": {"command": "rm"}}}

@@ -5,7 +5,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
+from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec
 from hooklatch.core.messages import Cause
 from hooklatch_worker.author.verdicts import allow, amend, append, ask, context, deny, halt, inject, warn
 from support.plays import BASH, CATALOGUE, Reply, begin, end, failed, hook, outcome_of, play
@@ -119,7 +119,7 @@ def test_an_ask_keeps_patches() -> None:
 
 
 def custom(*definitions: dict[str, Any]) -> list[Any]:
-    return [Catalogue([]).with_custom([definition])[definition["name"]] for definition in definitions]
+    return list(Catalogue([]).with_custom(msgspec.convert(definitions, list[EventDefinition])).values())
 
 
 def test_who_saw_another_payload_than_the_final_one_is_asked_again_once() -> None:

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Field, InvalidEventError
+from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec, Field
+from hooklatch.core.tables import InvalidTableError, read_table
 from support.tables import table
 
 WORDS = ["allow", "deny", "ask", "halt", "claim", "inject", "append", "resume", "value"]
@@ -83,20 +84,20 @@ def test_an_event_is_as_the_table_says(row: list[str]) -> None:
 
 
 def test_the_catalogue_has_the_rows_of_the_table_and_no_others() -> None:
-    assert STANDARD.names == tuple(row[0] for row in ROWS)
+    assert list(STANDARD) == [row[0] for row in ROWS]
 
 
-@table("spec", STANDARD.values(), ids=STANDARD.names)
+@table("spec", STANDARD.values(), ids=list(STANDARD))
 def test_an_event_fails_closed_exactly_where_it_can_deny(spec: EventSpec) -> None:
     assert spec.fails_closed == ("deny" in spec.verdicts) == spec.is_gate
 
 
-@table("spec", STANDARD.values(), ids=STANDARD.names)
+@table("spec", STANDARD.values(), ids=list(STANDARD))
 def test_hooks_run_at_once_on_notifications_alone(spec: EventSpec) -> None:
     assert (spec.flow == "concurrent") == (spec.model == "notify")
 
 
-@table("spec", STANDARD.values(), ids=STANDARD.names)
+@table("spec", STANDARD.values(), ids=list(STANDARD))
 def test_last_is_for_amend_and_claim(spec: EventSpec) -> None:
     assert spec.allows_last == (spec.model in ("amend", "claim"))
 
@@ -107,13 +108,13 @@ def test_a_refused_tool_call_fires_permission_denied() -> None:
     assert followed == {"pre_tool_use": "permission_denied", "permission_request": "permission_denied"}
 
 
-@table("spec", STANDARD.values(), ids=STANDARD.names)
+@table("spec", STANDARD.values(), ids=list(STANDARD))
 def test_each_event_says_in_one_line_when_it_is_fired(spec: EventSpec) -> None:
     assert spec.when.endswith(".")
     assert "\n" not in spec.when
 
 
-@table("spec", STANDARD.values(), ids=STANDARD.names)
+@table("spec", STANDARD.values(), ids=list(STANDARD))
 def test_a_match_names_a_field_of_its_event(spec: EventSpec) -> None:
     assert spec.match is None or spec.match in {field.name for field in spec.fields}
 
@@ -124,15 +125,9 @@ def test_fields_carry_their_types_as_text() -> None:
     assert fields == (Field("from", "str | None"), Field("to", "str"))
 
 
-def test_a_misspelt_event_has_a_nearest_one() -> None:
-    assert STANDARD.nearest("pre_tool_usage") == "pre_tool_use"
-    assert STANDARD.nearest("zzz") is None
-    assert STANDARD.get("pre_tool_usage") is None
-
-
 def custom(**definition: Any) -> EventSpec:
     written = {"name": "deploy_requested", "model": "gate", "verdicts": ["deny"], **definition}
-    return STANDARD.with_custom([written])["deploy_requested"]
+    return STANDARD.with_custom([read_table(written, EventDefinition, "event")])["deploy_requested"]
 
 
 def test_a_custom_gate_fails_closed() -> None:
@@ -168,12 +163,6 @@ def test_fields_may_be_a_list_or_have_types() -> None:
         Field("by", "Any"),
     )
     assert custom(fields={"target": "str", "by": "int"}).fields == (Field("target", "str"), Field("by", "int"))
-
-
-def test_a_definition_may_be_a_struct() -> None:
-    definition = EventDefinition(name="deploy_requested", model="notify")
-
-    assert STANDARD.with_custom([definition]).names[-1] == "deploy_requested"
 
 
 def test_a_custom_event_leaves_the_standard_catalogue_as_it_was() -> None:
@@ -220,7 +209,7 @@ def test_a_custom_event_leaves_the_standard_catalogue_as_it_was() -> None:
     ],
 )
 def test_a_custom_event_that_cannot_stand_is_refused_with_what_to_write(axes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(InvalidEventError) as caught:
+    with pytest.raises(InvalidTableError) as caught:
         custom(**axes)
 
     assert reason in caught.value.reason
@@ -228,12 +217,12 @@ def test_a_custom_event_that_cannot_stand_is_refused_with_what_to_write(axes: di
 
 
 def test_a_custom_event_without_a_model_is_refused() -> None:
-    with pytest.raises(InvalidEventError, match="it has no model; write one of 'gate', 'notify', 'amend', 'claim'"):
-        STANDARD.with_custom([{"name": "deploy_requested"}])
+    with pytest.raises(InvalidTableError, match="it has no model; write one of 'gate', 'notify', 'amend', 'claim'"):
+        read_table({"name": "deploy_requested"}, EventDefinition, "event")
 
 
 def test_two_custom_events_of_one_name_are_refused() -> None:
-    definition = {"name": "deploy_requested", "model": "notify"}
+    definition = EventDefinition(name="deploy_requested", model="notify")
 
-    with pytest.raises(InvalidEventError, match="choose another"):
+    with pytest.raises(InvalidTableError, match="choose another"):
         STANDARD.with_custom([definition, definition])

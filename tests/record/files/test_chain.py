@@ -8,7 +8,7 @@ import json
 import pytest
 
 from hooklatch.core.messages import Head
-from hooklatch.record.files.chain import GENESIS, ChainLink, Timestamps, head_of, read_link, seal
+from hooklatch.record.files.chain import GENESIS, ChainLink, head_of, read_link, seal, timestamp
 from support.tables import table
 
 AT = "2026-01-31T12:00:00.000Z"
@@ -83,12 +83,10 @@ def test_a_head_carries_half_of_the_hash() -> None:
     ],
 )
 def test_a_moment_is_utc_with_milliseconds(moment: float, text: str) -> None:
-    assert Timestamps().spell(moment) == text
+    assert timestamp(moment) == text
 
 
 def test_moments_within_one_second_differ() -> None:
-    stamps = Timestamps()
-
-    assert [stamps.spell(5.001), stamps.spell(5.5), stamps.spell(4.0)] == [
+    assert [timestamp(5.001), timestamp(5.5), timestamp(4.0)] == [
         "1970-01-01T00:00:05.001Z", "1970-01-01T00:00:05.500Z", "1970-01-01T00:00:04.000Z",
     ]  # fmt: skip

@@ -143,11 +143,11 @@ def test_an_append_that_failed_and_went_elsewhere_costs_no_record_and_nobody_has
 async def test_an_anchor_that_cannot_be_written_is_red_until_it_can_and_then_a_warning(tmp_path: Path) -> None:
     async with running(tmp_path, SYNC) as record:
         await record.durable(decided(record))
-        fd = record._anchor.slot.fd
+        fd = record._anchor.fd
         kept = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 0)
         with open(os.devnull, "rb") as null:  # noqa: ASYNC230
             os.dup2(null.fileno(), fd, inheritable=False)
-        record._anchor.slot.is_in_place = lambda: True  # type: ignore[method-assign]
+        record._anchor.is_in_place = lambda: True  # type: ignore[method-assign]
         await record.durable(decided(record))
         await until(lambda: record.status()["faults"])
         red = record.status()["faults"]

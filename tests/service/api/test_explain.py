@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support.daemons import Daemon, RpcFailure, child_of, running_daemon
+from support.shared_daemon import daemon_in_thread
 
 GUARDS = """
 from hooklatch_worker import deny, hook
@@ -30,12 +31,20 @@ def off(event):
 def at_the_end(event):
     raise ValueError("no")
 """
+FILES = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARDS}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon of those who fire nothing."""
+    with daemon_in_thread(tmp_path_factory.mktemp("shared"), FILES) as daemon:
+        yield daemon
 
 
 @pytest.fixture
 async def daemon(tmp_path: Path) -> AsyncGenerator[Daemon]:
-    async with running_daemon(tmp_path, {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARDS}) as d:
-        yield d
+    async with running_daemon(tmp_path, FILES) as daemon:
+        yield daemon
 
 
 def served(hook_id: str, **rest: Any) -> dict[str, Any]:
@@ -45,8 +54,8 @@ def served(hook_id: str, **rest: Any) -> dict[str, Any]:
 # -- explain -----------------------------------------------------------------------------------------------------
 
 
-async def test_explain_gives_who_would_fire_in_order_and_why_each_other_one_would_not(daemon: Daemon) -> None:
-    async with daemon.session(hooks=[served("mine")]) as client:
+async def test_explain_gives_who_would_fire_in_order_and_why_each_other_one_would_not(shared: Daemon) -> None:
+    async with shared.session(hooks=[served("mine")]) as client:
         answer = await client.call("explain", event="pre_tool_use", payload={"tool_name": "Read"})
 
     assert [(one["layer"], one["hook"]) for one in answer["fires"]] == [("global", "guards:first"), ("session", "mine")]
@@ -56,20 +65,20 @@ async def test_explain_gives_who_would_fire_in_order_and_why_each_other_one_woul
         "guards:at_the_end": "it is a hook of stop",
     }
     assert answer["refusal"] is None
-    assert daemon.parts.statistics.total_fired == 0
+    assert shared.parts.statistics.total_fired == 0
 
 
-async def test_explain_says_when_no_hook_is_asked_since_the_payload_cannot_be_matched(daemon: Daemon) -> None:
-    async with daemon.session() as client:
+async def test_explain_says_when_no_hook_is_asked_since_the_payload_cannot_be_matched(shared: Daemon) -> None:
+    async with shared.session() as client:
         answer = await client.call("explain", event="pre_tool_use", payload={})
 
     assert "cause payload" in answer["refusal"]
 
 
-async def test_an_administrator_explains_for_any_session_and_a_client_for_its_own(daemon: Daemon) -> None:
+async def test_an_administrator_explains_for_any_session_and_a_client_for_its_own(shared: Daemon) -> None:
     ask = {"event": "pre_tool_use", "payload": {"tool_name": "Read"}, "session": "one"}
-    async with daemon.session(id="one", hooks=[served("mine")]), daemon.session() as two:
-        async with daemon.administrator() as admin:
+    async with shared.session(id="one", hooks=[served("mine")]), shared.session() as two:
+        async with shared.administrator() as admin:
             answer = await admin.call("explain", **ask)
             without = await admin.call("explain", **{**ask, "session": None})
             with pytest.raises(RpcFailure, match="not_found"):
@@ -82,8 +91,8 @@ async def test_an_administrator_explains_for_any_session_and_a_client_for_its_ow
 
 
 @pytest.mark.parametrize("event", ["pre_tool_uze", ""])
-async def test_an_unknown_event_cannot_be_explained(daemon: Daemon, event: str) -> None:
-    async with daemon.session() as client:
+async def test_an_unknown_event_cannot_be_explained(shared: Daemon, event: str) -> None:
+    async with shared.session() as client:
         with pytest.raises(RpcFailure, match="unknown_event"):
             await client.call("explain", event=event)
 
@@ -91,8 +100,8 @@ async def test_an_unknown_event_cannot_be_explained(daemon: Daemon, event: str) 
 # -- hooks -------------------------------------------------------------------------------------------------------
 
 
-async def test_hooks_are_listed_in_firing_order_with_all_that_is_known_of_them(daemon: Daemon) -> None:
-    async with daemon.session(hooks=[served("mine", match={"regex": "B.*"})]) as client:
+async def test_hooks_are_listed_in_firing_order_with_all_that_is_known_of_them(shared: Daemon) -> None:
+    async with shared.session(hooks=[served("mine", match={"regex": "B.*"})]) as client:
         answer = await client.call("hooks", event="pre_tool_use")
 
     ids = [hook["id"] for hook in answer["hooks"]]
@@ -100,7 +109,7 @@ async def test_hooks_are_listed_in_firing_order_with_all_that_is_known_of_them(d
     assert ids == ["guards:first", "guards:no", "guards:off", "mine"]
     assert by_id["guards:no"].items() >= {
         "layer": "global", "event": "pre_tool_use", "match": "Bash", "kind": "python", "state": "active",
-        "target": f"{daemon.folder}/guards.py:no", "origin": f"{daemon.folder}/guards.py:4", "problem": None,
+        "target": f"{shared.folder}/guards.py:no", "origin": f"{shared.folder}/guards.py:4", "problem": None,
         "priority": 100, "timeout": 2.0, "description": "says no", "observe": False, "optional": False,
     }.items()  # fmt: skip
     assert by_id["guards:off"]["state"] == "disabled"

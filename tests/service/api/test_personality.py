@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import pytest
 
 from support.daemons import Client, Daemon, RpcFailure, child_of, running_daemon
 from support.packages import install
+from support.shared_daemon import daemon_in_thread
 
 CONFIG = """
 [personality.strict]
@@ -21,13 +22,24 @@ plugins = []
 """
 
 
-@pytest.fixture
-async def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Daemon]:
-    folder = tmp_path / "packages"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(str(folder))
+@pytest.fixture(scope="module", autouse=True)
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    folder = tmp_path_factory.mktemp("packages")
     for name in ("p1", "p2", "p3"):
         install(folder, name, f"{name}_personal")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        yield
+
+
+@pytest.fixture(scope="module")
+def shared(installed: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with daemon_in_thread(tmp_path_factory.mktemp("shared"), {"hooks.toml": CONFIG}) as daemon:
+        yield daemon
+
+
+@pytest.fixture
+async def daemon(tmp_path: Path) -> AsyncGenerator[Daemon]:
     async with running_daemon(tmp_path, {"hooks.toml": CONFIG}) as daemon:
         yield daemon
 
@@ -45,22 +57,22 @@ async def seen(client: Client) -> set[str]:
         pytest.param({"personality": None}, {"p1", "p2", "p3"}, id="null: none"),
     ],
 )
-async def test_a_personality_says_which_plugins_fire(daemon: Daemon, params: dict[str, Any], plugins: set[str]) -> None:
-    async with daemon.session(**params) as client:
+async def test_a_personality_says_which_plugins_fire(shared: Daemon, params: dict[str, Any], plugins: set[str]) -> None:
+    async with shared.session(**params) as client:
         assert await seen(client) == plugins
 
 
-async def test_an_unknown_personality_is_refused_with_the_names(daemon: Daemon) -> None:
+async def test_an_unknown_personality_is_refused_with_the_names(shared: Daemon) -> None:
     with pytest.raises(RpcFailure) as caught:
-        async with daemon.session(personality="strikt"):
+        async with shared.session(personality="strikt"):
             pass
 
     assert caught.value.name == "invalid_params"
     assert "there are plain, strict" in caught.value.message
 
 
-async def test_a_session_changes_its_personality(daemon: Daemon) -> None:
-    async with daemon.session(personality="plain") as client:
+async def test_a_session_changes_its_personality(shared: Daemon) -> None:
+    async with shared.session(personality="plain") as client:
         await client.call("subscribe", topics=["registry"])
 
         updated = await client.call("session.update", personality="strict")
@@ -88,8 +100,8 @@ async def asked(client: Client, plugins: list[str] | None) -> list[str]:
     return [outcome["hook"].partition(".")[0] for outcome in decision.get("outcomes", [])]
 
 
-async def test_a_personality_that_is_taken_back_leaves_what_a_fresh_session_has(daemon: Daemon) -> None:
-    async with ethos(daemon) as fresh, ethos(daemon, personality="strict") as client, daemon.session() as plain:
+async def test_a_personality_that_is_taken_back_leaves_what_a_fresh_session_has(shared: Daemon) -> None:
+    async with ethos(shared) as fresh, ethos(shared, personality="strict") as client, shared.session() as plain:
         assert (await seen(fresh), await seen(client)) == (set(), {"p1", "p2"})
 
         for said in ({"personality": None}, {"plugins": ["p3"]}, {"plugins": None}):
@@ -100,8 +112,8 @@ async def test_a_personality_that_is_taken_back_leaves_what_a_fresh_session_has(
             assert await seen(plain) == (expected or {"p1", "p2", "p3"})
 
 
-async def test_a_fires_list_stands_in_for_the_one_that_a_session_has_not(daemon: Daemon) -> None:
-    async with ethos(daemon) as client:
+async def test_a_fires_list_stands_in_for_the_one_that_a_session_has_not(shared: Daemon) -> None:
+    async with ethos(shared) as client:
         assert await asked(client, None) == []
         assert await asked(client, ["p3", "p1"]) == ["p1", "p3"]
         assert await seen(client) == set()  # of that fire alone
@@ -132,8 +144,8 @@ async def test_a_fires_list_leaves_a_parents_gates_and_what_is_global(daemon: Da
         assert await asked(client, ["p1"]) == ["p2", "global", "above", "listed", "own"]
 
 
-async def test_an_update_leaves_alone_what_it_does_not_name(daemon: Daemon) -> None:
-    async with daemon.session(personality="strict") as client:
+async def test_an_update_leaves_alone_what_it_does_not_name(shared: Daemon) -> None:
+    async with shared.session(personality="strict") as client:
         await client.call("session.update", cwd="/")
 
         assert await seen(client) == {"p1", "p2"}

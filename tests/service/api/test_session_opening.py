@@ -59,7 +59,7 @@ def observed(daemon: Daemon) -> str:
     projects = {
         folder: [hook.id for hook in parts.registries.project_hooks(folder)] for folder in parts.projects.used()
     }
-    return json.dumps([sessions, parts.registries.revision, parts.registries.view.digest, projects], indent=1)
+    return json.dumps([sessions, parts.registries._revision, parts.registries.view.digest, projects], indent=1)
 
 
 async def test_a_refused_hello_leaves_nothing_at_once_or_a_minute_later(tmp_path: Path, mock_clock: MockClock) -> None:

@@ -37,7 +37,7 @@ def test_a_file_gives_its_sources_hooks_events_and_limits_with_their_lines() -> 
         + '\n[workers]\nworkers = 8\nmemory_mib = 64\n\n[[event]]\nname = "deployed"\nmodel = "notify"\n'
     )
 
-    assert [(s.kind, s.location, s.workers) for s in config.sources] == [
+    assert [(s.source.kind, s.source.location, s.workers) for s in config.sources] == [
         ("file", "/h/guards.py", 2), ("module", "acme.guards", None),
     ]  # fmt: skip
     assert [(hook.id, hook.line) for hook in config.hooks] == [("x", 8)]

@@ -15,7 +15,8 @@ import pytest
 import trio
 import trio.testing
 
-from hooklatch.service.config.state_file import LockedError, ManifestHook, State, StateFile, lock
+from hooklatch.directories import LockedError, lock
+from hooklatch.service.config.state_file import ManifestHook, State, StateFile
 from support.daemons import Client, Daemon, running_daemon
 
 GUARDS = """

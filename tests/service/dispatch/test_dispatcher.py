@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import trio
 
-from support.daemons import Client, Daemon, RpcFailure, running_daemon
+from support.daemons import Client, Daemon, RpcFailure
+from support.shared_daemon import daemon_in_thread
 
 GUARDS = """
 import os
@@ -102,10 +102,11 @@ def maybe(event):
 """
 
 
-@pytest.fixture
-async def daemon(tmp_path: Path) -> AsyncGenerator[Daemon]:
-    async with running_daemon(tmp_path, {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARDS}) as d:
-        yield d
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    files = {"hooks.toml": '[[source]]\npath = "guards.py"\n', "guards.py": GUARDS}
+    with daemon_in_thread(tmp_path_factory.mktemp("daemon"), files) as daemon:
+        yield daemon
 
 
 async def said(client: Client, **tool_input: Any) -> tuple[Any, ...]:
@@ -229,13 +230,14 @@ async def test_a_refusal_fires_permission_denied_by_itself(daemon: Daemon) -> No
 
 
 async def test_a_host_that_fires_permission_denied_itself_is_not_helped(daemon: Daemon) -> None:
-    client = daemon.connect()
+    client, denied = daemon.connect(), daemon.parts.statistics.event("permission_denied")
     await client.call("hello", protocol=1, session={"hooks": [SERVED]}, emits=["permission_denied"])
+    before = denied.fired
 
     await client.fire_tool("Bash", first="deny")
 
     assert await client.call("ping") == {}
-    assert daemon.parts.statistics.event("permission_denied").fired == 0
+    assert denied.fired == before
     await client.aclose()
 
 

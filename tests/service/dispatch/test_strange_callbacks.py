@@ -17,11 +17,11 @@ from support.survivors import nobody_survives
 
 SLACK = 10.0  # seconds after its deadline in which a decision must be there on any machine; a promise would be far less
 
+PRINTING = ["prints", "writes_to_descriptors", "runs_a_program_that_prints"]
 HARMLESS = [
-    "prints", "writes_to_descriptors", "runs_a_program_that_prints", "floods_stdout", "closes_stdout",
-    "removes_stdout", "replaces_stdout", "replaces_stdout_by_something_hostile", "closes_descriptors_1_and_2",
-    "starts_a_thread", "starts_a_daemon_thread", "exits_in_a_thread", "forks_a_child_that_lives_on",
-    "forks_a_child_that_returns", "forks_a_child_that_raises", "double_forks_a_daemon",
+    "closes_stdout", "removes_stdout", "replaces_stdout", "replaces_stdout_by_something_hostile",
+    "closes_descriptors_1_and_2", "starts_a_thread", "starts_a_daemon_thread", "exits_in_a_thread",
+    "forks_a_child_that_lives_on", "forks_a_child_that_returns", "forks_a_child_that_raises", "double_forks_a_daemon",
     "starts_a_program_that_lives_on", "sends_sigterm_to_its_parent", "sends_sigint_to_its_group",
     "changes_directory_and_environment", "breaks_signals",
 ]  # fmt: skip
@@ -48,10 +48,12 @@ async def test_what_is_merely_strange_is_answered_as_meant(tmp_path: Path, how: 
     assert_well(after)
 
 
-@pytest.mark.parametrize("how", ["prints", "writes_to_descriptors", "runs_a_program_that_prints"])
+@pytest.mark.parametrize("how", PRINTING)
 async def test_what_a_callback_prints_is_shown_in_its_outcome(tmp_path: Path, how: str) -> None:
-    decisions, _, _ = await try_alone(tmp_path, "sync", how)
+    decisions, after, _ = await try_alone(tmp_path, "sync", how)
 
+    assert_well(decisions)
+    assert_well(after)
     for decision in decisions.values():
         (outcome,) = decision["outcomes"]
         assert (outcome["stdout"], outcome["stderr"]) == ("printed\n", "complained\n")
@@ -60,6 +62,8 @@ async def test_what_a_callback_prints_is_shown_in_its_outcome(tmp_path: Path, ho
 async def test_a_flood_of_output_is_cut_to_its_end(tmp_path: Path) -> None:
     decisions, after, _ = await try_alone(tmp_path, "sync", "floods_stdout")
 
+    assert_well(decisions)
+    assert_well(after)
     (outcome,) = decisions["pre_tool_use"]["outcomes"]
     assert outcome["truncated"]
     assert len(outcome["stdout"]) == 64 * 2**10

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from hooklatch.core.hooks.builtin_sources import LSP
 from hooklatch.core.hooks.definitions import read_definition
-from hooklatch.service.config.configuration import Diagnostic, FileConfig, SourceEntry
-from hooklatch.service.config.main_tables import MainTables, Override
+from hooklatch.service.config.configuration import Diagnostic, FileConfig, SourceTable
+from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.path_lookup import Absent, Fault, Names
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import ManifestHook
-from hooklatch.service.loading.layer_builder import Layers
-from hooklatch.service.loading.plan import Active, Plan, Seen, SeenFile, manifests, plan, too_weak
+from hooklatch.service.loading.layer_builder import Layers, manifests
+from hooklatch.service.loading.plan import Manifests, Plan, Seen, plan, too_weak
 from hooklatch.service.loading.plugins import Discovery, Plugin
+from hooklatch.service.loading.reading import DeclaredFile, SeenFile
 from hooklatch_worker.wire import Isolation
 
 MAIN, FOLDER, FILE = "/c/hooks.toml", "/c/hooks.d", "/c/hooks.d/a.toml"
@@ -36,16 +40,16 @@ MANIFEST = {FILE: [ManifestHook("old", "pre_tool_use")]}
 
 def seen(
     file: SeenFile = EMPTY, *, listing: Names | Absent | Fault | None = None, main: SeenFile | None = None,
-    packages: Discovery | None = None,
+    packages: Discovery | None = None, manifests: Manifests | None = None,
 ) -> Seen:  # fmt: skip
     return Seen(
-        MAIN, FOLDER, listing or Names(["a.toml"]), {MAIN: main or Absent(), FILE: file},
-        packages or Discovery({}, {}, set()),
+        listing or Names(["a.toml"]), {MAIN: main or Absent(), FILE: file},
+        packages or Discovery({}, {}, set()), manifests or {},
     )  # fmt: skip
 
 
-def active(known: FileConfig | None, *, is_remembered: bool = False) -> Active:
-    return Active({FILE: known} if known else {}, MANIFEST if is_remembered else {})
+def active(*known: FileConfig, main: FileConfig | None = None, **rest: Any) -> Plan:
+    return Plan(main=main or FileConfig(MAIN), files=[DeclaredFile(one.path, one) for one in known], **rest)
 
 
 def taken(found: Plan, path: str = FILE) -> FileConfig | None:
@@ -90,7 +94,9 @@ def test_which_version_of_a_file_is_taken(
     version: FileConfig | None,
     said: str,
 ) -> None:
-    found = plan(active(known, is_remembered=is_remembered), seen(there), is_explicit=is_explicit)
+    before = active(*([known] if known else []))
+
+    found = plan(before, seen(there, manifests=MANIFEST if is_remembered else {}), is_explicit=is_explicit)
 
     assert taken(found) == version
     assert [said in str(one) for one in found.diagnostics] == ([True] if said else [])
@@ -110,18 +116,16 @@ def test_without_a_listing_what_was_in_force_stays(
     is_explicit: bool,
     version: FileConfig,
 ) -> None:
-    known = Active({FILE: OLD, FOLDER: FileConfig(FOLDER)}, MANIFEST)
+    what = seen(Absent() if isinstance(listing, Names) else CLOSED, listing=listing, manifests=MANIFEST)
 
-    found = plan(
-        known, seen(Absent() if isinstance(listing, Names) else CLOSED, listing=listing), is_explicit=is_explicit
-    )
+    found = plan(active(OLD, FileConfig(FOLDER)), what, is_explicit=is_explicit)
 
     assert taken(found) == version
     assert found.diagnostics
 
 
 def test_an_explicit_reload_lets_go_of_what_the_listing_lacks() -> None:
-    found = plan(Active({FILE: OLD}, MANIFEST), seen(Absent(), listing=Names([])), is_explicit=True)
+    found = plan(active(OLD), seen(Absent(), listing=Names([]), manifests=MANIFEST), is_explicit=True)
 
     assert [file.path for file in found.files] == [MAIN, FOLDER]
     assert not found.diagnostics
@@ -134,21 +138,21 @@ def test_only_what_may_pass_by_itself_is_tried_again(fault: Fault | Diagnostic, 
 
 def test_without_a_sound_main_file_settings_and_overrides_stay_as_they_were() -> None:
     settings, overrides = Settings(keeps_state=True), [Override("plugin.x", {"enabled": False}, 1)]
-    known = Active(settings=settings, overrides=overrides, manifests={MAIN: []})
+    known = active(main=FileConfig(MAIN, settings=settings, overrides=overrides))
 
-    found = plan(known, seen(main=CLOSED), is_explicit=True)
+    found = plan(known, seen(main=CLOSED, manifests={MAIN: []}), is_explicit=True)
 
-    assert (found.settings, found.main.overrides, found.is_main_good) == (settings, overrides, False)
+    assert (found.main.settings, found.main.overrides, MAIN in found.good) == (settings, overrides, False)
 
 
 def test_a_sound_main_file_says_how_the_daemon_runs() -> None:
-    main = FileConfig(MAIN, main=MainTables(lsp={}, settings=Settings(keeps_state=True)))
+    main = FileConfig(MAIN, lsp={}, settings=Settings(keeps_state=True))
 
-    found = plan(Active(), seen(main=main), is_explicit=False)
+    found = plan(active(), seen(main=main), is_explicit=False)
 
-    assert found.is_main_good
-    assert found.settings.keeps_state
-    assert [source.location for source in found.extra] == list(found.wanted)
+    assert MAIN in found.good
+    assert found.main.settings.keeps_state
+    assert list(found.wanted) == [LSP.source.location]
 
 
 @pytest.mark.parametrize(
@@ -167,19 +171,20 @@ def test_a_plugin_that_had_hooks_stays_until_somebody_accepts_that_it_is_gone(
     stays: bool,
 ) -> None:
     known = {"acme": Plugin("acme", "acme_hooks")} if is_known else {}
-    before = Active(plugins=known, manifests={"plugin:acme": [ManifestHook("acme.no", "pre_tool_use")]})
+    remembered = {"plugin:acme": [ManifestHook("acme.no", "pre_tool_use")]}
+    what = seen(packages=Discovery({}, faults, set()), manifests=remembered)
 
-    found = plan(before, seen(packages=Discovery({}, faults, set())), is_explicit=is_explicit)
+    found = plan(active(plugins=known), what, is_explicit=is_explicit)
 
-    assert [plugin.name for plugin in found.plugins] == ["acme"] * stays
+    assert [plugin.name for plugin in found.plugins.values()] == ["acme"] * stays
 
 
 def test_a_source_is_wanted_once_with_the_workers_that_somebody_gave_it() -> None:
-    entries = [SourceEntry("file", "/c/guards.py", 5), SourceEntry("module", "acme")]
+    tables = [SourceTable(path="/c/guards.py", workers=5), SourceTable(module="acme")]
 
-    found = plan(Active(), seen(msgspec.structs.replace(NEW, sources=entries)), is_explicit=False)
+    found = plan(active(), seen(msgspec.structs.replace(NEW, sources=tables)), is_explicit=False)
 
-    assert {place: workers for place, (_, workers) in found.wanted.items()} == {"/c/guards.py": 5, "acme": None}
+    assert {place: found.workers.get(place) for place in found.wanted} == {"/c/guards.py": 5, "acme": None}
 
 
 @pytest.mark.parametrize(
@@ -218,11 +223,11 @@ def test_what_a_later_start_knows_of_a_file(
     remembered: dict[str, list[ManifestHook]],
 ) -> None:
     before = {"/another/hooks.toml": [ManifestHook("x", "stop")], **MANIFEST}
-    what = seen(there, main=FileConfig(MAIN))
-    found = plan(Active({FILE: OLD}, before), what, is_explicit=is_explicit)
+    what = seen(there, main=FileConfig(MAIN), manifests=before)
+    found = plan(active(OLD), what, is_explicit=is_explicit)
     layers = Layers([], {}, [], {MAIN: [], FOLDER: []} | ({FILE: []} if there is EMPTY else {}))
     kept = () if found.good.get(FILE) is EMPTY or FILE in found.absent else (FILE,)
 
-    after = manifests(before, found, what, layers, {}, kept, is_explicit=is_explicit)
+    after = manifests(before, found, what, layers, kept, is_explicit=is_explicit)
 
     assert after == {"/another/hooks.toml": before["/another/hooks.toml"], **remembered}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from hooklatch.cli.commands import all_commands
+from hooklatch.cli.commands import command_line
 from hooklatch_worker.sandbox import linux
 from support.commands import PROGRAM, Place, Started, new_place, serving
 from support.repository import ROOT
@@ -138,7 +138,7 @@ def test_the_admin_socket_may_be_where_agents_do_not_see_it() -> None:
 @pytest.mark.parametrize("words", [instruction("CMD"), json.loads('["health"]')], ids=["serve", "health"])
 def test_the_commands_of_the_recipe_are_commands(words: list[str]) -> None:
     assert instruction("ENTRYPOINT") == ["hooklatch"]
-    assert all_commands().parse(words).command == words[0]
+    assert command_line().parse_args(words).command == words[0]
 
 
 def test_the_health_check_is_the_command_for_it() -> None:

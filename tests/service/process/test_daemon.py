@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import subprocess
+import sys
+import weakref
 from pathlib import Path
 
+import pytest
+
 from support.daemons import running_daemon
+from support.pools import until
 
 GUARD = """
 from hooklatch_worker import deny, hook
@@ -26,3 +33,50 @@ async def test_a_guard_of_a_file_denies_what_it_was_written_to_deny(tmp_path: Pa
     assert (denied["verdict"], denied["cause"], denied["reason"]) == ("deny", "policy", "no rm here")
     assert (denied["layer"], denied["hook"]) == ("global", "guards:no_rm")
     assert passed["verdict"] == "pass"
+
+
+async def test_sessions_and_connections_leave_no_cycles_for_a_full_collection(tmp_path: Path) -> None:
+    async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARD}) as daemon:
+        gc.disable()
+        try:
+            async with daemon.session() as client:
+                own = {"id": "own", "event": "stop", "run": str(tmp_path / "guards.py:no_rm")}
+                await client.call("register", hooks=[own])
+                await client.call("subscribe", topics=["registry", "decisions"])
+                live = [*daemon.parts.sessions, *daemon.parts.bus.connections.values()]
+                left = [weakref.ref(one) for one in live]
+                await client.call("session.close")
+            live.clear()
+            await until(lambda: not any(one() for one in left))
+        finally:
+            gc.enable()
+
+    assert len(left) == 2
+
+
+PROGRAM = """
+import sys
+import trio
+from hooklatch.service.process.daemon import serve
+from hooklatch.service.process.folders import Options
+
+async def main():
+    folder = sys.argv[1]
+    places = {"config": "hooks.toml", "runtime_dir": "run", "state_dir": "state"}
+    options = {name: f"{folder}/{place}" for name, place in places.items()}
+    async with serve(Options(**options, owns_process=False)):
+        print("serves", flush=True)
+
+trio.run(main)
+"""
+
+
+@pytest.mark.slow
+def test_a_program_that_runs_it_inside_itself_is_not_run_again_by_the_processes_of_its_hooks(tmp_path: Path) -> None:
+    """Slow: the program is a process of its own."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, str(tmp_path / "program.py"), str(tmp_path)]
+
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stdout) == (0, "serves\n"), done.stderr

@@ -12,6 +12,7 @@ import pytest
 import trio
 
 from hooklatch.core.health import REASONS
+from hooklatch.service.process.measurements import measure
 from support.commands import Pause, Place, new_place, serving
 from support.daemons import running_daemon
 from support.repository import ROOT
@@ -69,11 +70,11 @@ async def test_status_health_and_the_metrics_say_the_same_of_what_is_wrong(tmp_p
         daemon.write("hooks.d/broken.toml", "[[hook]]\n")
         await admin.call("reload")
         health, status = await admin.call("health"), await admin.call("status")
-        families = {family.name: family.values for family in daemon.parts.measurements.measure()}
+        (metric,) = (metric for metric in measure(daemon.parts.status) if metric.name == "hooklatch_red")
 
     assert [one["reason"] for one in status["wrong"]] == health["reasons"] == ["files"]
     assert status["problems"][0]["message"] in status["wrong"][0]["what"]
-    assert families["hooklatch_red"] == {("files",): 1.0}
+    assert [(sample.labels, sample.value) for sample in metric.samples] == [({"reason": "files"}, 1.0)]
 
 
 def test_the_documentation_explains_each_reason() -> None:

@@ -16,6 +16,7 @@ import trio
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from hooklatch.service.process.measurements import measure
 from support.daemons import Daemon, running_daemon
 from support.pools import until
 from support.repository import ROOT
@@ -150,8 +151,8 @@ async def test_the_documentation_names_every_metric_with_its_labels(tmp_path: Pa
     documented = {name: labels.strip() for names, labels in rows for name in re.findall(r"`(\w+)`", names)}
     async with running_daemon(tmp_path, files()) as daemon:
         measured = {
-            family.name + "_total" * (family.kind == "counter"): ", ".join(family.labels)
-            for family in daemon.parts.measurements.measure()
+            metric.name + "_total" * (metric.type == "counter"): ", ".join(metric._labelnames)  # type: ignore[attr-defined]
+            for metric in measure(daemon.parts.status)
         }
 
     assert documented == measured

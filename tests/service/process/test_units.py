@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch import paths
-from hooklatch.cli.commands import all_commands
+from hooklatch.cli.commands import command_line
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.processes.zygote import STOP_TIMEOUT
 from hooklatch.service.process.folders import SUCCESSION
@@ -53,7 +53,7 @@ def test_there_are_units_for_a_person_and_for_a_server() -> None:
 def test_what_is_started_is_a_command_that_there_is(path: Path) -> None:
     program, *words = shlex.split(read(path)["Service"]["ExecStart"])
 
-    arguments = all_commands().parse(words)
+    arguments = command_line().parse_args(words)
 
     assert Path(program).name == "hooklatch"
     assert arguments.command == "serve"

@@ -16,7 +16,7 @@ from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, Snapshot
 from hooklatch.core.protocol import RpcError
 from hooklatch.service.registry.registries import Announcement, Registries
-from hooklatch.service.registry.sessions import LINGER, Session, Sessions, Terms
+from hooklatch.service.registry.sessions import LINGER, Session, Sessions, Terms, new_id
 from hooklatch_worker.wire import Source
 
 EMPTY = Snapshot(1, ())
@@ -27,7 +27,7 @@ TERMS = Terms(dialect=None, host=None, emits=frozenset(), require_handlers=froze
 async def living() -> AsyncGenerator[Sessions]:
     sessions = Sessions(on_end=lambda session, live: None)
     async with trio.open_nursery() as nursery:
-        await nursery.start(sessions.run)
+        await nursery.start(sessions.timers.run)
         yield sessions
         nursery.cancel_scope.cancel()
 
@@ -88,9 +88,7 @@ async def test_a_connection_may_end_after_the_sessions_have() -> None:
 
 
 def test_a_session_without_an_id_gets_one_nobody_can_guess() -> None:
-    sessions = Sessions(on_end=lambda session, live: None)
-
-    ids = {sessions.open(None, None, EMPTY, TERMS).id for _ in range(100)}
+    ids = {new_id() for _ in range(100)}
 
     assert len(ids) == 100
     assert all(len(one) > 16 for one in ids)
@@ -111,7 +109,7 @@ def test_there_are_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch)
         sessions.open(name, None, EMPTY, TERMS)
 
     with pytest.raises(RpcError, match="2 sessions"):
-        sessions.open("c", None, EMPTY, TERMS)
+        sessions.check("c", None)
 
 
 # -- views -------------------------------------------------------------------------------------------------------
@@ -129,6 +127,9 @@ class Office:
     def publish(self, viewer: Session | None, said: Announcement) -> bool:
         self.published.append((viewer, said))
         return self.is_heard
+
+    def reload(self, *files: Hook) -> None:
+        self.registries.set_global(files=[*files], catalogue=self.registries.catalogue, projects={}, personalities={})
 
     def open(self, name: str) -> Session:
         session = self.sessions.open(name, None, self.registries.view, TERMS)
@@ -173,7 +174,7 @@ def test_a_change_of_nothing_is_not_announced() -> None:
     office.registries.register_own(session, [gate("a")])
     office.registries.unregister_own(session, "b")
     office.registries.switch_own(session, "a", enabled=True)
-    office.registries.set_global(files=[], api=[])
+    office.reload()
 
     assert len(office.published) == said
 
@@ -188,7 +189,7 @@ def test_a_new_build_reaches_all_layers_in_one_revision_of_each_view() -> None:
     said = len(office.heard_by(child))
 
     office.registries.retarget({"/h/guards.py": lambda hook: gate(hook.id, hook.layer, build=2)})
-    office.registries.set_global(files=[gate("file", Layer.GLOBAL, build=2)])
+    office.reload(gate("file", Layer.GLOBAL, build=2))
 
     assert {hook.id: hook.target.build for hook in office.registries.view_of(child).hooks} == {
         "api": 2,

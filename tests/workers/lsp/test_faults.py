@@ -7,8 +7,7 @@ import time
 
 import pytest
 
-from hooklatch_worker.lsp import diagnostics
-from hooklatch_worker.lsp.fleet import Fleet, FleetLimits
+from hooklatch_worker.lsp import diagnostics, fleet
 from hooklatch_worker.sandbox import linux
 from support.daemons import nothing_left
 from workers.lsp.workspace import Workspace
@@ -30,7 +29,9 @@ class Clock:
 @pytest.fixture
 def clock(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr(diagnostics, "FLEET", Fleet(limits=FleetLimits(servers=2, silence=0.0), clock=clock))
+    monkeypatch.setattr(fleet, "MAX_SERVERS", 2)
+    monkeypatch.setattr(fleet, "MAX_SILENCE", 0.0)
+    monkeypatch.setattr(diagnostics, "FLEET", fleet.Fleet(clock=clock))
     return clock
 
 

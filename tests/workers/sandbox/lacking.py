@@ -10,11 +10,11 @@ import os
 import sys
 
 from hooklatch_worker.sandbox import isolation, linux, seccomp
-from hooklatch_worker.sandbox.seccomp import PR_SET_SECCOMP, Rule, ValueRule
+from hooklatch_worker.sandbox.seccomp import PR_SET_SECCOMP, refuse, refuse_values
 
 RULES = {
-    "landlock": [Rule("landlock_create_ruleset", errno.ENOSYS)],
-    "seccomp": [ValueRule("prctl", 0, [PR_SET_SECCOMP], errno.EINVAL), Rule("seccomp", errno.EINVAL)],
+    "landlock": [refuse("landlock_create_ruleset", errno.ENOSYS)],
+    "seccomp": [refuse_values("prctl", 0, [PR_SET_SECCOMP], errno.EINVAL), refuse("seccomp", errno.EINVAL)],
 }
 
 if __name__ == "__main__":

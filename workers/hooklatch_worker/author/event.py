@@ -101,22 +101,14 @@ class Event:
     def _missing(self, name: str) -> str:
         from difflib import get_close_matches  # imported here, since it is only needed after a mistake
 
-        known = {
-            *self.__payload_fields__,
-            *self.payload,
-            *ENVELOPE,
-            "payload",
-            "config",
-            "merged",
-            "reinvoked",
-            "state",
-        }
+        known = {*self.__payload_fields__, *self.payload, *ENVELOPE, *NOT_ENVELOPE, "state"}
         nearest = get_close_matches(name, sorted(known), n=1)
         hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
         return f"event {self.event!r} has no field {name!r}{hint}"
 
 
-ENVELOPE: Final = frozenset(Event.__annotations__) - {"payload", "config", "merged", "reinvoked"}
+NOT_ENVELOPE: Final = frozenset({"payload", "config", "merged", "reinvoked"})
+ENVELOPE: Final = frozenset(Event.__annotations__) - NOT_ENVELOPE - {"__payload_fields__"}
 
 
 def _envelope_of(event: Event) -> dict[str, Any]:

@@ -9,19 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from hooklatch_worker.author.call_context import CallContext
-from hooklatch_worker.author.event import EVENT_CLASSES, CustomEvent, Event
-
-__all__ = [
-    "EVENT_CLASSES", "CustomEvent", "Event", "build", "ToolEvent", "ModelEvent", "SubagentEvent",
-    "SessionStart", "SessionEnd", "UserPromptSubmit", "PromptBuild", "PreIteration", "PreModel",
-    "PostModel", "ModelTurnEvent", "ModelRequest", "ModelResponse", "ToolSelection", "PreToolUse",
-    "PermissionRequest", "PermissionDenied", "PostToolUse", "PostToolUseFailure", "ToolResult",
-    "ToolPath", "Stop", "StopFailure", "SubagentStart", "SubagentStarted", "SubagentStop", "PreCompact",
-    "CompactStage", "PostCompact", "Notification", "TaskCompleted", "TeammateIdle", "ConfigChange",
-    "PersonalitySwitch", "InboundEvent", "MessageClaim", "MessageDispatch", "MessageSend",
-    "DeliveryEvent", "MessageReceived", "MessageSent", "ErrorEvent", "ErrorIntercept", "ErrorTransform",
-    "ErrorRecover", "ErrorLog", "DataEvent", "Telemetry", "CustomLog", "Metrics", "Performance",
-]  # fmt: skip
+from hooklatch_worker.author.event import EVENT_CLASSES as EVENT_CLASSES
+from hooklatch_worker.author.event import CustomEvent as CustomEvent
+from hooklatch_worker.author.event import Event as Event
 
 
 def build(

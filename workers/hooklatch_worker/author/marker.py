@@ -1,12 +1,31 @@
-"""The data of one `@hook` marker: an event and the hook's settings.  Knows shapes; does not know functions."""
+"""The data of one `@hook` marker, an event and the hook's settings, and the checks of what an author wrote there.
+
+Knows shapes; does not know the catalogue or the syntax of patterns.  Event names and regular expressions are checked by
+the daemon, which has both.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from types import FunctionType
+from typing import Any, Literal, cast
 
 from msgspec import Struct
 
-__all__ = ["MAX_TIMEOUT", "Marker"]
+from hooklatch_worker.author.verdicts import GarbageError, check_plain
+
+__all__ = [
+    "MAX_TIMEOUT",
+    "Marker",
+    "checked_config",
+    "checked_events",
+    "checked_flag",
+    "checked_match",
+    "checked_priority",
+    "checked_runtime",
+    "checked_text",
+    "checked_timeout",
+]
 
 MAX_TIMEOUT = 600.0  # seconds; a larger number is most likely in milliseconds
 
@@ -26,3 +45,102 @@ class Marker(Struct, frozen=True, kw_only=True):
     amends: bool = False
     config: dict[str, Any] | None = None
     runtime: Literal["trio", "asyncio"] = "trio"
+
+
+def checked_events(event: object) -> list[str]:
+    if isinstance(event, FunctionType):
+        raise TypeError('@hook needs the event: write @hook("pre_tool_use")')
+    if isinstance(event, str):
+        return [checked_text("event", event)]
+    if not isinstance(event, list):
+        raise TypeError(f"event is a str or a list of str, not a {type(event).__name__!r}")
+    names = [checked_text("event", name) for name in cast("list[object]", event)]
+    if not names:
+        raise ValueError("event is an empty list; name at least one event")
+    if len(set(names)) < len(names):
+        raise ValueError(f"event names one event twice: {names!r}")
+    return names
+
+
+def checked_match(match: object) -> str | list[str] | dict[str, Any] | None:
+    if match is None:
+        return None
+    if isinstance(match, str):
+        return checked_text("match", match)
+    if isinstance(match, list):
+        names = [checked_text("match", name) for name in cast("list[object]", match)]
+        if not names:
+            raise ValueError("match is an empty list, which matches nothing; leave it out to match all")
+        return names
+    if isinstance(match, Mapping):
+        return checked_pattern(dict(cast("Mapping[object, object]", match)))
+    raise TypeError(f"match is a str, a list of str or a dict, not a {type(match).__name__!r}")
+
+
+def checked_pattern(pattern: dict[object, object]) -> dict[str, Any]:
+    match pattern:
+        case {"glob": glob, **others} if not others:
+            return {"glob": checked_text("match glob", glob)}
+        case {"regex": regex, "search": search, **others} if not others:
+            return {"regex": checked_text("match regex", regex), "search": checked_flag("match search", search)}
+        case {"regex": regex, **others} if not others:
+            return {"regex": checked_text("match regex", regex)}
+        case _:
+            raise ValueError(
+                f'match is {pattern!r}; write {{"glob": "mcp__*"}}, {{"regex": "Edit|Write"}} '
+                'or {"regex": "Edit", "search": True}'
+            )
+
+
+def checked_priority(priority: object) -> int:
+    if isinstance(priority, bool) or not isinstance(priority, int):
+        raise TypeError(f"priority is an int, not a {type(priority).__name__!r}")
+    if not 0 <= priority <= 1000:
+        raise ValueError(f"priority is {priority}; it goes from 0 to 1000, and higher ones are asked first")
+    return priority
+
+
+def checked_timeout(timeout: object) -> float | None:
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout is a number of seconds, not a {type(timeout).__name__!r}")
+    if not 0 < timeout <= MAX_TIMEOUT:
+        raise ValueError(
+            f"timeout is {timeout}; it is in seconds, not milliseconds: more than 0, at most {MAX_TIMEOUT:g}"
+        )
+    return float(timeout)
+
+
+def checked_config(config: object) -> dict[str, Any] | None:
+    if config is None:
+        return None
+    if not isinstance(config, dict):
+        raise TypeError(f"config is a dict, not a {type(config).__name__!r}")
+    try:
+        check_plain(cast("object", config), "config")
+    except GarbageError as error:
+        raise ValueError(str(error)) from None
+    return cast("dict[str, Any]", config)
+
+
+def checked_runtime(runtime: object) -> Literal["trio", "asyncio"]:
+    if runtime == "trio":
+        return "trio"
+    if runtime == "asyncio":
+        return "asyncio"
+    raise ValueError(f"runtime is {runtime!r}; write 'trio' or 'asyncio'")
+
+
+def checked_flag(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is True or False, not a {type(value).__name__!r}")
+    return value
+
+
+def checked_text(name: str, value: object, *, may_be_empty: bool = False) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is a str, not a {type(value).__name__!r}")
+    if not value and not may_be_empty:
+        raise ValueError(f"{name} is empty")
+    return value

@@ -9,7 +9,7 @@ from math import isfinite
 from typing import Any, Generic, Literal, Never, TypeAlias, TypeVar, cast
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from hooklatch_worker.author.ambiguity import ambiguity
@@ -49,7 +49,16 @@ class GarbageError(Exception):
         super().__init__(clipped(message))
 
 
-class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True):
+WIRE_NAMES = {  # of the fields that a method of the same name adds to
+    "messages": "inject",
+    "texts": "append",
+    "resume_reason": "resume",
+    "is_last": "last",
+    "context_changes": "context",
+}
+
+
+class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True, omit_defaults=True, rename=WIRE_NAMES):
     """The answer of a hook.  Its methods return a new verdict with one addition.
 
     The type parameter names the parts in use (`Verdict[Literal["deny", "inject"]]`), so that type checkers can reject
@@ -62,7 +71,7 @@ class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True):
 
     verdict: Word | None = None
     reason: str = ""
-    value: object = None
+    value: object = UNSET
     patch: dict[str, object] | None = None
     messages: tuple[dict[str, object], ...] = ()
     texts: tuple[str, ...] = ()
@@ -122,7 +131,7 @@ class Verdict(Struct, Generic[C_co], frozen=True, repr_omit_defaults=True):
         """Change keys of the context that accompanies the payload."""
         return replace(self, context_changes={**(self.context_changes or {}), **changes})
 
-    def _saying(self, word: Word, *, reason: str = "", value: object = None) -> "Verdict[C_co]":
+    def _saying(self, word: Word, *, reason: str = "", value: object = UNSET) -> "Verdict[C_co]":
         if self.verdict is not None:
             raise ValueError(f"a verdict cannot say both {self.verdict!r} and {word!r}; return one of them")
         return replace(self, verdict=word, reason=_require_text(reason, word), value=value)
@@ -176,19 +185,6 @@ class _Sent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     context: dict[str, Any] | None = None
 
 
-class _Written(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    verdict: Word | UnsetType = UNSET
-    reason: str = ""
-    value: object = UNSET
-    patch: dict[str, object] | UnsetType = UNSET
-    inject: tuple[dict[str, object], ...] = ()
-    append: tuple[str, ...] = ()
-    resume: str | UnsetType = UNSET
-    warnings: tuple[str, ...] = ()
-    last: bool = False
-    context: dict[str, object] | UnsetType = UNSET
-
-
 _sent: msgspec.json.Decoder[_Sent | None] = msgspec.json.Decoder(_Sent | None)
 _encoder = msgspec.json.Encoder()
 
@@ -204,22 +200,20 @@ def encode(verdict: object) -> bytes:
     if not isinstance(verdict, Verdict):
         raise GarbageError(f"returned a {type(verdict).__name__!r}, expected a verdict or None")
     said: Verdict[Any] = verdict  # pyright: ignore[reportUnknownVariableType] - isinstance sees no parameter
+    if said.verdict != "claim" and said.value is not UNSET:
+        said = replace(said, value=UNSET)
     for key in ("value", "patch", "messages", "context_changes"):
-        check_plain(getattr(said, key), key)
-    return _write(
-        _Written(
-            verdict=said.verdict or UNSET,
-            reason=said.reason,
-            value=said.value if said.verdict == "claim" else UNSET,
-            patch=UNSET if said.patch is None else said.patch,
-            inject=said.messages,
-            append=said.texts,
-            resume=UNSET if said.resume_reason is None else said.resume_reason,
-            warnings=said.warnings,
-            last=said.is_last,
-            context=UNSET if said.context_changes is None else said.context_changes,
-        )
-    )
+        if (part := getattr(said, key)) is not UNSET:
+            check_plain(part, key)
+    try:
+        return _encoder.encode(said)
+    except UnicodeEncodeError:
+        raise GarbageError("the answer holds a lone surrogate, which UTF-8 cannot encode") from None
+    except RecursionError:
+        raise GarbageError("the answer is nested too deep") from None
+    # TypeError: a Verdict that was constructed directly; ValueError: an int with more digits than Python converts.
+    except (msgspec.MsgspecError, TypeError, ValueError, MemoryError) as error:
+        raise GarbageError(f"the answer cannot be written: {error}") from None
 
 
 def decode(data: bytes) -> Answer:
@@ -287,18 +281,6 @@ def _check_plain(value: object, where: str) -> None:
             _check_plain(part, where)
     else:
         raise GarbageError(f"{where} holds a {kind.__name__!r}, which is not plain JSON")
-
-
-def _write(written: _Written) -> bytes:
-    try:
-        return _encoder.encode(written)
-    except UnicodeEncodeError:
-        raise GarbageError("the answer holds a lone surrogate, which UTF-8 cannot encode") from None
-    except RecursionError:
-        raise GarbageError("the answer is nested too deep") from None
-    # TypeError: a Verdict that was constructed directly; ValueError: an int with more digits than Python converts.
-    except (msgspec.MsgspecError, TypeError, ValueError, MemoryError) as error:
-        raise GarbageError(f"the answer cannot be written: {error}") from None
 
 
 def _require_text(text: str, word: str) -> str:

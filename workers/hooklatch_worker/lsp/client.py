@@ -13,6 +13,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -107,7 +108,8 @@ class LanguageServer:
         helpers = [(pid, pidfd) for pid in linux.descendants(self.pid) if (pidfd := open_pidfd(pid)) is not None]
         if timeout > 0:
             self._say_goodbye(timeout)
-        kill_group(self.pid)
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
         for _, pidfd in helpers:  # helpers outside the group, or left over after the shutdown
             kill(pidfd)
         for pipe in (self._stdin, self._stdout):
@@ -204,13 +206,6 @@ class LanguageServer:
             return  # it is killed instead
 
 
-def kill_group(leader: int) -> None:
-    try:
-        os.killpg(leader, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
-
-
 def open_pidfd(pid: int) -> int | None:
     try:
         return os.pidfd_open(pid)
@@ -219,9 +214,6 @@ def open_pidfd(pid: int) -> int | None:
 
 
 def kill(pidfd: int) -> None:
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        return
-    finally:
-        os.close(pidfd)
+    os.close(pidfd)

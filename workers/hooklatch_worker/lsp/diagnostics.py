@@ -8,11 +8,11 @@ diagnostic is a courtesy, so everything short of one is silence: no server, none
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Literal, TypeAlias, cast
+from collections.abc import Mapping
+from typing import Annotated, Final, Literal, cast
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Meta, Struct, field
 
 from hooklatch_worker.author.event import call_of
 from hooklatch_worker.author.events import PostToolUse
@@ -20,14 +20,12 @@ from hooklatch_worker.author.verdicts import Verdict, append
 from hooklatch_worker.lsp.client import Document
 from hooklatch_worker.lsp.files import Location, locate, read_source, root_of
 from hooklatch_worker.lsp.fleet import Fleet
-from hooklatch_worker.lsp.report import Report, report
+from hooklatch_worker.lsp.report import Report, Severity, report
 from hooklatch_worker.lsp.table import find_server, language_id, markers_of
 
-__all__ = ["MAX_TIMEOUT", "TOOLS", "Config", "close", "diagnose", "read_config"]
+__all__ = ["TOOLS", "Config", "close", "diagnose"]
 
-Severity: TypeAlias = Literal["error", "warning", "information", "hint"]
-
-MAX_TIMEOUT = 60.0  # seconds; the agent waits for as long
+MAX_TIMEOUT = 60  # seconds; the agent waits for as long
 START, STOP = "lsp_diagnostics_start", "lsp_diagnostics_stop"
 
 # What hosts call the tools that write a file whose path is in their input; `apply_patch` has no path there.
@@ -41,27 +39,19 @@ TOOLS: Final = (
 
 
 class Config(Struct, frozen=True, forbid_unknown_fields=True):
-    """The hook's config table."""
+    """The hook's config table.
+
+    `timeout` is for one edit, a server's start included.  `servers` are by extension, instead of those found on PATH;
+    an empty list turns one off.
+    """
 
     enabled: bool = True
-    timeout: float = 1.5  # seconds for one edit, a server's start included
+    timeout: Annotated[float, Meta(gt=0, le=MAX_TIMEOUT, extra={"note": "seconds, not milliseconds"})] = 1.5
     severities: list[Severity] = field(default_factory=lambda: ["error", "warning"])
-    servers: dict[str, list[str]] = {}  # by extension, instead of those found on PATH; an empty list turns one off
-
-
-def read_config(table: Mapping[str, Any]) -> Config:
-    """Read the hook's config table.
-
-    Raises:
-        ValueError: a key is unknown, or a value is of the wrong type or out of its range.
-    """
-    config = msgspec.convert(table, Config)  # its ValidationError is a ValueError
-    if not 0 < config.timeout <= MAX_TIMEOUT:
-        raise ValueError(f"timeout is {config.timeout}; it is in seconds: more than 0, at most {MAX_TIMEOUT:g}")
-    bad = [extension for extension in config.servers if not extension.startswith(".")]
-    if bad:
-        raise ValueError(f"servers has the key {bad[0]!r}; write an extension with its dot: {'.' + bad[0]!r}")
-    return config
+    servers: Annotated[
+        dict[Annotated[str, Meta(pattern=r"^\.")], list[str]],
+        Meta(extra={"is": 'a table of commands by extension, like { ".py" = ["pyright-langserver", "--stdio"] }'}),
+    ] = {}
 
 
 FLEET = Fleet()
@@ -69,7 +59,7 @@ FLEET = Fleet()
 
 def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
     """Return what a language server says about the file that a tool has just written."""
-    config = read_config(event.config)
+    config = msgspec.convert(event.config, Config)
     deadline = time.monotonic() + config.timeout
     if not config.enabled:
         return None
@@ -81,7 +71,7 @@ def diagnose(event: PostToolUse) -> Verdict[Literal["append"]] | None:
         return None
     text, stamp = source
     document = Document(location.path, language_id(location.extension), text, stamp)
-    found = told(event, location, lambda: check(command, document, location, config, deadline))
+    found = check(event, command, document, location, config, deadline)
     return append(found.text) if found else None
 
 
@@ -96,21 +86,22 @@ def is_read(tool_input: object) -> bool:
 
 
 def check(
-    command: tuple[str, ...], document: Document, location: Location, config: Config, deadline: float
+    event: PostToolUse,
+    command: tuple[str, ...],
+    document: Document,
+    location: Location,
+    config: Config,
+    deadline: float,
 ) -> Report | None:
-    root = root_of(location, markers_of(location.extension))
-    diagnostics = FLEET.ask((command, root), document, deadline=deadline)
-    return report(diagnostics or (), path=location.shown, severities=config.severities)
-
-
-def told(event: PostToolUse, location: Location, run: Callable[[], Report | None]) -> Report | None:
-    """Run a check between its two telemetry events; the second comes also when it fails."""
+    """Ask a server about a file, between two telemetry events; the second comes also when that fails."""
     emit = call_of(event).emit
     emit(START, {"tool_name": event.tool_name, "path": location.shown})
     started_at = time.monotonic()
     found: Report | None = None
     try:
-        found = run()
+        root = root_of(location, markers_of(location.extension))
+        diagnostics = FLEET.ask((command, root), document, deadline=deadline)
+        found = report(diagnostics or (), path=location.shown, severities=config.severities)
         return found
     finally:
         data: dict[str, object] = {

@@ -9,47 +9,32 @@ servers are silent while they start, and an agent may edit faster than that.  An
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
-from msgspec import Struct
-
 from hooklatch_worker.lsp.client import Document, LanguageServer, ServerGoneError
 from hooklatch_worker.lsp.report import Diagnostic
+from hooklatch_worker.sandbox import linux
 
-__all__ = ["Fleet", "Key", "FleetLimits"]
+__all__ = ["Fleet", "Key"]
 
 Key = tuple[tuple[str, ...], str]  # a server's command, and the root of its workspace
 
+MAX_SERVERS = 4  # each may hold hundreds of MiB
+IDLE_TIMEOUT = 600.0  # seconds
+MAX_SILENT_CALLS = 3
+MAX_SILENCE = 10.0  # seconds
+LONGEST_BACKOFF = 60.0  # seconds
 GOODBYE_TIMEOUT = 0.2  # seconds for a graceful shutdown, taken from the call's own time
-
-
-class FleetLimits(Struct, frozen=True):
-    """The maximum number of servers, and how long a silent one is tolerated.  Durations in seconds."""
-
-    servers: int = 4  # each may hold hundreds of MiB
-    idle: float = 600.0
-    silent_calls: int = 3
-    silence: float = 10.0
-    longest_backoff: float = 60.0
-
-
-class Backoff(Struct):
-    count: int = 0
-    until: float = 0.0
 
 
 class Fleet:
     """All language servers of one worker."""
 
-    def __init__(self, *, limits: FleetLimits | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._limits = limits or FleetLimits()
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._servers: dict[
-            Key, tuple[LanguageServer, float]
-        ] = {}  # with the time of last use; least recently used first
-        self._failures: dict[Key, Backoff] = {}
+        self._servers: dict[Key, tuple[LanguageServer, float]] = {}  # with the time of last use; oldest first
+        self._failures: dict[Key, tuple[int, float]] = {}  # how many in a row, and until when not to start another
         self._unreaped: list[int] = []
 
     @property
@@ -73,7 +58,7 @@ class Fleet:
 
     def close_idle(self, *, deadline: float) -> None:
         """End the servers that have been idle for too long."""
-        oldest = self._clock() - self._limits.idle
+        oldest = self._clock() - IDLE_TIMEOUT
         for key in [key for key, (_, asked_at) in self._servers.items() if asked_at < oldest]:
             self._close(key, deadline)
 
@@ -94,10 +79,10 @@ class Fleet:
         return self._keep(key, server)
 
     def _start(self, key: Key, deadline: float) -> LanguageServer | None:
-        failures = self._failures.get(key)
-        if failures is not None and self._clock() < failures.until:
+        _, until = self._failures.get(key, (0, 0.0))
+        if self._clock() < until:
             return None
-        for oldest in list(self._servers)[: max(0, len(self._servers) + 1 - self._limits.servers)]:
+        for oldest in list(self._servers)[: max(0, len(self._servers) + 1 - MAX_SERVERS)]:
             self._close(oldest, deadline)
         command, root = key
         return self._keep(key, LanguageServer(command, root))
@@ -108,15 +93,14 @@ class Fleet:
         return server
 
     def _is_hung(self, server: LanguageServer) -> bool:
-        return server.silent_calls >= self._limits.silent_calls and server.silence >= self._limits.silence
+        return server.silent_calls >= MAX_SILENT_CALLS and server.silence >= MAX_SILENCE
 
     def _fail(self, key: Key) -> None:
         """Kill a server if it runs, and back off before the next start: not the first time, then exponentially."""
         self._close(key, 0.0)
-        failures = self._failures.setdefault(key, Backoff())
-        failures.count += 1
-        backoff = 2.0 ** min(failures.count - 2, 16) if failures.count > 1 else 0.0
-        failures.until = self._clock() + min(backoff, self._limits.longest_backoff)
+        count = self._failures.get(key, (0, 0.0))[0] + 1
+        backoff = 2.0 ** min(count - 2, 16) if count > 1 else 0.0
+        self._failures[key] = count, self._clock() + min(backoff, LONGEST_BACKOFF)
 
     def _close(self, key: Key, deadline: float) -> None:
         found = self._servers.pop(key, None)
@@ -126,11 +110,4 @@ class Fleet:
 
     def _reap(self) -> None:
         """Reap helpers of closed servers: a worker is a subreaper, so they became its children."""
-        self._unreaped = [pid for pid in self._unreaped if not is_reaped(pid)]
-
-
-def is_reaped(pid: int) -> bool:
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:
-        return True
+        self._unreaped = [pid for pid in self._unreaped if not linux.reap(pid)]

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
 from msgspec import Struct
 
-__all__ = ["HEADING", "MAX_LINES", "SEVERITIES", "Diagnostic", "Report", "report"]
+__all__ = ["HEADING", "MAX_LINES", "SEVERITIES", "Diagnostic", "Report", "Severity", "report"]
 
 HEADING = "[lsp diagnostics]"
 MAX_LINES = 50  # the first errors are those that get fixed; hosts cut context at about 10,000 characters anyway
 MAX_TEXT = 300  # characters of one message; a type error can quote a whole inferred type
-SEVERITIES: Final = ("error", "warning", "information", "hint")  # DiagnosticSeverity counts from 1 in this order
+Severity: TypeAlias = Literal["error", "warning", "information", "hint"]
+SEVERITIES: Final = get_args(Severity)  # DiagnosticSeverity counts from 1 in this order
 
 
 class Position(Struct, frozen=True):

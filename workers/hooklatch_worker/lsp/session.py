@@ -7,7 +7,7 @@ version.  Diagnostics arrive in one of two ways.  A server with a diagnosticProv
 Any other publishes on its own, for the latest version or without naming one; diagnostics for an earlier version are
 dropped.
 
-Raises GarbageError for every protocol violation.  Does not know a clock, processes or the disk.
+Raises LspProtocolError for every protocol violation.  Does not know a clock, processes or the disk.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class LspSession:
         """Process bytes from the server.
 
         Raises:
-            GarbageError: the session cannot continue.
+            LspProtocolError: the session cannot continue.
         """
         self._reader.feed(data)
         while (message := self._reader.take()) is not None:
@@ -214,9 +214,9 @@ class LspSession:
                 result = {"applied": False}
             case "window/showDocument":
                 result = {"success": False}
-            case "client/registerCapability" | "client/unregisterCapability" | "window/showMessageRequest":
+            case "client/registerCapability" | "client/unregisterCapability":
                 result = None
-            case "window/workDoneProgress/create":
+            case "window/showMessageRequest" | "window/workDoneProgress/create":
                 result = None
             case method if method.startswith("workspace/") and method.endswith("/refresh"):
                 result = None

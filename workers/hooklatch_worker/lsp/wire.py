@@ -73,7 +73,7 @@ class MessageReader:
         """Return the next complete message, or None.
 
         Raises:
-            GarbageError: an invalid frame or message, or one over a limit.
+            LspProtocolError: an invalid frame or message, or one over a limit.
         """
         if self._length is None:
             self._length = self._take_header()

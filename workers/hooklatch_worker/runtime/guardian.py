@@ -18,11 +18,11 @@ Each gets SIGCONT when its parent ends, in case it was stopped.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import select
 import signal
 import socket
+import sys
 
 from hooklatch_worker.runtime import zygote
 from hooklatch_worker.sandbox import linux
@@ -30,25 +30,27 @@ from hooklatch_worker.sandbox import linux
 __all__ = ["live"]
 
 
-def live(control: socket.socket) -> None:
+def live(control_fd: int, daemon_pid: int) -> None:
     """Fork the zygote, and wait until it or the daemon ends; never return."""
-    daemon = multiprocessing.parent_process()
-    if daemon is None:
-        raise RuntimeError("the guardian is a child of the daemon")
-    os.setsid()  # Ctrl-C in the daemon's terminal must only reach the daemon
+    daemon, own_pid = os.pidfd_open(daemon_pid), os.getpid()
+    if os.getppid() != daemon_pid:
+        return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # end only when the daemon does: while draining it needs its workers
     linux.become_subreaper()
     linux.wake_when_orphaned()
     try:
-        with control:  # close our copy after the fork: otherwise the zygote's end never reads as EOF in the daemon
-            process = multiprocessing.get_context("fork").Process(target=zygote.live, args=(control, os.getpid()))
-            process.start()
-        assert process.pid is not None
+        with socket.socket(fileno=control_fd) as control:
+            zygote_pid = os.fork()
+            if zygote_pid == 0:
+                zygote.live(control, own_pid)
+        # Our copy is closed now: otherwise the zygote's end never reads as EOF in the daemon.
         ended = select.poll()
-        for fd in (daemon.sentinel, os.pidfd_open(process.pid)):
+        for fd in (daemon, os.pidfd_open(zygote_pid)):
             ended.register(fd, select.POLLIN)
         ended.poll()
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
     finally:
         zygote.sweep()
         os._exit(0)

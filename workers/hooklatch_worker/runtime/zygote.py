@@ -15,13 +15,13 @@ from __future__ import annotations
 import fcntl
 import gc
 import multiprocessing
-import multiprocessing.process
 import os
 import select
 import signal
 import socket
 import threading
 import time
+from multiprocessing.process import BaseProcess
 
 import msgspec
 
@@ -44,6 +44,7 @@ def live(control: socket.socket, guardian_pid: int) -> None:
     if threading.active_count() != 1:
         raise RuntimeError("the zygote has more than one thread; forking it would not be safe")
     gc.freeze()  # a collection then never copies the pages of objects that exist now into the workers
+    gc.enable()
     zygote = Zygote(control, guardian_pid)
     try:
         zygote.run()
@@ -57,8 +58,8 @@ def live(control: socket.socket, guardian_pid: int) -> None:
 class Zygote:
     def __init__(self, control: socket.socket, guardian_pid: int) -> None:
         self._control = control
-        self._guardian_pid = guardian_pid
-        self._workers: dict[int, tuple[int, multiprocessing.process.BaseProcess]] = {}
+        self._pid, self._guardian_pid = os.getpid(), guardian_pid
+        self._workers: dict[int, tuple[int, BaseProcess]] = {}  # the generation and the process, by pid
         self._context = multiprocessing.get_context("fork")
         self.temporary: set[str] = set()  # where workers have their temporary directories
 
@@ -109,9 +110,7 @@ class Zygote:
         with ours, theirs:
             try:
                 fds = [append_only(name) for name in ("stdout", "stderr")]
-                process = self._context.Process(
-                    target=child.live, args=(request, os.getpid(), theirs.fileno(), *fds), daemon=False
-                )
+                process = self._context.Process(target=child.live, args=(request, self._pid, theirs.fileno(), *fds))
                 process.start()
                 pid = process.pid
                 assert pid is not None

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hooklatch_worker.sandbox import landlock, seccomp, temporary
+from hooklatch_worker.sandbox import landlock, linux, seccomp, temporary
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
 __all__ = ["Held", "IsolationError", "Kernel", "be_unreadable", "confine", "held_by", "kernel_here"]
@@ -128,13 +128,13 @@ def be_unreadable() -> None:
 
     For the daemon: it lasts until the next execve, so programs that it starts are not affected.
     """
-    landlock.LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+    linux.LIBC.prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def drop_capabilities() -> None:
     """Drop all capabilities, and with no_new_privs those of every program started from here (capabilities(7))."""
     header = struct.pack("=Ii", CAPABILITY_VERSION, 0)
-    landlock.LIBC.capset(header, bytes(24))  # dropping is never refused; ctypes passes bytes as a pointer
+    linux.LIBC.capset(header, bytes(24))  # dropping is never refused; ctypes passes bytes as a pointer
 
 
 def confine_files(isolation: Isolation, source: Source, own_folder: str | None, offered: int) -> bool:

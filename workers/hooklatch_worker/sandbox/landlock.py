@@ -13,6 +13,8 @@ import stat
 import struct
 from collections.abc import Iterable, Mapping
 
+from hooklatch_worker.sandbox.linux import LIBC, checked
+
 __all__ = ["DEVICE_IO", "READ", "WRITE", "abi", "restrict"]
 
 # linux/landlock.h; these system calls have the same numbers on all architectures
@@ -37,7 +39,10 @@ LIST = READ_DIR
 
 def abi() -> int:
     """Return the kernel's Landlock ABI version; 0 if there is none or it is disabled."""
-    return max(0, syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION_FLAG)))
+    try:
+        return syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(VERSION_FLAG))
+    except OSError:
+        return 0
 
 
 def restrict(
@@ -55,13 +60,13 @@ def restrict(
     network = BIND_TCP | CONNECT_TCP if refuses_tcp and offered >= NETWORK_ABI else 0
     scoped = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS if offered >= SCOPE_ABI else 0
     attributes = struct.pack("=QQQ", known, network, scoped)  # older kernels accept a longer struct if the rest is zero
-    ruleset = checked(syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0)))
+    ruleset = syscall(CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), ctypes.c_uint32(0))
     try:
         for path, access in places.items():
             add(ruleset, path, access & known)
         for path in listed:
             add(ruleset, path, LIST & known)
-        checked(syscall(RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0)))
+        syscall(RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint32(0))
     finally:
         os.close(ruleset)
 
@@ -76,21 +81,10 @@ def add(ruleset: int, path: str, access: int) -> None:
             access &= OF_A_FILE
         if access:
             rule = struct.pack("=Qi", access, fd)
-            checked(syscall(ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(PATH_BENEATH), rule, ctypes.c_uint32(0)))
+            syscall(ADD_RULE, ctypes.c_int(ruleset), ctypes.c_int(PATH_BENEATH), rule, ctypes.c_uint32(0))
     finally:
         os.close(fd)
 
 
-LIBC = ctypes.CDLL(None, use_errno=True)
-LIBC.syscall.restype = ctypes.c_long
-
-
 def syscall(number: int, *arguments: object) -> int:
-    return int(LIBC.syscall(ctypes.c_long(number), *arguments))
-
-
-def checked(result: int) -> int:
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), "landlock")
-    return result
+    return checked(LIBC.syscall(ctypes.c_long(number), *arguments), "landlock")

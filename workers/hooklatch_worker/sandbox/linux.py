@@ -12,7 +12,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 __all__ = [
+    "LIBC",
     "become_subreaper",
+    "checked",
     "children",
     "descendants",
     "die_with_parent",
@@ -21,6 +23,7 @@ __all__ = [
     "has_ended",
     "is_supported",
     "kill_children",
+    "reap",
     "wake_when_orphaned",
 ]
 
@@ -32,7 +35,8 @@ PR_SET_NO_NEW_PRIVS = 38
 FREEZE_TIMEOUT = 0.5  # seconds; an unstoppable process must not block us
 LOOK_INTERVAL = 0.001  # seconds between two scans, for stopping processes to come to rest
 AT_REST = b"TtZX"  # states in proc(5); not D, which may be a fork or a parent in vfork(2): that runs into the timeout
-PAGE = os.sysconf("SC_PAGE_SIZE")
+LIBC = ctypes.CDLL(None, use_errno=True)
+LIBC.syscall.restype = ctypes.c_long
 
 
 def is_supported() -> bool:
@@ -41,11 +45,20 @@ def is_supported() -> bool:
     return sys.platform == "linux" and hasattr(os, "pidfd_open") and os.path.exists(own_children)
 
 
-def prctl(option: int, value: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, ctypes.c_ulong(value), 0, 0, 0) != 0:
+def checked(result: int, what: str) -> int:
+    """Return the result of a call of LIBC.
+
+    Raises:
+        OSError: it failed; the error names `what`.
+    """
+    if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), f"prctl({option}, {value})")
+        raise OSError(number, os.strerror(number), what)
+    return result
+
+
+def prctl(option: int, value: int) -> None:
+    checked(LIBC.prctl(option, ctypes.c_ulong(value), 0, 0, 0), f"prctl({option}, {value})")
 
 
 def become_subreaper() -> None:
@@ -151,6 +164,13 @@ def kill_children(*, keep: frozenset[int] = frozenset()) -> int:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     for pid in condemned:
-        with suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+        reap(pid)
     return len(condemned)
+
+
+def reap(pid: int) -> bool:
+    """Reap a child if it is dead; return whether it is gone, whoever reaped it."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from contextlib import suppress
 
 __all__ = ["make", "remove_tree"]
@@ -27,6 +26,8 @@ def make(root: str, name: str) -> str | None:
 
 def remove_tree(folder: str) -> None:
     """Remove a folder and its content, even if a hook removed our permissions; ignore what cannot be removed."""
+    import shutil  # only here: it takes some of the time in which a zygote starts
+
     shutil.rmtree(folder, ignore_errors=True)
     if not os.path.lexists(folder):
         return

@@ -7,24 +7,21 @@ but not possible on the event becomes the nearest stricter answer, or a warning 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
 from hooklatch_worker.author import verdicts
 from hooklatch_worker.author.ambiguity import ambiguity
-from hooklatch_worker.author.verdicts import GarbageError, Verdict
+from hooklatch_worker.author.verdicts import GarbageError, Verdict, Word
 from hooklatch_worker.shell.forms import CLAUDE_NAMES
 
 __all__ = ["TEXT_IS_CONTEXT", "AmbiguousError", "read_answer", "read_text"]
 
 Table: TypeAlias = dict[str, Any]
-Word: TypeAlias = Literal["allow", "ask", "deny", "halt"]
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-OWN_KEYS = frozenset(
-    {"verdict", "reason", "value", "patch", "inject", "append", "resume", "warnings", "last", "context"}
-)
+OWN_KEYS = frozenset(verdicts.Answer.__struct_fields__)
 CLAUDE_KEYS = frozenset({"hookSpecificOutput", "decision", "reason", "continue", "stopReason", "systemMessage"})
 SPECIFIC_KEYS = frozenset(
     {
@@ -108,7 +105,7 @@ def read_own(text: bytes) -> Verdict[Any]:
     return Verdict(
         verdict=answer.verdict,
         reason=answer.reason,
-        value=None if answer.value is None else decode(answer.value),
+        value=msgspec.UNSET if answer.value is None else decode(answer.value),
         patch=None if answer.patch is None else {key: decode(value) for key, value in answer.patch.items()},
         messages=tuple(answer.inject),
         texts=tuple(answer.append),

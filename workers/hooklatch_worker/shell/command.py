@@ -21,12 +21,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import IO
 
-import msgspec
-
+from hooklatch_worker.author.call_context import Printed
 from hooklatch_worker.author.failures import CallFailed, FailureCause
 from hooklatch_worker.sandbox import linux
 
-__all__ = ["GRACE", "MAX_STREAM", "CallFailed", "Result", "execute", "reap"]
+__all__ = ["GRACE", "MAX_STREAM", "CallFailed", "CommandResult", "execute", "reap"]
 
 MAX_STREAM = 256 * 2**10  # bytes to keep of standard output and of standard error, from the start
 GRACE = 0.5  # seconds from SIGTERM to SIGKILL
@@ -34,20 +33,11 @@ PIECE = 2**16  # bytes; the default capacity of a pipe (pipe(7))
 NO_ROOM = frozenset({errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE})
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class CommandResult(Printed, frozen=True, kw_only=True):
     """The result of a started command; a negative exit code is a signal, None means that it timed out."""
 
-    exit_code: int | None
-    stdout: bytes = b""
-    stderr: bytes = b""
-    is_stdout_truncated: bool = False
-    is_stderr_truncated: bool = False
-    seconds: float = 0.0
-
-    @property
-    def truncated(self) -> bool:
-        """Whether any output was dropped."""
-        return self.is_stdout_truncated or self.is_stderr_truncated
+    is_stdout_truncated: bool
+    seconds: float
 
 
 class CapturedStream:
@@ -76,20 +66,13 @@ class CapturedStream:
             pass
 
 
-class TerminatedCommand:
-    """A command that got SIGTERM, and the helper process that will send SIGKILL."""
-
-    def __init__(self, process: subprocess.Popen[bytes], helper: int | None) -> None:
-        self.process = process
-        self.helper = helper
-
-
-terminated: list[TerminatedCommand] = []
+# Commands that got SIGTERM, with the helper process that will send SIGKILL.
+terminated: dict[subprocess.Popen[bytes], int | None] = {}
 
 
 def execute(
     arguments: Sequence[str], data: bytes, *, cwd: str, env: Mapping[str, str], umask: int, deadline: float
-) -> Result:
+) -> CommandResult:
     """Run a command with `data` on its standard input; at `deadline` (monotonic) it is terminated.
 
     Raises:
@@ -98,55 +81,46 @@ def execute(
     started = time.monotonic()
     reap()
     earlier = frozenset(linux.descendants(os.getpid()))
-    with start(arguments, cwd=cwd, env=env, umask=umask) as process:
+    process = start(arguments, cwd=cwd, env=env, umask=umask)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdin, process.stdout, process.stderr:  # not `with process`, which would wait for its end
         exit_code: int | None = None
-        stdout, stderr = (CapturedStream(pipe) for pipe in (process.stdout, process.stderr) if pipe is not None)
+        stdout, stderr = CapturedStream(process.stdout), CapturedStream(process.stderr)
         try:
-            if exchange(process, data, [stdout, stderr], deadline):
+            if exchange(process.pid, process.stdin, data, [stdout, stderr], deadline):
                 exit_code = exit_code_of(process)
         finally:
             if exit_code is None:
                 terminate(process, earlier)
         stdout.drain()
         stderr.drain()
-    return Result(
+    return CommandResult(
         exit_code=exit_code,
         stdout=bytes(stdout.data),
         stderr=bytes(stderr.data),
+        truncated=stdout.is_truncated or stderr.is_truncated,
         is_stdout_truncated=stdout.is_truncated,
-        is_stderr_truncated=stderr.is_truncated,
         seconds=time.monotonic() - started,
     )
 
 
-class CommandProcess(subprocess.Popen[bytes]):
-    """A process whose context manager closes its pipes without waiting."""
-
-    def __exit__(self, *_: object) -> None:
-        for pipe in (self.stdin, self.stdout, self.stderr):
-            close(pipe)
-
-
-def exit_code_of(process: CommandProcess) -> int:
+def exit_code_of(process: subprocess.Popen[bytes]) -> int:
     # Not Popen.wait, which returns 0 if the status was lost: on a gate that would pass.
     _, status = os.waitpid(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     return process.returncode
 
 
-def close(pipe: IO[bytes] | None) -> None:
-    if pipe is not None and not pipe.closed:
-        pipe.close()
-
-
-def start(arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: int) -> CommandProcess:
+def start(arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: int) -> subprocess.Popen[bytes]:
     if not os.path.isdir(cwd):
         raise CallFailed("crash", f"the command could not be started: there is no folder {cwd!r}")
     pipe = subprocess.PIPE
     try:
         # In a new session: without a terminal, and in a process group that a signal reaches.  Without preexec_fn, which
         # would need a fork of the whole worker instead of vfork(2), taking a millisecond more.
-        return CommandProcess(
+        return subprocess.Popen(
             arguments, bufsize=0, stdin=pipe, stdout=pipe, stderr=pipe, cwd=cwd, env=env, umask=umask,
             start_new_session=True,
         )  # fmt: skip
@@ -156,14 +130,12 @@ def start(arguments: Sequence[str], *, cwd: str, env: Mapping[str, str], umask: 
         raise CallFailed(cause, f"the command could not be started: {error}") from None
 
 
-def exchange(process: CommandProcess, data: bytes, outputs: Iterable[CapturedStream], deadline: float) -> bool:
+def exchange(pid: int, pipe: IO[bytes], data: bytes, outputs: Iterable[CapturedStream], deadline: float) -> bool:
     """Write the input and read the output until the process ends; return False at the deadline."""
-    pipe = process.stdin
-    assert pipe is not None
     os.set_blocking(pipe.fileno(), False)
     by_fd = {output.fd: output for output in outputs}
     left = memoryview(data)
-    ended = os.pidfd_open(process.pid)
+    ended = os.pidfd_open(pid)
     try:
         poll = select.poll()
         for fd in (ended, *by_fd):
@@ -194,7 +166,7 @@ def feed(fd: int, left: memoryview) -> memoryview:
         return left[:0]  # the command does not read all of its input, which is no error
 
 
-def terminate(process: CommandProcess, earlier: frozenset[int]) -> None:
+def terminate(process: subprocess.Popen[bytes], earlier: frozenset[int]) -> None:
     """Send SIGTERM to a command and everything it started, and have a helper send SIGKILL; do not wait.
 
     Descendants of the worker in `earlier` belong to previous commands, which ended and may leave processes running.
@@ -207,7 +179,7 @@ def terminate(process: CommandProcess, earlier: frozenset[int]) -> None:
     finally:
         for pidfd in strays:
             os.close(pidfd)
-    terminated.append(TerminatedCommand(process, helper))
+    terminated[process] = helper
 
 
 def open_all(pids: Iterable[int]) -> list[int]:
@@ -277,19 +249,12 @@ def close_all_but(kept: Iterable[int]) -> None:
 
 def reap() -> None:
     """Reap every child that has ended, except commands whose helper has not finished."""
-    for one in list(terminated):
-        if one.helper is not None and has_been_reaped(one.helper):
-            one.helper = None
-        if one.helper is None and one.process.poll() is not None:
-            terminated.remove(one)
-    kept = {pid for one in terminated for pid in (one.helper, one.process.pid)}
+    for process, helper in list(terminated.items()):
+        if helper is not None and linux.reap(helper):
+            helper = terminated[process] = None
+        if helper is None and process.poll() is not None:
+            del terminated[process]
+    kept = {pid for process, helper in terminated.items() for pid in (helper, process.pid)}
     for pid in linux.children():
         if pid not in kept:
-            has_been_reaped(pid)
-
-
-def has_been_reaped(pid: int) -> bool:
-    try:
-        return os.waitpid(pid, os.WNOHANG)[0] == pid
-    except ChildProcessError:
-        return True
+            linux.reap(pid)

@@ -22,7 +22,7 @@ from hooklatch_worker.author.event import ENVELOPE, Event
 
 __all__ = ["CLAUDE_NAMES", "FORMS", "REASONIX_NAMES", "FormError", "form_payload"]
 
-ENVELOPE_KEYS = sorted(key for key in ENVELOPE - {"event"} if not key.startswith("_"))
+ENVELOPE_KEYS = sorted(ENVELOPE - {"event"})
 
 CLAUDE_NAMES = {
     "session_start": "SessionStart",
@@ -61,45 +61,37 @@ CLAUDE_DEFAULTS: dict[str, dict[str, Any]] = {
     "subagent_stop": {"stop_hook_active": False},
 }
 
-REASONIX_NAMES = {
-    "session_start": "SessionStart",
-    "session_end": "SessionEnd",
-    "user_prompt_submit": "UserPromptSubmit",
-    "pre_tool_use": "PreToolUse",
-    "permission_request": "PermissionRequest",
-    "post_tool_use": "PostToolUse",
-    "post_tool_use_failure": "PostToolUseFailure",
-    "post_model": "PostLLMCall",
-    "stop": "Stop",
-    "stop_failure": "StopFailure",
-    "subagent_stop": "SubagentStop",
-    "pre_compact": "PreCompact",
-    "notification": "Notification",
-}
 Fields: TypeAlias = dict[str, tuple[str, ...]]
 TOOL: Fields = {"toolName": ("tool_name",), "toolArgs": ("tool_input",)}
 LAST_TEXT: Fields = {"lastAssistantText": ("last_assistant_message", "result")}
-# Reasonix's key, and the canonical fields that may hold its value; the first known one is used.
-REASONIX_FIELDS: dict[str, Fields] = {
-    "session_start": {"source": ("source",)},
-    "session_end": {"reason": ("reason",)},
-    "user_prompt_submit": {"prompt": ("prompt",), "turn": ("turn",)},
-    "pre_tool_use": TOOL,
-    "permission_request": {**TOOL, "subject": ("subject",)},
-    "post_tool_use": {**TOOL, "toolResult": ("tool_response",)},
-    "post_tool_use_failure": {
-        **TOOL,
-        "toolResult": ("tool_response", "content"),
-        "error": ("error",),
-        "isInterrupt": ("is_interrupt",),
-    },
-    "post_model": {"reasoning": ("reasoning",), "turn": ("turn",)},
-    "stop": {**LAST_TEXT, "turn": ("turn",)},
-    "stop_failure": {**LAST_TEXT, "error": ("error",), "turn": ("turn",)},
-    "subagent_stop": LAST_TEXT,
-    "pre_compact": {"trigger": ("trigger",)},
-    "notification": {"message": ("message",), "notificationType": ("notification_type",)},
+# Reasonix's name of an event, and its keys with the canonical fields that may hold the value; the first known is used.
+REASONIX: dict[str, tuple[str, Fields]] = {
+    "session_start": ("SessionStart", {"source": ("source",)}),
+    "session_end": ("SessionEnd", {"reason": ("reason",)}),
+    "user_prompt_submit": ("UserPromptSubmit", {"prompt": ("prompt",), "turn": ("turn",)}),
+    "pre_tool_use": ("PreToolUse", TOOL),
+    "permission_request": ("PermissionRequest", {**TOOL, "subject": ("subject",)}),
+    "post_tool_use": ("PostToolUse", {**TOOL, "toolResult": ("tool_response",)}),
+    "post_tool_use_failure": (
+        "PostToolUseFailure",
+        {
+            **TOOL,
+            "toolResult": ("tool_response", "content"),
+            "error": ("error",),
+            "isInterrupt": ("is_interrupt",),
+        },
+    ),
+    "post_model": ("PostLLMCall", {"reasoning": ("reasoning",), "turn": ("turn",)}),
+    "stop": ("Stop", {**LAST_TEXT, "turn": ("turn",)}),
+    "stop_failure": ("StopFailure", {**LAST_TEXT, "error": ("error",), "turn": ("turn",)}),
+    "subagent_stop": ("SubagentStop", LAST_TEXT),
+    "pre_compact": ("PreCompact", {"trigger": ("trigger",)}),
+    "notification": (
+        "Notification",
+        {"message": ("message",), "notificationType": ("notification_type",)},
+    ),
 }
+REASONIX_NAMES = {event: name for event, (name, _) in REASONIX.items()}
 
 
 class FormError(ValueError):
@@ -161,13 +153,13 @@ def claude(event: Event) -> dict[str, Any]:
 
 
 def reasonix(event: Event) -> dict[str, Any]:
-    name = REASONIX_NAMES.get(event.event)
-    if name is None:
+    if event.event not in REASONIX:
         raise FormError("reasonix", event.event, REASONIX_NAMES)
+    name, fields = REASONIX[event.event]
     document: dict[str, Any] = {"event": name, "cwd": event.cwd or ""}
     if event.session_id is not None:
         document["sessionId"] = event.session_id
-    for theirs, ours in REASONIX_FIELDS[event.event].items():
+    for theirs, ours in fields.items():
         value = first_known(event, ours)
         if value is not None:
             document[theirs] = value

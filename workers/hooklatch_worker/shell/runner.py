@@ -20,17 +20,16 @@ from typing import Any, Literal
 import msgspec
 
 from hooklatch_worker.author import verdicts
-from hooklatch_worker.author.call_context import Printed
 from hooklatch_worker.author.event import Event, call_of
 from hooklatch_worker.author.failures import CallFailed
+from hooklatch_worker.author.marker import MAX_TIMEOUT
 from hooklatch_worker.author.verdicts import GarbageError, Verdict
 from hooklatch_worker.shell import answers
-from hooklatch_worker.shell.command import Result, execute
+from hooklatch_worker.shell.command import CommandResult, execute
 from hooklatch_worker.shell.forms import FormError, form_payload
 
-__all__ = ["CallFailed", "Result", "ShellHook", "run", "run_command"]
+__all__ = ["CallFailed", "CommandResult", "ShellHook", "run", "run_command"]
 
-MAX_TIMEOUT = 600.0  # seconds; the daemon's own deadline is the real one where neither it nor the hook says less
 MARGIN = 0.05  # seconds by which we are done before the daemon would kill the whole worker, a tenth where that is less
 MAX_TEXT = 4096  # characters of a reason; all that was printed is in the outcome
 REFUSED = 2
@@ -77,7 +76,7 @@ def run(event: Event) -> Verdict[Any] | None:
     """
     hook, call = read_hook(event.config), call_of(event)
     result = run_command(hook, event, min(MAX_TIMEOUT if hook.timeout is None else hook.timeout, call.remaining))
-    call.printed = Printed(result.stdout, result.stderr, result.truncated, result.exit_code)
+    call.printed = result
     return judge(hook, event.event, result)
 
 
@@ -93,7 +92,7 @@ def read_hook(config: dict[str, Any]) -> ShellHook:
     return hook
 
 
-def run_command(hook: ShellHook, event: Event, timeout: float) -> Result:
+def run_command(hook: ShellHook, event: Event, timeout: float) -> CommandResult:
     """Run the command for at most `timeout` seconds, a little less so that we can still say so.
 
     Raises:
@@ -131,7 +130,7 @@ def environment(hook: ShellHook, event: Event, cwd: str) -> dict[str, str]:
     return env
 
 
-def judge(hook: ShellHook, event: str, result: Result) -> Verdict[Any] | None:
+def judge(hook: ShellHook, event: str, result: CommandResult) -> Verdict[Any] | None:
     """Return what a command's end means."""
     code = result.exit_code
     if code is None:
@@ -170,7 +169,7 @@ def name_of(number: int) -> str:
         return str(number)
 
 
-def read_output(hook: ShellHook, event: str, result: Result) -> Verdict[Any] | None:
+def read_output(hook: ShellHook, event: str, result: CommandResult) -> Verdict[Any] | None:
     if result.is_stdout_truncated:
         raise GarbageError(f"the answer on standard output is longer than {len(result.stdout)} bytes")
     if hook.payload == "claude" and event in answers.TEXT_IS_CONTEXT:
@@ -180,7 +179,7 @@ def read_output(hook: ShellHook, event: str, result: Result) -> Verdict[Any] | N
     return answers.read_answer(result.stdout, event=event, fails_closed=hook.fails_closed, allows=hook.allows)
 
 
-def refusal_of(hook: ShellHook, event: str, result: Result) -> Verdict[Any] | None:
+def refusal_of(hook: ShellHook, event: str, result: CommandResult) -> Verdict[Any] | None:
     """Find the refusal that a command printed before it ended otherwise than it should have.
 
     Claude Code lets such an answer count, so no guard made for it may become weaker here.  Nothing else of it counts.
@@ -196,7 +195,7 @@ def refusal_of(hook: ShellHook, event: str, result: Result) -> Verdict[Any] | No
     return answer if answer is not None and answer.verdict in ("deny", "ask", "halt") else None
 
 
-def text_of(result: Result) -> str:
+def text_of(result: CommandResult) -> str:
     """Return what a command said about itself: its standard error, or else its standard output."""
     for stream in (result.stderr, result.stdout):
         text = stream.decode("utf-8", "replace").replace("\r\n", "\n").replace("\0", "\ufffd").strip()

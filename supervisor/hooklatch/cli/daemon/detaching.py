@@ -28,7 +28,7 @@ class StartReport(msgspec.Struct):
     """The daemon's report about its start: the facts when it is ready, or how it ended."""
 
     ready: dict[str, Any] | None = None
-    code: int = Exit.SOFTWARE
+    code: Exit = Exit.SOFTWARE
     error: str = ""
 
     def send(self, stream: BinaryIO) -> None:
@@ -87,7 +87,7 @@ def await_start(pid: int, reader: int, log: str) -> dict[str, Any]:
         raise_without_report(pid, log)
     if report.ready is None:
         os.waitpid(pid, 0)
-        raise CommandError(Exit(report.code), report.error)
+        raise CommandError(report.code, report.error)
     return report.ready
 
 

@@ -18,16 +18,15 @@ from typing import Any, cast
 import msgspec
 
 from hooklatch import paths
-from hooklatch.cli.hooks.reports import failing_text
+from hooklatch.cli.hooks.status import failing_text
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
-from hooklatch.core.hooks.names import quoted
 from hooklatch.core.text import counted
 from hooklatch.errors import HooklatchError
 
-__all__ = ["add_commands"]
+__all__ = ["add_doctor"]
 
 SETTINGS = ("~/.claude/settings.json", ".claude/settings.json", ".claude/settings.local.json")
 SIMPLE_PROGRAM = re.compile(r"[\w./+-]+")
@@ -47,14 +46,8 @@ class Diagnosis(msgspec.Struct, frozen=True):
     is_problem: bool = True
 
 
-def add_commands(commands: Commands) -> None:
-    commands.add(
-        "doctor",
-        doctor,
-        help="say what is wrong and how to fix it",
-        example="hooklatch doctor",
-        exits=(Exit.FINDINGS,),
-    )
+def add_doctor(parser: Parser) -> None:
+    parser.runs(doctor, example="hooklatch doctor", exits=(Exit.FINDINGS,))
 
 
 def doctor(arguments: argparse.Namespace) -> int:
@@ -74,8 +67,8 @@ def doctor(arguments: argparse.Namespace) -> int:
     else:
         for label, findings in (("wrong", problems), ("hint", hints)):
             for finding in findings:
-                output.say(f"{label:<6} {output.plain(finding.what)}")
-                output.say(f"{'do':<6} {output.plain(finding.do)}")
+                output.say(f"{label:<6} {finding.what}")
+                output.say(f"{'do':<6} {finding.do}")
         counts = f"{counted(len(problems), 'problem')}, {counted(len(hints), 'hint')}"
         output.say(counts if found else "all is well")
     return Exit.FINDINGS if problems else Exit.OK
@@ -124,7 +117,7 @@ def of_programs(status: dict[str, Any], hooks: list[dict[str, Any]]) -> Iterator
         if program is not None and shutil.which(program, path=status["path"]) is None:
             yield Diagnosis(
                 f"{hook['name']} runs {program!r}, which is not on the daemon's PATH ({status['path']})",
-                f"install it, or write its full path, or: hooklatch hooks disable {quoted(hook['name'])}",
+                f"install it, or write its full path, or: hooklatch hooks disable {shlex.quote(hook['name'])}",
             )
 
 

@@ -9,24 +9,18 @@ from typing import Any
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import one_shot
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
-__all__ = ["add_commands"]
+__all__ = ["add_health"]
 
 PAUSE = 0.1  # seconds between two requests
 CODES = {"ready": Exit.OK, "red": Exit.FINDINGS, "draining": Exit.UNAVAILABLE}
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "health",
-        health,
-        help="say in a word whether the daemon is ready, over the agents' socket",
-        example="hooklatch health --wait 10",
-        exits=(Exit.FINDINGS, Exit.UNAVAILABLE),
-    )
+def add_health(parser: Parser) -> None:
+    parser.runs(health, example="hooklatch health --wait 10", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
     parser.add_argument("--wait", metavar="TIME", type=span, default=0.0, help="keep asking for this long until it is")
 
 
@@ -53,4 +47,4 @@ def show(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
         output.say_json(found)
         return
     why = f": {', '.join(found['reasons'])} (see: hooklatch status)" if found["reasons"] else ""
-    output.say(output.plain(found["health"] + why))
+    output.say(found["health"] + why)

@@ -8,11 +8,11 @@ import shlex
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.paths import config_file
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 
-__all__ = ["add_commands"]
+__all__ = ["add_init"]
 
 GUARDS = "guards.py"
 FIRST_EVENT = """echo '{"tool_name": "Bash", "tool_input": {"command": "rm -rf /"}}'"""
@@ -103,14 +103,8 @@ def forces_a_push(words):
 '''
 
 
-def add_commands(commands: Commands) -> None:
-    commands.add(
-        "init",
-        init,
-        help="write a first hooks.toml and a first guard, readable by you alone; overwrites nothing",
-        example="hooklatch init",
-        exits=(Exit.CANNOT_CREATE, Exit.NOT_PERMITTED),
-    )
+def add_init(parser: Parser) -> None:
+    parser.runs(init, example="hooklatch init", exits=(Exit.CANNOT_CREATE, Exit.NOT_PERMITTED))
 
 
 def init(arguments: argparse.Namespace) -> int:

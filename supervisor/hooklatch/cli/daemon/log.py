@@ -9,23 +9,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands, Parser
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.requests import administrator
+from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import counted, did_you_mean
-from hooklatch.record.files.reading import KINDS
+from hooklatch.record.files.reading import KINDS, Filters, NoRecordError, Tailer, forwards, matching, names, newest
+from hooklatch.record.verify import VerifyReport, Witness, verify
 
-if TYPE_CHECKING:
-    from hooklatch.record.files.reading import Filters
-    from hooklatch.record.verify import VerifyReport, Witness
+__all__ = ["add_acknowledge", "add_log", "add_verify"]
 
-__all__ = ["add_commands"]
-
+WIDTH = 10  # of the labels
 SHOWN = 20  # records to show by default
 POLL = 0.2  # seconds between checks for new records
 WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
@@ -48,17 +48,21 @@ NAMES = (
     ("session", "session", Exit.NO_INPUT),
     ("decision_id", "decision", Exit.NO_INPUT),
 )
+BELOW = (
+    (
+        "verify", "daemon.log",
+        "find records that were changed, left out, moved, duplicated or cut off, as far as that is possible",
+    ),
+    (
+        "acknowledge", "daemon.log",
+        "acknowledge the record's faults that the status shows; this is recorded, and they are no longer shown",
+    ),
+)  # fmt: skip
 PLACE = ("seq", "at", "kind", "prev", "hash")
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "log",
-        log,
-        help="show the decision record, or verify that it is as it was written",
-        example="hooklatch log --verdict deny --since 1h",
-        exits=(Exit.FINDINGS, Exit.NO_INPUT),
-    )
+def add_log(parser: Parser) -> None:
+    parser.runs(log, example="hooklatch log --verdict deny --since 1h", exits=(Exit.FINDINGS, Exit.NO_INPUT))
     for name, metavar, help_text in FILTERS:
         parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
     for name, metavar, known, help_text in CHOICES:
@@ -69,27 +73,24 @@ def add_commands(commands: Commands) -> None:
     parser.add_argument("-n", metavar="N", dest="number", type=count, default=SHOWN, help="the newest N (20); 0: all")
     parser.add_argument("--follow", action="store_true", help="then show new records as they are written, until Ctrl-C")
     add_place(parser)
-    below = Commands(parser)
-    checking = below.add(
-        "verify",
-        check,
-        help="find records that were changed, left out, moved, duplicated or cut off, as far as that is possible",
-        example="hooklatch log verify --witness 4711:5b2e0c4f9a6d1e07",
-        exits=(Exit.FINDINGS, Exit.NO_INPUT),
-    )
-    checking.add_argument(
+    parser.set_defaults(record=None)
+    parser.add_commands(BELOW)
+
+
+def add_verify(parser: Parser) -> None:
+    example = "hooklatch log verify --witness 4711:5b2e0c4f9a6d1e07"
+    parser.runs(check, example=example, exits=(Exit.FINDINGS, Exit.NO_INPUT))
+    parser.add_argument(
         "--witness", metavar="SEQ:HASH", action="append", type=witness, default=[],
         help="a head that a reply of the daemon carried (its `record`); may be repeated",
     )  # fmt: skip
-    add_place(checking)
-    acknowledging = below.add(
-        "acknowledge",
-        acknowledge,
-        help="acknowledge the record's faults that the status shows; this is recorded, and they are no longer shown",
-        example='hooklatch log acknowledge --reason "the disk was replaced on Monday"',
-        exits=(Exit.UNAVAILABLE,),
-    )
-    acknowledging.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
+    add_place(parser)
+
+
+def add_acknowledge(parser: Parser) -> None:
+    example = 'hooklatch log acknowledge --reason "the disk was replaced on Monday"'
+    parser.runs(acknowledge, example=example, exits=(Exit.UNAVAILABLE,))
+    parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
 
 
 def add_place(parser: Parser) -> None:
@@ -133,8 +134,6 @@ def count(text: str) -> int:
 
 
 def witness(text: str) -> Witness:
-    from hooklatch.record.verify import Witness
-
     match = WITNESS.fullmatch(text)
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not SEQ:HASH, with 16 to 64 hexadecimal digits")
@@ -142,14 +141,11 @@ def witness(text: str) -> Witness:
 
 
 def folder_of(arguments: argparse.Namespace) -> str:
-    named: str | None = getattr(arguments, "record", None)
-    return named or os.path.join(paths.state_dir(os.environ), "record")
+    return arguments.record or os.path.join(paths.state_dir(os.environ), "record")
 
 
 def log(arguments: argparse.Namespace) -> int:
     """Show records, oldest first."""
-    from hooklatch.record.files.reading import Filters, NoRecordError, Tailer, matching
-
     given: dict[str, Any] = {
         FIELDS.get(name, name): getattr(arguments, name)
         for name in (*(one[0] for one in FILTERS), *(one[0] for one in CHOICES), "since", "until")
@@ -180,8 +176,6 @@ def log(arguments: argparse.Namespace) -> int:
 
 
 def chosen(folder: str, filters: Filters, number: int) -> Iterator[dict[str, Any]]:
-    from hooklatch.record.files.reading import forwards, matching, newest
-
     if number == 0:
         yield from matching(forwards(folder), filters)
         return
@@ -199,9 +193,6 @@ def check_names(folder: str, filters: Filters) -> None:
     Raises:
         CommandError: a filter does.
     """
-    from hooklatch.core.hooks.catalogue import Catalogue
-    from hooklatch.record.files.reading import Filters, names, newest
-
     standard = set(Catalogue.standard())
     for field, label, code in NAMES:
         name: str | None = getattr(filters, field)
@@ -222,9 +213,9 @@ def show(record: dict[str, Any], *, is_json: bool, is_whole: bool) -> None:
     if is_json:
         output.say_json(record)
         return
-    output.say(output.plain(line_of(record)))
-    for label, text in details_of(record) if is_whole else ():
-        say(label, text)
+    output.say(line_of(record))
+    if is_whole:
+        output.say_lines(*details_of(record), width=WIDTH)
 
 
 def details_of(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -268,80 +259,69 @@ def text_of_decision(record: dict[str, Any]) -> str:
 
 
 def shown(value: object) -> str:
-    import msgspec
-
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else output.json_text(value)
 
 
 def check(arguments: argparse.Namespace) -> int:
     """Verify the record."""
-    from hooklatch.record.files.reading import NoRecordError
-    from hooklatch.record.verify import verify
-
     folder = folder_of(arguments)
     try:
-        report = verify(folder, arguments.witness, on_progress=VerifyProgress().show)
+        report = verify(folder, arguments.witness, on_progress=shows_progress())
     except NoRecordError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     if arguments.json:
         output.say_json(report)
     else:
-        show_report(folder, report)
+        output.say_lines(*lines_of_report(folder, report), width=WIDTH)
     return Exit.OK if report.ok else Exit.FINDINGS
 
 
 def acknowledge(arguments: argparse.Namespace) -> int:
     """Acknowledge the record's faults."""
-    from hooklatch.cli.terminal.requests import administrator
-
     with administrator(arguments) as link:
         result: dict[str, Any] = link.ask("acknowledge", reason=arguments.reason)
     if arguments.json:
         output.say_json(result)
         return Exit.OK
-    for fault in result["acknowledged"]:
-        say("known", fault)
+    output.say_lines(*(("known", fault) for fault in result["acknowledged"]), width=WIDTH)
     if not result["acknowledged"]:
         output.say("the record has no unacknowledged fault")
     return Exit.OK
 
 
-class VerifyProgress:
-    """Prints the progress of a check, once a second."""
+def shows_progress() -> Callable[[int, int], None]:
+    """Return a function that prints how far a check has come, once a second."""
+    last = time.monotonic()
 
-    def __init__(self) -> None:
-        self._next = time.monotonic() + 1
-
-    def show(self, done: int, total: int) -> None:
-        if time.monotonic() >= self._next and sys.stderr.isatty():
-            self._next = time.monotonic() + 1
+    def show_progress(done: int, total: int) -> None:
+        nonlocal last
+        if time.monotonic() >= last + 1 and sys.stderr.isatty():
+            last = time.monotonic()
             output.complain(f"{done * 100 // max(total, 1)} % of {total // 2**20} MiB")
 
+    return show_progress
 
-def show_report(folder: str, report: VerifyReport) -> None:
-    say("record", f"{folder}: {counted(report.records, 'record')} in {counted(report.segments, 'file')}")
+
+def lines_of_report(folder: str, report: VerifyReport) -> Iterator[tuple[str, str]]:
+    yield "record", f"{folder}: {counted(report.records, 'record')} in {counted(report.segments, 'file')}"
     for first, last in report.ranges[:SHOWN]:
-        say("whole", f"{first} to {last}")
+        yield "whole", f"{first} to {last}"
     if report.head is not None:
-        say("head", f"{report.head.seq}:{report.head.hash}")
+        yield "head", f"{report.head.seq}:{report.head.hash}"
         anchored = report.anchored_through
         if anchored is not None:
             rest = f"; {anchored + 1} to {report.head.seq} are newer than that" if anchored < report.head.seq else ""
-            say("anchored", f"through {anchored}{rest}")
+            yield "anchored", f"through {anchored}{rest}"
     for one in report.witnesses:
-        say("witness", f"{one['seq']}:{one['hash']} {one['result']}")
+        yield "witness", f"{one['seq']}:{one['hash']} {one['result']}"
     for finding in report.findings:
-        say("WRONG", f"{finding.what}: {finding.text}" + (f" ({finding.segment})" if finding.segment else ""))
+        yield "WRONG", f"{finding.what}: {finding.text}" + (f" ({finding.segment})" if finding.segment else "")
     if report.findings_omitted:
-        say("WRONG", f"and {report.findings_omitted} more")
+        yield "WRONG", f"and {report.findings_omitted} more"
     for told in report.told:
-        say("told", line_of(told))
+        yield "told", line_of(told)
     for note in report.notes:
-        say("note", note)
-    say("proves", report.proves if report.ok else "that the parts named WRONG are not as they were written")
+        yield "note", note
+    yield "proves", report.proves if report.ok else "that the parts named WRONG are not as they were written"
     for text in report.does_not_prove:
-        say("cannot", text)
-
-
-def say(label: str, text: str) -> None:
-    output.say(f"{label:<10}{output.plain(text)}")
+        yield "cannot", text

@@ -15,57 +15,38 @@ from hooklatch import paths
 from hooklatch.cli.daemon import detaching
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import directories
 
-__all__ = ["add_commands"]
+__all__ = ["add_hook", "add_serve"]
 
 logger = logging.getLogger("hooklatch.serve")
 HOOKS_D = "hooks.d"
 
 
-class DaemonPaths(msgspec.Struct, frozen=True):
-    """The daemon's files, as absolute paths, since a detached daemon changes its working directory."""
-
-    config: str
-    runtime_dir: str
-    state_dir: str
-    admin_dir: str | None
-    is_config_named: bool  # by option or variable, so the file must exist
-
-
-def add_commands(commands: Commands) -> None:
-    serve_parser = commands.add(
-        "serve",
-        serve,
-        help="run the daemon until SIGTERM or Ctrl-C, or with --detach in the background; SIGHUP reloads",
-        example="hooklatch serve --detach",
-        exits=(Exit.NO_INPUT, Exit.UNAVAILABLE),
-    )
-    serve_parser.add_argument(
+def add_serve(parser: Parser) -> None:
+    parser.runs(serve, example="hooklatch serve --detach", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
+    parser.add_argument(
         "--log-level",
         choices=("debug", "info", "warning", "error"),
         default="info",
         help="what goes to standard error (default: info)",
     )
-    serve_parser.add_argument(
+    parser.add_argument(
         "--log-format", choices=("human", "json"), default="human", help="lines for people, or JSON (default: human)"
     )
-    serve_parser.add_argument(
+    parser.add_argument(
         "--admin-dir", metavar="DIR", help="put admin.sock there, away from those who may see agent.sock"
     )
-    serve_parser.add_argument(
+    parser.add_argument(
         "--detach", action="store_true", help="return when it is ready, and leave it running (see: hooklatch stop)"
     )
-    hook_parser = commands.add(
-        "hook",
-        hook,
-        help="answer one hook event of an agent (see: hooklatch hook --help)",
-        example="hooklatch hook claude-code --settings > .claude/settings.local.json",
-        exits=(Exit.REFUSED,),
-        general=(Exit.OK,),
-    )
-    hook_parser.add_argument("words", nargs=argparse.REMAINDER, metavar="HOST ...", help="the host, and its options")
+
+
+def add_hook(parser: Parser) -> None:
+    example = "hooklatch hook claude-code --settings > .claude/settings.local.json"
+    parser.runs(hook, example=example, exits=(Exit.REFUSED,), general=(Exit.OK,))
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="HOST ...", help="the host, and its options")
 
 
 def hook(arguments: argparse.Namespace) -> int:
@@ -80,24 +61,26 @@ def serve(arguments: argparse.Namespace) -> int:
     folders = directories(arguments)
     if not folders:
         raise CommandError(Exit.UNAVAILABLE, "there is no directory for the sockets; name one with --runtime-dir")
-    place = DaemonPaths(
-        config=os.path.abspath(paths.config_file(arguments.config, os.environ)),
-        runtime_dir=folders[0],
-        state_dir=paths.state_dir(os.environ),
-        admin_dir=os.path.abspath(arguments.admin_dir) if arguments.admin_dir else None,
-        is_config_named=bool(arguments.config or os.environ.get("HOOKLATCH_CONFIG")),
-    )
-    beside = os.path.join(os.path.dirname(place.config), HOOKS_D)
-    if not (place.is_config_named or os.path.lexists(place.config) or os.path.lexists(beside)):
-        output.complain(f"there is no {place.config}, so no guard of yours is active; make one with: hooklatch init")
+    config = os.path.abspath(paths.config_file(arguments.config, os.environ))
+    # Absolute, since a detached daemon changes its working directory.
+    options: dict[str, Any] = {
+        "config": config,
+        "runtime_dir": folders[0],
+        "state_dir": paths.state_dir(os.environ),
+        "admin_dir": os.path.abspath(arguments.admin_dir) if arguments.admin_dir else None,
+        "is_config_named": bool(arguments.config or os.environ.get("HOOKLATCH_CONFIG")),
+    }
+    beside = os.path.join(os.path.dirname(config), HOOKS_D)
+    if not (options["is_config_named"] or os.path.lexists(config) or os.path.lexists(beside)):
+        output.complain(f"there is no {config}, so no guard of yours is active; make one with: hooklatch init")
     if arguments.detach:
-        return serve_detached(arguments, place)
-    return run(arguments, place, lambda ready: announce(arguments, ready))
+        return serve_detached(arguments, options)
+    return run(arguments, options, lambda ready: announce(arguments, ready))
 
 
-def serve_detached(arguments: argparse.Namespace, place: DaemonPaths) -> int:
+def serve_detached(arguments: argparse.Namespace, options: dict[str, Any]) -> int:
     """Start the daemon in its own session; return, in this process, when it is ready."""
-    log, log_fd = detaching.open_log(place.state_dir)
+    log, log_fd = detaching.open_log(options["state_dir"])
     reader, writer = os.pipe()
     pid = os.fork()
     if pid:
@@ -109,7 +92,7 @@ def serve_detached(arguments: argparse.Namespace, place: DaemonPaths) -> int:
     detaching.leave(log_fd)
     stream = os.fdopen(writer, "wb")
     try:
-        return run(arguments, place, lambda ready: detaching.StartReport(ready).send(stream), log)
+        return run(arguments, options, lambda ready: detaching.StartReport(ready).send(stream), log)
     except CommandError as error:
         if not stream.closed:  # otherwise it was ready before, and the parent has exited
             detaching.StartReport(code=error.code, error=str(error)).send(stream)
@@ -129,7 +112,7 @@ def announce(arguments: argparse.Namespace, ready: dict[str, Any]) -> None:
 
 def run(
     arguments: argparse.Namespace,
-    place: DaemonPaths,
+    options: dict[str, Any],
     tell: Callable[[dict[str, Any]], None],
     log_file: str | None = None,
 ) -> int:
@@ -148,14 +131,7 @@ def run(
         logger.info("ready", extra=where)
 
     try:
-        options = Options(
-            place.config,
-            place.runtime_dir,
-            place.state_dir,
-            admin_dir=place.admin_dir,
-            is_config_named=place.is_config_named,
-        )
-        run_daemon(options, on_ready=on_ready)
+        run_daemon(Options(**options), on_ready=on_ready)
     except ConfigMissingError as error:
         raise CommandError(Exit.NO_INPUT, str(error)) from None
     except StartError as error:

@@ -7,23 +7,17 @@ import time
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
 
-__all__ = ["add_commands"]
+__all__ = ["add_stop"]
 
 PATIENCE = 1.0  # seconds before the user is told what is being waited for
 LIMIT = 30.0  # seconds; the daemon waits up to ten for fires in flight
 
 
-def add_commands(commands: Commands) -> None:
-    commands.add(
-        "stop",
-        stop,
-        help="let the daemon answer the fires in flight and exit, and wait until it is gone",
-        example="hooklatch stop",
-        exits=(Exit.FINDINGS, Exit.UNAVAILABLE),
-    )
+def add_stop(parser: Parser) -> None:
+    parser.runs(stop, example="hooklatch stop", exits=(Exit.FINDINGS, Exit.UNAVAILABLE))
 
 
 def stop(arguments: argparse.Namespace) -> int:

@@ -6,24 +6,16 @@ import argparse
 import time
 from typing import Any
 
-import msgspec
-
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
 
-__all__ = ["add_commands"]
+__all__ = ["add_watch"]
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "watch",
-        watch,
-        help="show decisions and changes of the hooks as they happen, until Ctrl-C",
-        example="hooklatch watch --json --count 10",
-        exits=(Exit.UNAVAILABLE,),
-    )
+def add_watch(parser: Parser) -> None:
+    parser.runs(watch, example="hooklatch watch --json --count 10", exits=(Exit.UNAVAILABLE,))
     parser.add_argument("--count", metavar="N", type=int, help="end after N lines")
 
 
@@ -43,10 +35,9 @@ def watch(arguments: argparse.Namespace) -> int:
     return Exit.OK
 
 
-def line_of(announcement: msgspec.Raw) -> str:
-    message: dict[str, Any] = msgspec.json.decode(announcement)
+def line_of(message: dict[str, Any]) -> str:
     text = decision_text(message) if message["topic"] == "decisions" else change_text(message)
-    return output.plain(f"{time.strftime('%H:%M:%S')} {text}")
+    return f"{time.strftime('%H:%M:%S')} {text}"
 
 
 def decision_text(message: dict[str, Any]) -> str:

@@ -7,31 +7,25 @@ import os
 import sys
 import tempfile
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.text import counted
+from hooklatch.importing import Imported, UnreadableFileError, read_hooks
+from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 
-if TYPE_CHECKING:
-    from hooklatch.importing import Imported
-
-__all__ = ["add_commands"]
+__all__ = ["add_import"]
 
 MAX_FILE = 4 * 2**20  # bytes; the daemon's limit for a file of hooks
 FOLDER = "hooks.d"
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "import",
-        import_file,
-        help="convert hooks of Claude Code, Reasonix or Radium to a file for hooks.d; without --to, print it",
-        example="hooklatch import ~/.claude/settings.json --to ~/.config/hooklatch/hooks.d/claude.toml",
-        exits=(Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.CANNOT_CREATE),
-    )
+def add_import(parser: Parser) -> None:
+    example = "hooklatch import ~/.claude/settings.json --to ~/.config/hooklatch/hooks.d/claude.toml"
+    exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.CANNOT_CREATE)
+    parser.runs(import_file, example=example, exits=exits)
     parser.add_argument("file", metavar="FILE", help="settings.json, hooks.toml, or - for standard input")
     parser.add_argument("--to", metavar="FILE", default="-", help="the file to write (default: -, standard output)")
     parser.add_argument("--force", action="store_true", help="replace an existing file")
@@ -39,9 +33,6 @@ def add_commands(commands: Commands) -> None:
 
 def import_file(arguments: argparse.Namespace) -> int:
     """Convert a file and report what could not be kept; the exit code tells whether anything was lost."""
-    from hooklatch.importing import UnreadableFileError, read_hooks
-    from hooklatch.importing.writing import write_toml
-
     origin: str = arguments.file
     place: str | None = None if arguments.to == "-" else os.path.abspath(arguments.to)
     if place is not None:
@@ -61,9 +52,9 @@ def import_file(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(described(imported, place, text))
     elif place is None:
-        output.say(text.removesuffix("\n"))
+        output.say_text(text.removesuffix("\n"))
     else:
-        output.say(output.plain(summary(imported, place)))
+        output.say(summary(imported, place))
     return Exit.FINDINGS if imported.has_losses else Exit.OK
 
 

@@ -9,20 +9,14 @@ from typing import Any
 
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
 
-__all__ = ["add_showing"]
+__all__ = ["add_show"]
 
 
-def add_showing(below: Commands) -> None:
-    parser = below.add(
-        "show",
-        show_hook,
-        help="show one hook: where it is declared, its state, and its last failures with their tracebacks",
-        example="hooklatch hooks show guards:no_force_push",
-        exits=(Exit.NO_INPUT, Exit.UNAVAILABLE),
-    )
+def add_show(parser: Parser) -> None:
+    parser.runs(show_hook, example="hooklatch hooks show guards:no_force_push", exits=(Exit.NO_INPUT, Exit.UNAVAILABLE))
     parser.add_argument("id", metavar="ID", help="its id, or layer/id, as `hooklatch hooks` shows it")
     parser.add_argument("--session", metavar="ID", default=argparse.SUPPRESS, help="as this live session sees it")
 
@@ -30,16 +24,14 @@ def add_showing(below: Commands) -> None:
 def show_hook(arguments: argparse.Namespace) -> int:
     """Print every hook with this id."""
     with administrator(arguments) as link:
-        result = link.ask("hook", id=arguments.id, session=getattr(arguments, "session", None))
+        result = link.ask("hook", id=arguments.id, session=arguments.session)
     if arguments.json:
         output.say_json(result)
         return Exit.OK
     for place, hook in enumerate(result["hooks"]):
         if place:
             output.say()
-        for label, value in lines_of(hook):
-            if value not in (None, ""):
-                output.say(f"{label:<12}{output.plain(str(value))}")
+        output.say_lines(*lines_of(hook))
         previous = ""
         for failure in hook["last_failures"]:
             words = failure["traceback"] or failure["stderr"]
@@ -83,12 +75,10 @@ def show_failure(failure: dict[str, Any], words: str) -> None:
     at = datetime.fromtimestamp(failure["at"], UTC)
     output.say()
     output.say(
-        output.plain(
-            f"{at:%Y-%m-%dT%H:%M:%SZ} {failure['cause']}, {failure['event']}, {failure['duration_ms']:.1f} ms, "
-            f"decision {failure['decision_id']}" + (f", session {failure['session']}" if failure["session"] else "")
-        )
+        f"{at:%Y-%m-%dT%H:%M:%SZ} {failure['cause']}, {failure['event']}, {failure['duration_ms']:.1f} ms, "
+        f"decision {failure['decision_id']}" + (f", session {failure['session']}" if failure["session"] else "")
     )
-    output.say(f"  {output.plain(failure['message'])}")
+    output.say(f"  {failure['message']}")
     for text in words.splitlines():
-        output.say(f"    {output.plain(text)}")
-    output.say(f"  what was decided: hooklatch log --decision {output.plain(failure['decision_id'])}")
+        output.say(f"    {text}")
+    output.say(f"  what was decided: hooklatch log --decision {failure['decision_id']}")

@@ -5,38 +5,30 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hooklatch.cli.hooks.reports import suspension_text
+from hooklatch.cli.hooks.status import suspension_text
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
 
-__all__ = ["add_commands"]
+__all__ = ["add_resume", "add_suspend"]
 
 EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE)
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "suspend",
-        suspend,
-        help="leave a hook out of every fire for a limited time: break-glass, recorded and shown in the status",
-        example='hooklatch suspend guards:no_way_back --for 15m --reason "cleaning up the build host"',
-        exits=EXITS,
-    )
+def add_suspend(parser: Parser) -> None:
+    example = 'hooklatch suspend guards:no_way_back --for 15m --reason "cleaning up the build host"'
+    parser.runs(suspend, example=example, exits=EXITS)
     add_target(parser, "suspend")
     parser.add_argument(
         "--for", dest="seconds", metavar="TIME", type=span, required=True, help="90s, 15m, 2h; at most 24h"
     )
     parser.add_argument("--reason", metavar="TEXT", required=True, help="why; it stays in the record")
-    parser = commands.add(
-        "resume",
-        resume,
-        help="end a suspension early",
-        example="hooklatch resume --all",
-        exits=EXITS,
-    )
+
+
+def add_resume(parser: Parser) -> None:
+    parser.runs(resume, example="hooklatch resume --all", exits=EXITS)
     add_target(parser, "resume")
 
 
@@ -56,7 +48,7 @@ def suspend(arguments: argparse.Namespace) -> int:
         output.say_json(result)
     else:
         one = {**result["suspended"], "seconds_left": arguments.seconds}
-        output.say(output.plain(f"suspended {suspension_text(one)}"))
+        output.say(f"suspended {suspension_text(one)}")
     return Exit.OK
 
 
@@ -69,5 +61,5 @@ def resume(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(result)
     else:
-        output.say(output.plain(f"active again: {arguments.id or 'every hook'}"))
+        output.say(f"active again: {arguments.id or 'every hook'}")
     return Exit.OK

@@ -6,25 +6,20 @@ import argparse
 import os
 from typing import Any
 
-from hooklatch.cli.hooks.reports import place_and_text
+from hooklatch.cli.hooks.status import place_and_text
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
 
-__all__ = ["add_commands"]
+__all__ = ["add_trust"]
 
 TITLES = ("FOLDER", "STATE", "FILES", "HOOKS", "SESSIONS")
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "trust",
-        trust,
-        help="let the hooks in a project's .hooklatch folder run, exactly as they are now",
-        example="hooklatch trust --list",
-        exits=(Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED),
-    )
+def add_trust(parser: Parser) -> None:
+    exits = (Exit.FINDINGS, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
+    parser.runs(trust, example="hooklatch trust --list", exits=exits)
     parser.add_argument("folder", metavar="DIR", nargs="?", help="the project (default: this folder)")
     one = parser.add_mutually_exclusive_group()
     one.add_argument("--revoke", action="store_true", help="ignore its hooks again")
@@ -42,7 +37,7 @@ def trust(arguments: argparse.Namespace) -> int:
         output.say_json(result)
     elif arguments.revoke:
         text = "is not trusted any more" if result["was_trusted"] else "was not trusted"
-        output.say(output.plain(f"{result['folder']} {text} (revision {result['revision']})"))
+        output.say(f"{result['folder']} {text} (revision {result['revision']})")
     else:
         show(result)
     return Exit.FINDINGS if result.get("diagnostics") else Exit.OK
@@ -56,15 +51,15 @@ def folder_of(named: str | None) -> str:
 
 
 def show(result: dict[str, Any]) -> None:
-    output.say(output.plain(f"trusted {result['folder']}, with these files and no others:"))
+    output.say(f"trusted {result['folder']}, with these files and no others:")
     for name, digest in result["files"].items():
-        output.say(output.plain(f"  {digest[:12]}  {name}"))
+        output.say(f"  {digest[:12]}  {name}")
     output.say("and these hooks:" if result["hooks"] else "and no hooks")
     for hook in result["hooks"]:
         inactive = f" is inactive: {hook['problem']}" if hook["problem"] else ""
-        output.say(output.plain(f"  {hook['id']} on {hook['event']}{inactive}"))
+        output.say(f"  {hook['id']} on {hook['event']}{inactive}")
     for diagnostic in result["diagnostics"]:
-        output.say(output.plain(f"wrong: {place_and_text(diagnostic)}"))
+        output.say(f"wrong: {place_and_text(diagnostic)}")
     output.say(f"revision {result['revision']}")
 
 

@@ -7,46 +7,35 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = ["MEANINGS", "CommandError", "Exit"]
+__all__ = ["CommandError", "Exit"]
 
 
 class Exit(IntEnum):
-    """The meaning of an exit code."""
+    """An exit code, with its meaning."""
 
-    OK = 0
-    FINDINGS = 1
-    REFUSED = 2
-    ASKS = 3
-    FAILED = 4
-    USAGE = 64
-    BAD_DATA = 65
-    NO_INPUT = 66
-    UNAVAILABLE = 69
-    SOFTWARE = 70
-    CANNOT_CREATE = 73
-    IO_ERROR = 74
-    PROTOCOL = 76
-    NOT_PERMITTED = 77
-    INTERRUPTED = 130
+    meaning: str
 
+    def __new__(cls, code: int, meaning: str) -> Exit:
+        member = int.__new__(cls, code)
+        member._value_ = code
+        member.meaning = meaning
+        return member
 
-MEANINGS = {
-    Exit.OK: "done",
-    Exit.FINDINGS: "something is wrong, and printed: health is red, a file or hook was rejected, a case failed",
-    Exit.REFUSED: "deny or halt; for hook: refused, and every usage error",
-    Exit.ASKS: "ask: a person must approve it",
-    Exit.FAILED: "refused because something failed (any cause but policy)",
-    Exit.USAGE: "usage error: an unknown option or event, a bad value",
-    Exit.BAD_DATA: "invalid data: a payload that is not a JSON object, an invalid file of hooks or of cases",
-    Exit.NO_INPUT: "what was named does not exist: a file, a hook, a session",
-    Exit.UNAVAILABLE: "no daemon is reachable, or it is draining; for serve and test: it cannot start here",
-    Exit.SOFTWARE: "a bug in hooklatch",
-    Exit.CANNOT_CREATE: "a file exists already and was left unchanged, or cannot be created",
-    Exit.IO_ERROR: "standard output cannot be written",
-    Exit.PROTOCOL: "the process listening there does not speak this protocol",
-    Exit.NOT_PERMITTED: "the daemon, or the mode of a directory, does not permit it",
-    Exit.INTERRUPTED: "interrupted by Ctrl-C",
-}
+    OK = 0, "done"
+    FINDINGS = 1, "something is wrong, and printed: health is red, a file or hook was rejected, a case failed"
+    REFUSED = 2, "deny or halt; for hook: refused, and every usage error"
+    ASKS = 3, "ask: a person must approve it"
+    FAILED = 4, "refused because something failed (any cause but policy)"
+    USAGE = 64, "usage error: an unknown option or event, a bad value"
+    BAD_DATA = 65, "invalid data: a payload that is not a JSON object, an invalid file of hooks or of cases"
+    NO_INPUT = 66, "what was named does not exist: a file, a hook, a session"
+    UNAVAILABLE = 69, "no daemon is reachable, or it is draining; for serve and test: it cannot start here"
+    SOFTWARE = 70, "a bug in hooklatch"
+    CANNOT_CREATE = 73, "a file exists already and was left unchanged, or cannot be created"
+    IO_ERROR = 74, "standard output cannot be written"
+    PROTOCOL = 76, "the process listening there does not speak this protocol"
+    NOT_PERMITTED = 77, "the daemon, or the mode of a directory, does not permit it"
+    INTERRUPTED = 130, "interrupted by Ctrl-C"
 
 
 class CommandError(Exception):

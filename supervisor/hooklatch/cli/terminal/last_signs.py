@@ -3,70 +3,53 @@
 from __future__ import annotations
 
 import os
-from typing import Literal
-
-import msgspec
 
 from hooklatch.errors import DaemonUnreachableError
 
-__all__ = ["Absence", "NobodyListensError", "look"]
+__all__ = ["NobodyListensError", "look"]
 
 LOCKS = "/proc/locks"
 START = "start one with: hooklatch serve --detach"
 
 
-class Absence(msgspec.Struct, frozen=True):
-    """How the last daemon ended, and when; `elsewhere`: one is running, on other sockets than those tried.
+class NobodyListensError(DaemonUnreachableError):
+    """No daemon listens on any of the sockets, as opposed to one that listens but does not answer.
 
-    `failed`: it ended by itself because of a `failure`.  `unknown`: there was none, or its record cannot be read.
+    `how` the last one ended, and when: stopped, killed, or failed by itself; unknown if there was none or its record
+    cannot be read.  "elsewhere": it runs, on other sockets than those tried.
     """
 
-    how: Literal["stopped", "failed", "killed", "elsewhere", "unknown"]
-    at: str | None = None
-    pid: int | None = None
-    failure: str | None = None
-
-    @property
-    def text(self) -> str:
-        match self.how:
-            case "stopped":
-                return f"the last one was stopped at {self.at}; {START}"
-            case "failed":
-                return f"the last one failed at {self.at}: {self.failure}; {START}"
-            case "killed":
-                return f"the last one was killed or crashed (its last record is from {self.at}); {START}"
-            case "elsewhere":
-                return f"one with the same state (pid {self.pid}) listens elsewhere; name its folder with --runtime-dir"
-            case "unknown":
-                return START
+    def __init__(self, text: str, how: str, *, since: str | None = None, pid: int | None = None) -> None:
+        super().__init__(text)
+        self.how = how
+        self.since = since
+        self.pid = pid
 
 
-class NobodyListensError(DaemonUnreachableError):
-    """No daemon listens on any of the sockets, as opposed to one that listens but does not answer."""
-
-    def __init__(self, tried: str, absence: Absence) -> None:
-        super().__init__(f"no daemon is reachable at {tried}: {absence.text}")
-        self.absence = absence
-
-
-def look(state_dir: str) -> Absence:
-    """Find out what happened to the daemon that used this directory."""
+def look(state_dir: str, tried: str) -> NobodyListensError:
+    """Find out what happened to the daemon that used this directory; `tried` says where nobody listens."""
     from hooklatch.record.files.reading import Filters, NoRecordError, newest
 
+    nobody = f"no daemon is reachable at {tried}"
     lock = os.path.join(state_dir, "daemon.lock")
     if is_locked(lock):
-        return Absence("elsewhere", pid=pid_in(lock))
+        pid = pid_in(lock)
+        where = f"one with the same state (pid {pid}) listens elsewhere; name its folder with --runtime-dir"
+        return NobodyListensError(f"{nobody}: {where}", "elsewhere", pid=pid)
     try:
         last = next(newest(os.path.join(state_dir, "record"), Filters()), None)
     except (NoRecordError, OSError):
-        return Absence("unknown")
+        last = None
     if last is None:
-        return Absence("unknown")
-    at = str(last.get("at"))
+        return NobodyListensError(f"{nobody}: {START}", "unknown")
+    at, failure = str(last.get("at")), last.get("failure")
     if last.get("kind") != "stopped":
-        return Absence("killed", at)
-    failure = last.get("failure")
-    return Absence("stopped", at) if failure is None else Absence("failed", at, failure=str(failure))
+        how, what = "killed", f"was killed or crashed (its last record is from {at})"
+    elif failure is None:
+        how, what = "stopped", f"was stopped at {at}"
+    else:
+        how, what = "failed", f"failed at {at}: {failure}"
+    return NobodyListensError(f"{nobody}: the last one {what}; {START}", how, since=at)
 
 
 def is_locked(path: str) -> bool:

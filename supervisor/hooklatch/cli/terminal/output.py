@@ -8,11 +8,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
 
-import msgspec
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
 
-__all__ = ["complain", "finish", "has_reader", "plain", "prepare", "say", "say_json", "say_table"]
+__all__ = [
+    "complain",
+    "finish",
+    "has_reader",
+    "json_text",
+    "prepare",
+    "say",
+    "say_json",
+    "say_lines",
+    "say_table",
+    "say_text",
+]
 
 
 class StdoutState:
@@ -43,14 +56,31 @@ def has_reader() -> bool:
     return OUTPUT.has_reader
 
 
-def say(text: str = "") -> None:
-    """Print a line and flush."""
+def say(line: str = "") -> None:
+    """Print a line and flush; nothing in it can command the terminal."""
+    say_text(plain(line))
+
+
+def say_text(text: str) -> None:
+    """Print lines as they are."""
     write(text.encode(sys.stdout.encoding if sys.stdout else "utf-8", "backslashreplace") + b"\n")
 
 
 def say_json(value: object) -> None:
     """Print JSON on one line, in UTF-8 regardless of the locale (RFC 8259, section 8.1)."""
-    write((bytes(value) if isinstance(value, msgspec.Raw) else msgspec.json.encode(value)) + b"\n")
+    write(json_text(value).encode(errors="backslashreplace") + b"\n")
+
+
+def json_text(value: object) -> str:
+    import json
+
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=plain_value)
+
+
+def plain_value(value: object) -> Any:
+    import msgspec  # only for those commands that print structs, which have it
+
+    return msgspec.to_builtins(value)
 
 
 def say_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
@@ -59,6 +89,13 @@ def say_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     widths = [max(len(row[column]) for row in cells) for column in range(len(titles))]
     for row in cells:
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def say_lines(*lines: tuple[str, object], width: int = 12) -> None:
+    """Print values beside their labels, without those that are empty."""
+    for label, value in lines:
+        if value not in (None, ""):
+            say(f"{label:<{width}}{value}")
 
 
 def write(data: bytes) -> None:
@@ -100,4 +137,8 @@ def finish() -> str | None:
 
 def plain(text: str) -> str:
     """Escape control characters, since a text from a hook or an agent may contain terminal escape sequences."""
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    )

@@ -1,30 +1,49 @@
 """The grammar of the command line.  Knows options and help; does not run commands.
 
-Every command takes the same three options, before its name or after it.
+A command is a row of a table: its name, the module that declares it, and its help.  The module is imported when the
+command is chosen, so that no command pays for what another one needs.  Every command takes the same three options,
+before its name or after it.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Collection
-from typing import Any, NoReturn
+from functools import partial
+from importlib import import_module
 
-from hooklatch.cli.terminal.exits import MEANINGS, Exit
+from hooklatch.cli.terminal.exits import Exit
 
-__all__ = ["Commands", "Parser"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable
+    from typing import Any, NoReturn
+
+__all__ = ["PROGRAM", "Parser"]
 
 PROGRAM = "hooklatch"
 GENERAL = (Exit.OK, Exit.USAGE, Exit.SOFTWARE, Exit.IO_ERROR, Exit.INTERRUPTED)  # common to all commands
-Run = Callable[[argparse.Namespace], int]
+
+# While arguments are added: to look up the width of the terminal, argparse imports what unpacks archives.
+UNMEASURED = partial(argparse.RawDescriptionHelpFormatter, width=80)
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose usage errors exit with 64; argparse uses 2, which here means deny."""
+    """The parser of the command line, or of one command; `declare` adds its own arguments when it is first used."""
 
-    def __init__(self, *, prog: str = PROGRAM, **given: Any) -> None:
+    def __init__(self, *, prog: str = PROGRAM, declare: Callable[[Parser], None], **given: Any) -> None:
         # `add_subparsers` instantiates this class with keywords of its own; Python 3.14 added one (color).
-        super().__init__(prog=prog, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter, **given)
+        super().__init__(prog=prog, add_help=False, allow_abbrev=False, formatter_class=UNMEASURED, **given)
+        self.commands: dict[str, Parser] = {}
+        self._declare = declare
+        self._is_declared = False
+
+    def declared(self) -> Parser:
+        """Return this parser with its arguments."""
+        if self._is_declared:
+            return self
+        self._is_declared = True
+        self.add_argument("-h", "--help", action="help", help="show this help message and exit")
         options = self.add_argument_group("options of every command")
         options.add_argument(
             "--config",
@@ -40,6 +59,35 @@ class Parser(argparse.ArgumentParser):
             "else ~/.local/state/hooklatch/run)",
         )
         options.add_argument("--json", action="store_true", default=argparse.SUPPRESS, help="print JSON, for programs")
+        self._declare(self)
+        self.formatter_class = argparse.RawDescriptionHelpFormatter
+        return self
+
+    # Typed with overloads, which only differ in the class of the namespace.
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return super(Parser, self.declared()).parse_known_args(args, namespace)
+
+    def add_commands(self, rows: Iterable[tuple[str, str, str]], *, required: bool = False) -> None:
+        """Add a table of commands: `add_NAME` of the module declares each."""
+        actions = self.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=required)
+        for name, module, text in rows:
+            description = f"{text[:1].upper()}{text[1:]}."
+            declare = declaration(module, name)
+            self.commands[name] = actions.add_parser(name, help=text, description=description, declare=declare)
+
+    def runs(
+        self,
+        run: Callable[[argparse.Namespace], int],
+        *,
+        example: str,
+        exits: Collection[Exit] = (),
+        general: Collection[Exit] = GENERAL,
+    ) -> None:
+        """Declare what a command does, with an example and the exit codes for its help."""
+        codes = sorted({*general, *exits, *((Exit.PROTOCOL,) if Exit.UNAVAILABLE in exits else ())})
+        lines = [f"  {code.value:<4}{code.meaning}" for code in codes]
+        self.epilog = "\n".join([f"example: {example}", "", "exit codes:", *lines])
+        self.set_defaults(run=run)
 
     def error(self, message: str) -> NoReturn:
         # A host takes every code but 2 for "go on", so a command line meant for a host must fail with 2.
@@ -48,61 +96,8 @@ class Parser(argparse.ArgumentParser):
         self.exit(Exit.REFUSED if is_for_a_host else Exit.USAGE, f"hooklatch: {message}; see: {self.prog} --help\n")
 
 
-class ShowVersion(argparse.Action):
-    """Looks up the version only when needed, since that reads the metadata of the installed package."""
+def declaration(module: str, name: str) -> Callable[[Parser], None]:
+    def declare(parser: Parser) -> None:
+        getattr(import_module(f"hooklatch.cli.{module}"), f"add_{name}")(parser)
 
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        from hooklatch.version import VERSION
-
-        print(f"{PROGRAM} {VERSION}")
-        parser.exit()
-
-
-class Commands:
-    """Named commands, below `hooklatch` or below one of its commands."""
-
-    def __init__(self, parser: Parser | None = None) -> None:
-        self.parser = parser or Parser(
-            description="Runs an agent's lifecycle hooks in supervised workers, and fails closed.",
-            epilog="example: hooklatch init && hooklatch serve --detach\n\n"
-            "`hooklatch COMMAND --help` shows each one's own example and exit codes.",
-        )
-        if parser is None:
-            self.parser.add_argument("--version", action=ShowVersion, nargs=0, help="print the version, and exit")
-            self.parser.set_defaults(config=None, runtime_dir=None, json=False)
-        self._actions = self.parser.add_subparsers(
-            title="commands", metavar="COMMAND", dest="command", required=parser is None
-        )
-
-    @property
-    def names(self) -> list[str]:
-        return list(self._actions.choices)
-
-    def add(
-        self,
-        name: str,
-        run: Run,
-        *,
-        help: str,  # noqa: A002  (as argparse calls it)
-        example: str,
-        exits: Collection[Exit] = (),
-        general: Collection[Exit] = GENERAL,
-    ) -> Parser:
-        """Add a command; return its parser, for further options."""
-        codes = sorted({*general, *exits, *((Exit.PROTOCOL,) if Exit.UNAVAILABLE in exits else ())})
-        lines = [f"  {code.value:<4}{MEANINGS[code]}" for code in codes]
-        epilog = "\n".join([f"example: {example}", "", "exit codes:", *lines])
-        parser = self._actions.add_parser(name, help=help, description=sentence(help), epilog=epilog)
-        parser.set_defaults(run=run)
-        return parser
-
-    def __getitem__(self, name: str) -> Parser:
-        return self._actions.choices[name]
-
-    def parse(self, words: list[str]) -> argparse.Namespace:
-        """Parse a command line; exit on usage errors and on --help."""
-        return self.parser.parse_args(words)
-
-
-def sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    return declare

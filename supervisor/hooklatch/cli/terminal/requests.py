@@ -1,83 +1,76 @@
-"""Asks the daemon, one thing after another.  Knows sockets and lines; imports no trio, so that a command starts fast.
+"""Asks the daemon, one thing after another.  Imports the hook command's connection and little else, to start fast.
 
-A daemon that says nothing for 5 s is pinged on the same connection, and given up after 5 s more: a slow hook costs
-nothing, a stopped daemon costs ten seconds.
+A daemon that says nothing for 5 s is pinged, and given up after 5 s more: a slow hook costs nothing, a stopped daemon
+costs ten seconds.
 """
 
 from __future__ import annotations
 
-import argparse
 import errno
+import math
 import os
 import select
-import socket
 import struct
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from typing import Any
+from contextlib import closing, contextmanager
 
-import msgspec
-
-from hooklatch.core.protocol import (
-    PROTOCOL,
-    LineBuffer,
-    Request,
-    Response,
-    RpcError,
-    encode_request,
-    read_message,
-)
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
+from hooklatch.hosts.exchange import SILENCE, Connection, NoDaemonError, OversizedAnswerError, sockets
+from hooklatch.hosts.light_json import dumps, is_object, loads
 from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, runtime_dirs, state_dir
+from hooklatch.version import PROTOCOL, VERSION
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Generator
+    from typing import Any
 
 __all__ = ["CommandLink", "administrator", "directories", "one_shot"]
 
-SILENCE = 5  # seconds without a byte before the daemon is pinged, and that the ping may take
-CHUNK = 2**16
 ABSENT = (errno.ENOENT, errno.ECONNREFUSED)  # connect(2): no socket, or one that nobody listens on
-PING = 0  # the number of a ping; requests begin at 1
 
 
 class CommandLink:
     """A connection to the daemon."""
 
-    def __init__(self, stream: socket.socket, path: str) -> None:
+    def __init__(self, stream: sockets.socket, path: str) -> None:
         self.path = path
         self._stream = stream
-        self._lines = LineBuffer()
-        self._count = PING
+        self._connection = Connection(stream, path, deadline=math.inf)
+        self._count = 0
 
-    def request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
-        """Send a request and wait for its result.
+    def ask(self, method: str, **params: object) -> Any:
+        """Send a request and give its result.
 
         Raises:
             RequestFailedError: the daemon answered with an error.
             UnreadableAnswerError: it sent something that is no message.
             DaemonUnreachableError: it hung up, or is silent even to pings.
         """
+        return self.request(method, dumps({key: value for key, value in params.items() if value is not None}).encode())
+
+    def request(self, method: str, params: bytes) -> Any:
+        """Send a request whose params are JSON already, and give its result.  Raises what `ask` does."""
         self._count += 1
-        self._send(encode_request(self._count, method, params))
-        while True:
-            message = self._receive()
-            if isinstance(message, Response) and message.id in (self._count, None):
-                return result_of(message)
+        line = b'{"jsonrpc":"2.0","id":%d,"method":"%s","params":%s}\n' % (self._count, method.encode(), params)
+        try:
+            self._connection.send(line)
+        except NoDaemonError as error:
+            raise DaemonUnreachableError(f"the daemon {error}") from None
+        while "method" in (message := self._receive()) or message.get("id") not in (self._count, None):
+            pass  # an announcement
+        if message.get("error") is not None:
+            raise failure_of(message["error"])
+        if "result" not in message:
+            raise self._unreadable("a message without a result")
+        return message["result"]
 
-    def ask(self, method: str, **params: object) -> Any:
-        """Send a request and give its result, decoded.  Raises what `request` does."""
-        given = {key: value for key, value in params.items() if value is not None}
-        return msgspec.json.decode(self.request(method, given))
-
-    def announcement(self) -> msgspec.Raw:
-        """Wait for the next announcement.
-
-        Raises:
-            DaemonUnreachableError: the daemon hung up, or is silent even to pings.
-        """
-        while True:
-            message = self._receive()
-            if isinstance(message, Request) and message.method == "announce":
-                return message.params
+    def announcement(self) -> Any:
+        """Wait for the next announcement.  Raises what `ask` does."""
+        while (message := self._receive()).get("method") != "announce":
+            pass
+        return message.get("params")
 
     @contextmanager
     def watch_end(self) -> Generator[End]:
@@ -89,49 +82,25 @@ class CommandLink:
             if process is not None:
                 os.close(process[1])
 
-    def _send(self, line: bytes) -> None:
+    def _receive(self) -> dict[str, object]:
         try:
-            self._stream.sendall(line)
-        except TimeoutError:
-            raise self._lost("it takes nothing") from None
-        except BrokenPipeError:
-            return  # it hung up; what it said before that is still to be read
-        except OSError as error:
-            raise self._lost(str(error.strerror)) from None
+            message = loads(self._connection.receive_line().decode())
+        except NoDaemonError as error:
+            raise DaemonUnreachableError(f"the daemon {error}") from None
+        except (OversizedAnswerError, ValueError, RecursionError) as error:
+            raise self._unreadable(str(error)) from None
+        if not is_object(message) or message.get("jsonrpc") != "2.0":
+            raise self._unreadable("not a JSON-RPC message")
+        return message
 
-    def _receive(self) -> Request | Response:
-        try:
-            while (line := self._lines.take()) is None:
-                self._lines.feed(self._read())
-            return read_message(line)
-        except RpcError as error:
-            raise UnreadableAnswerError(f"what answers at {self.path} is no hooklatch daemon: {error}") from None
-
-    def _read(self) -> bytes:
-        is_pinged = False
-        while True:
-            try:
-                data = self._stream.recv(CHUNK)
-            except TimeoutError:
-                if is_pinged:
-                    raise self._lost("it is connected but silent, even to a ping") from None
-                is_pinged = True
-                self._send(encode_request(PING, "ping", {}))
-                continue
-            except OSError as error:
-                raise self._lost(str(error.strerror)) from None
-            if not data:
-                raise self._lost("it hung up")
-            return data
-
-    def _lost(self, why: str) -> DaemonUnreachableError:
-        return DaemonUnreachableError(f"the daemon at {self.path} is lost: {why}")
+    def _unreadable(self, why: str) -> UnreadableAnswerError:
+        return UnreadableAnswerError(f"what answers at {self.path} is no hooklatch daemon: {why}")
 
 
 class End:
     """The end of a daemon: of its connection, and of its process where that is surely the one that listens."""
 
-    def __init__(self, stream: socket.socket, process: tuple[int, int] | None) -> None:
+    def __init__(self, stream: sockets.socket, process: tuple[int, int] | None) -> None:
         self._stream = stream
         self._process = process
 
@@ -140,7 +109,7 @@ class End:
         deadline = time.monotonic() + seconds
         while select.select([self._stream], [], [], max(0.0, deadline - time.monotonic()))[0]:
             try:
-                is_over = not self._stream.recv(CHUNK)
+                is_over = not self._stream.recv(2**16)
             except OSError:
                 is_over = True
             if is_over:
@@ -153,23 +122,20 @@ class End:
         return bool(select.select([self._process[1]], [], [], max(0.0, deadline - time.monotonic()))[0])
 
 
-def process_behind(stream: socket.socket) -> tuple[int, int] | None:
+def process_behind(stream: sockets.socket) -> tuple[int, int] | None:
     """Return pid and pidfd of the process that listens; None where that cannot be known."""
     try:
-        pid, _, _ = struct.unpack("3i", stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        pid, _, _ = struct.unpack("3i", stream.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12))
         return (pid, os.pidfd_open(pid)) if pid > 0 else None
     except (OSError, AttributeError):  # it has ended; or this is no Linux
         return None
 
 
-def result_of(message: Response) -> msgspec.Raw:
-    if message.error is not None:
-        error = message.error
-        data: object = error.get("data")
-        name = data.get("name", "") if isinstance(data, dict) else ""  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-        code: object = error.get("code")
-        raise RequestFailedError(code if isinstance(code, int) else 0, str(name), str(error.get("message")))  # pyright: ignore[reportUnknownArgumentType]
-    return message.result or msgspec.Raw(b"null")
+def failure_of(error: object) -> RequestFailedError:
+    table = error if is_object(error) else {"message": error}
+    code, data = table.get("code"), table.get("data")
+    name = data.get("name", "") if is_object(data) else ""
+    return RequestFailedError(code if isinstance(code, int) else 0, str(name), str(table.get("message")))
 
 
 def directories(arguments: argparse.Namespace) -> list[str]:
@@ -185,7 +151,7 @@ def one_shot(arguments: argparse.Namespace) -> Generator[CommandLink]:
         DaemonUnreachableError: nobody listens.
     """
     stream, path = connect(directories(arguments), AGENT_SOCKET)
-    with stream:
+    with closing(stream):
         yield CommandLink(stream, path)
 
 
@@ -197,35 +163,32 @@ def administrator(arguments: argparse.Namespace) -> Generator[CommandLink]:
         NobodyListensError: there is no daemon.
         DaemonUnreachableError: there is one, and it cannot be reached.
     """
-    from hooklatch.version import VERSION
-
     stream, path = connect(directories(arguments), ADMIN_SOCKET)
-    with stream:
+    with closing(stream):
         link = CommandLink(stream, path)
         link.ask("hello", protocol=PROTOCOL, client={"name": "hooklatch command", "version": VERSION})
         yield link
 
 
-def connect(folders: list[str], name: str) -> tuple[socket.socket, str]:
+def connect(folders: list[str], name: str) -> tuple[sockets.socket, str]:
     failures: list[tuple[str, str]] = []
     are_absent = True
     for folder in folders:
         path = os.path.join(folder, name)
-        stream = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        stream = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         try:
             # unix(7): with a full backlog a non-blocking connect fails, a blocking one waits for this long.
-            stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SILENCE, 0))
+            stream.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, struct.pack("ll", int(SILENCE), 0))
             stream.connect(path)
         except OSError as error:
             stream.close()
             are_absent = are_absent and error.errno in ABSENT
             failures.append((path, error.strerror or str(error)))
         else:
-            stream.settimeout(SILENCE)
             return stream, path
     if are_absent:
-        from hooklatch.cli.terminal.last_signs import NobodyListensError, look
+        from hooklatch.cli.terminal.last_signs import look
 
         tried = " or ".join(f"{path} ({why})" for path, why in failures) or "any known path"
-        raise NobodyListensError(tried, look(state_dir(os.environ)))
+        raise look(state_dir(os.environ), tried)
     raise DaemonUnreachableError.at(failures)

@@ -21,8 +21,8 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Decision
 from hooklatch.core.protocol import RpcError, convert, read_message
 from hooklatch.core.tables import InvalidTableError, read_table
+from hooklatch.dialects.find import unknown_event
 from hooklatch.hosts import claude_code
-from hooklatch.service.config.custom_events import unknown_event
 from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument, decoded
 from hooklatch.service.dispatch.fires import EnvelopeParams, FireParams
 

@@ -7,32 +7,34 @@ import os
 import stat
 import sys
 
-import msgspec
-
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import one_shot
-from hooklatch.client.protocol.decisions import Decision, decide_locally, read_decision
-from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
-from hooklatch.errors import HooklatchError, RequestFailedError
+from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
+from hooklatch.hosts.claude_code import PAYLOAD_LIMIT
+from hooklatch.hosts.light_json import RepeatedKeyError, dumps, is_object, loads
+from hooklatch.hosts.wording import problem_of
 
-__all__ = ["add_commands", "piped_payload", "read_payload"]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+__all__ = ["add_fire", "piped_payload", "read_payload", "with_payload"]
 
 # Errors by which the daemon reports an unknown event or invalid parameters: the command line is wrong.
 MISUSES = ("unknown_event", "invalid_params")
+VERDICTS = frozenset({"pass", "allow", "deny", "ask", "halt", "claim"})
 
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "fire",
-        fire,
-        help="fire one event and print the decision",
-        example="""echo '{"tool_name": "Bash", "tool_input": {"command": "ls"}}' """
-        "| hooklatch fire pre_tool_use --payload -",
-        exits=(Exit.REFUSED, Exit.ASKS, Exit.FAILED, Exit.BAD_DATA, Exit.NO_INPUT),
+def add_fire(parser: Parser) -> None:
+    example = (
+        """echo '{"tool_name": "Bash", "tool_input": {"command": "ls"}}' | hooklatch fire pre_tool_use --payload -"""
     )
+    exits = (Exit.REFUSED, Exit.ASKS, Exit.FAILED, Exit.BAD_DATA, Exit.NO_INPUT)
+    parser.runs(fire, example=example, exits=exits)
     parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
     parser.add_argument("--payload", metavar="FILE", help="a file with a JSON object, or - (default: {})")
     parser.add_argument("--session", metavar="ID", help="the host's session id, visible to hooks; opens no session")
@@ -49,38 +51,64 @@ def fire(arguments: argparse.Namespace) -> int:
     params = params_of(arguments, read_payload(arguments.payload))
     try:
         with one_shot(arguments) as link:
-            result = link.request("fire", params)
-        decision = read_decision(result, event, is_native=arguments.dialect is not None)
-        shown: object = result
+            answer = link.request("fire", params)
+        decision = read_decision(answer, None if arguments.dialect is not None else event)
     except HooklatchError as error:
         if isinstance(error, RequestFailedError) and error.name in MISUSES:
             raise CommandError(Exit.USAGE, error.message) from None
-        local = decide_locally(event, error, wait=True)
-        assert isinstance(local, Decision)
-        decision = shown = local
-        for warning in local.warnings:
+        decision = decide_without(event, error)
+        for warning in decision["warnings"]:
             output.complain(warning)
     if arguments.json:
-        output.say_json(shown)
+        output.say_json(decision)
     else:
-        show(decision)
+        output.say_lines(*lines_of(decision), width=9)
     return code_of(decision)
 
 
-def params_of(arguments: argparse.Namespace, payload: bytes) -> dict[str, object]:
+def params_of(arguments: argparse.Namespace, payload: bytes) -> bytes:
     envelope = {"session_id": arguments.session, "cwd": arguments.cwd and os.path.abspath(arguments.cwd)}
     if arguments.cwd is None:
         try:
             envelope["cwd"] = os.getcwd()
         except OSError:  # removed; the daemon may still know its project, and must not treat it as no directory
             envelope["cwd"] = removed_folder()
-    params: dict[str, object] = {"event": arguments.event, "payload": msgspec.Raw(payload), "envelope": envelope}
-    if len(payload) > MAX_PAYLOAD:
-        params |= {"payload": {}, "truncated": True}  # a frame of that size would be rejected; the daemon decides
+    params: dict[str, object] = {"event": arguments.event, "envelope": envelope}
     for key in ("timeout", "dialect"):
         if (value := getattr(arguments, key)) is not None:
             params[key] = value
-    return params
+    if len(payload) > PAYLOAD_LIMIT:  # a frame of that size would be rejected; the daemon decides
+        params["truncated"], payload = True, b"{}"
+    return with_payload(params, payload)
+
+
+def with_payload(params: dict[str, object], payload: bytes) -> bytes:
+    """Return params as JSON, with the payload as it was given."""
+    return dumps(params)[:-1].encode() + b',"payload":' + payload + b"}"
+
+
+def read_decision(answer: object, event: str | None) -> dict[str, Any]:
+    """Return the answer to a fire; without `event` it may be on any, as in a dialect.
+
+    Raises:
+        UnreadableAnswerError: it is not a decision, or one on another event.
+    """
+    problem = problem_of(answer, VERDICTS)
+    if problem or not is_object(answer):
+        raise UnreadableAnswerError(f"the answer is not a valid decision: {problem}")
+    if event is not None and answer.get("event") != event:
+        raise UnreadableAnswerError(f"the answer decides on {answer.get('event')!r}, not on {event!r}")
+    return answer
+
+
+def decide_without(event: str, error: HooklatchError) -> dict[str, Any]:
+    """Return the decision of a client that has no answer."""
+    import msgspec
+
+    from hooklatch.client.protocol.decisions import decide_locally  # imports the catalogue
+
+    decision: dict[str, Any] = msgspec.to_builtins(decide_locally(event, error, wait=True))
+    return decision
 
 
 def removed_folder() -> str:
@@ -127,53 +155,54 @@ def piped_payload() -> bytes:
 
 
 def one_line(data: bytes, where: str) -> bytes:
+    text = data.removeprefix(b"\xef\xbb\xbf")
     try:
-        text = data.decode("utf-8-sig").encode()
-        if not Payload(text).fields and not text.strip().startswith(b"{"):
-            raise PayloadError("the payload is not a JSON object")
-        return msgspec.json.format(text, indent=-1)  # one line, since a line is a message
-    except (PayloadError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise CommandError(Exit.BAD_DATA, f"{where}: {error}; write an object, such as {{}}") from None
+        document = loads(text.decode())
+        if b"\\u" in text:
+            output.json_text(document).encode()  # fails for a lone surrogate, which the protocol cannot carry
+    except RepeatedKeyError as error:
+        document = error.value  # valid JSON, and the daemon's to judge
+    except (ValueError, RecursionError) as error:
+        raise CommandError(Exit.BAD_DATA, f"{where}: not JSON: {error}; write an object, such as {{}}") from None
+    if not is_object(document):
+        raise CommandError(Exit.BAD_DATA, f"{where}: the payload is not a JSON object; write one, such as {{}}")
+    # A line is a message.  Line breaks can only occur between tokens: within a string, JSON escapes them.
+    return text.replace(b"\n", b" ").replace(b"\r", b" ").strip()
 
 
-def code_of(decision: Decision) -> Exit:
-    match decision.verdict:
-        case "deny" | "halt":
-            return Exit.REFUSED if decision.cause == "policy" else Exit.FAILED
-        case "ask":
-            return Exit.ASKS
-        case "pass" | "allow" | "claim":
-            return Exit.OK
+def code_of(decision: dict[str, Any]) -> Exit:
+    if decision["verdict"] in ("deny", "halt"):
+        return Exit.REFUSED if decision.get("cause") == "policy" else Exit.FAILED
+    return Exit.ASKS if decision["verdict"] == "ask" else Exit.OK
 
 
-def show(decision: Decision) -> None:
-    by = decision.name or (f"{decision.layer}/{decision.hook}" if decision.layer else decision.hook)
-    value = None if decision.value is None else msgspec.json.encode(decision.value).decode()
-    lines: list[tuple[str, object]] = [
-        ("verdict", decision.verdict),
-        ("reason", decision.reason),
-        ("hook", by),
-        ("cause", decision.cause),
-        *(("warning", warning) for warning in decision.warnings),
-        ("patch", decision.patch),
-        ("inject", decision.inject),
-        ("append", decision.append),
-        ("resume", decision.resume),
-        ("value", value),
-        ("rendered", decision.rendered),
-    ]
-    for label, content in lines:
-        if content:
-            text = content if isinstance(content, str) else msgspec.json.encode(content).decode()
-            output.say(f"{label:<9}{output.plain(text)}")
-    for outcome in decision.outcomes:
-        answer = outcome.verdict or outcome.outcome
-        why = f" ({outcome.cause}: {outcome.message})" if outcome.cause not in (None, "policy") else ""
-        marks = " observed" * outcome.observed + " again" * outcome.reinvoked
-        name = outcome.name or f"{outcome.layer}/{outcome.hook}"
-        text = f"{name} {answer}{why}{marks}, {outcome.duration_ms:.1f} ms"
-        output.say(f"{'asked':<9}{output.plain(text)}")
-    revision = "" if decision.revision is None else f", revision {decision.revision}"
-    is_to_follow = not decision.is_local and decision.cause not in (None, "policy")
-    follow = f"; to follow it: hooklatch log --decision {decision.decision_id}" if is_to_follow else ""
-    output.say(f"{'decision':<9}{decision.decision_id}{revision}, {decision.duration_ms:.1f} ms{follow}")
+def lines_of(decision: dict[str, Any]) -> Iterator[tuple[str, object]]:
+    yield "verdict", decision["verdict"]
+    yield "reason", decision.get("reason")
+    yield "hook", name_of(decision)
+    yield "cause", decision.get("cause")
+    for warning in decision.get("warnings", ()):
+        yield "warning", warning
+    for key in ("patch", "inject", "append", "resume"):
+        yield key, text_of(decision.get(key) or None)
+    yield "value", text_of(decision.get("value"))
+    yield "rendered", text_of(decision.get("rendered") or None)
+    for outcome in decision.get("outcomes", ()):
+        cause = outcome.get("cause")
+        why = f" ({cause}: {outcome.get('message', '')})" if cause not in (None, "policy") else ""
+        marks = " observed" * outcome.get("observed", False) + " again" * outcome.get("reinvoked", False)
+        said = outcome.get("verdict") or outcome.get("outcome")
+        yield "asked", f"{name_of(outcome)} {said}{why}{marks}, {outcome.get('duration_ms', 0.0):.1f} ms"
+    identity, revision = decision.get("decision_id"), decision.get("revision")
+    has_failed = revision is not None and decision.get("cause") not in (None, "policy")
+    follow = f"; to follow it: hooklatch log --decision {identity}" if has_failed else ""
+    at = "" if revision is None else f", revision {revision}"
+    yield "decision", f"{identity}{at}, {decision.get('duration_ms', 0.0):.1f} ms{follow}"
+
+
+def name_of(said: dict[str, Any]) -> str | None:
+    return said.get("name") or (f"{said['layer']}/{said.get('hook')}" if said.get("layer") else said.get("hook"))
+
+
+def text_of(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else output.json_text(value)

@@ -19,7 +19,7 @@ import msgspec
 from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
-from hooklatch.cli.terminal.parser import Commands
+from hooklatch.cli.terminal.parser import Parser
 from hooklatch.core.text import counted
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hooklatch.service.process.folders import Options
     from hooklatch.service.process.parts import Parts
 
-__all__ = ["Progress", "add_commands"]
+__all__ = ["Run", "add_test"]
 
 DEFAULT_FILE = "policy-tests.toml"
 FIRST_WORD = 1.0  # seconds before the first progress message; the interval then doubles
@@ -53,45 +53,73 @@ class Result(msgspec.Struct, frozen=True):
         ]
 
 
-class Run(msgspec.Struct):
-    """The results of all cases, or why they were not fired."""
+class Run:
+    """Fires cases one after another, as an agent would; knows how far it has come, and what keeps it from going on."""
 
-    results: list[Result] = []
-    diagnostics: list[str] = []
-    error: CommandError | None = None
+    def __init__(self, cases: list[Case], tell: Callable[[Result], None]) -> None:
+        self.results: list[Result] = []
+        self.diagnostics: list[str] = []
+        self.error: CommandError | None = None
+        self._cases = cases
+        self._tell = tell
+        self._doing = "loading the hooks"
 
     @property
     def failed(self) -> int:
         return sum(bool(result.differences) for result in self.results)
 
+    async def fire_all(self, options: Options) -> None:
+        """Start a service for the cases, and fire them."""
+        import trio
 
-class Progress:
-    """Reports progress when a run takes longer than a moment."""
+        from hooklatch.service.process.daemon import serve
+        from hooklatch.service.process.folders import StartError
 
-    def __init__(self, total: int) -> None:
-        self.total = total
-        self.done = 0
-        self.doing = "loading the hooks"
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.report_progress)
+            try:
+                async with serve(options) as daemon:
+                    await self.fire_each(daemon.parts)
+            except StartError as error:
+                self.error = CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {error}")
+            nursery.cancel_scope.cancel()
 
-    async def run(self) -> None:
+    async def report_progress(self) -> None:
         """Report after one second, then after two, four, …; until cancelled."""
         import trio
 
         wait = FIRST_WORD
         while True:
             await trio.sleep(wait)
-            output.complain(f"{self.done} of {counted(self.total, 'case')} done, {self.doing} …")
+            count = counted(len(self._cases), "case")
+            output.complain(f"{len(self.results)} of {count} done, {self._doing} …")
             wait *= 2
 
+    async def fire_each(self, parts: Parts) -> None:
+        self.diagnostics = [str(diagnostic) for diagnostic in parts.files.diagnostics]
+        try:
+            for case in self._cases:
+                check_case(case, parts)
+        except CommandError as error:
+            self.error = error
+            return
+        file = None
+        for case in self._cases:
+            self._doing = f"running {case.name!r}"
+            if case.file != file:
+                file = case.file
+                parts.shared_state.clear()  # each file starts with empty state
+            decision = await decide(case.params, parts)
+            # Cases are independent: a hook that died in earlier ones must not be quarantined in this one.
+            parts.breakers.clear()
+            self.results.append(Result(case, decision, case.expected.differences(decision)))
+            self._tell(self.results[-1])
+        self._doing = "ending the workers"
 
-def add_commands(commands: Commands) -> None:
-    parser = commands.add(
-        "test",
-        test,
-        help="fire recorded payloads at the configured hooks and compare the decisions; needs no daemon",
-        example="hooklatch test policy-tests.toml --config hooks.toml",
-        exits=(Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE),
-    )
+
+def add_test(parser: Parser) -> None:
+    exits = (Exit.FINDINGS, Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE)
+    parser.runs(test, example="hooklatch test policy-tests.toml --config hooks.toml", exits=exits)
     parser.add_argument(
         "files",
         metavar="FILE",
@@ -119,6 +147,7 @@ def test(arguments: argparse.Namespace) -> int:
         cases = [case.spoken_in(arguments.dialect) for case in cases]
     logging.getLogger("hooklatch").addHandler(logging.NullHandler())  # the report contains what matters
     tell: Callable[[Result], None] = (lambda _: None) if arguments.json else show
+    run = Run(cases, tell)
     with scratch_folder() as scratch:
         options = Options(
             config=config,
@@ -126,7 +155,7 @@ def test(arguments: argparse.Namespace) -> int:
             state_dir=os.path.join(scratch, "state"),
             owns_process=False,
         )
-        run = run_cases(options, cases, tell)
+        fire_cases(run, options)
     for diagnostic in run.diagnostics:
         output.complain(f"wrong with the hooks: {diagnostic}")
     if run.error is not None:
@@ -166,59 +195,15 @@ def scratch_folder() -> tempfile.TemporaryDirectory[str]:
         raise CommandError(Exit.UNAVAILABLE, f"there is no directory for temporary files: {error}") from None
 
 
-def run_cases(options: Options, cases: list[Case], tell: Callable[[Result], None]) -> Run:
+def fire_cases(run: Run, options: Options) -> None:
     import trio
 
     try:
-        return trio.run(fire_all, options, cases, tell)
+        trio.run(run.fire_all, options)
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is not None:
             raise KeyboardInterrupt from None
         raise
-
-
-async def fire_all(options: Options, cases: list[Case], tell: Callable[[Result], None]) -> Run:
-    """Fire the cases one after another, as an agent would."""
-    import trio
-
-    from hooklatch.service.process.daemon import serve
-    from hooklatch.service.process.folders import StartError
-
-    run, progress = Run(), Progress(len(cases))
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(progress.run)
-        try:
-            async with serve(options) as daemon:
-                await fire_each(daemon.parts, cases, run, progress, tell)
-        except StartError as error:
-            run.error = CommandError(Exit.UNAVAILABLE, f"hooks cannot be run here: {error}")
-        nursery.cancel_scope.cancel()
-    return run
-
-
-async def fire_each(
-    parts: Parts, cases: list[Case], run: Run, progress: Progress, tell: Callable[[Result], None]
-) -> None:
-    run.diagnostics = [str(diagnostic) for diagnostic in parts.files.diagnostics]
-    try:
-        for case in cases:
-            check_case(case, parts)
-    except CommandError as error:
-        run.error = error
-        return
-    file = None
-    for case in cases:
-        progress.doing = f"running {case.name!r}"
-        if case.file != file:
-            file = case.file
-            parts.shared_state.clear()  # each file starts with empty state
-        decision = await decide(case.params, parts)
-        # Cases are independent: a hook that died in earlier ones must not be quarantined in this one.
-        parts.breakers.clear()
-        run.results.append(Result(case, decision, case.expected.differences(decision)))
-        progress.done += 1
-        tell(run.results[-1])
-    progress.doing = "ending the workers"
 
 
 def check_case(case: Case, parts: Parts) -> None:
@@ -251,7 +236,7 @@ def show(result: Result) -> None:
     decision, case = result.decision, result.case
     by = f" by {decision.layer}/{decision.hook}" if decision.hook else ""
     mark = "FAIL" if result.differences else "pass"
-    say(f"{mark}  {case.name}: {decision.verdict}{by}, {decision.duration_ms:.1f} ms")
+    output.say(f"{mark}  {case.name}: {decision.verdict}{by}, {decision.duration_ms:.1f} ms")
     lines = [("place", case.place)] if result.differences else []
     lines += [("but", difference) for difference in result.differences]
     if result.differences:
@@ -260,11 +245,7 @@ def show(result: Result) -> None:
     lines += [("note", failure) for failure in result.failures]
     for label, text in lines:
         if text:
-            say(f"      {label:<8}{text}")
-
-
-def say(text: str) -> None:
-    output.say(output.plain(text))
+            output.say(f"      {label:<8}{text}")
 
 
 def described(run: Run) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from hooklatch.client.protocol.answers import read_answer
+from hooklatch.client.protocol.json_values import read_answer
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import RETRYABLE, Cause, DecisionVerdict, Head
 from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError

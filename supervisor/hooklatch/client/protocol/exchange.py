@@ -1,35 +1,66 @@
-"""The pending requests of one connection.  Does not know sockets, tasks or threads; the time is passed in.
+"""The client's end of the protocol: the pending requests of one connection, and what the daemon asks of the client.
+
+Does not know sockets, tasks, threads or clocks: the bytes and the time are passed in.
 
 begin    ─▶ a waiter, and the line to send for it
 receive  ─▶ what the shell has to act on; waiters whose answers came are woken
+                CallRequested   the daemon wants a served hook run: send what `reply` returns
+                bytes           the answer to a request that no client serves: send them
+                Announcement    something changed
 check    ─▶ a ping to send if one is due; a daemon that is silent even to pings ends the exchange
 end      ─▶ every waiter fails at once, each with the same error, and `on_end` is called, once
+
+A message that makes no sense ends it too, since nobody knows which request that would have answered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias, assert_never
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
-from hooklatch.client.protocol.core import (
-    Announced,
-    CallRequested,
-    ClientConnection,
-    ConnectionLost,
-    ErrorReceived,
-    Incoming,
-    ProtocolFault,
-    ReplyDue,
-    ResultReceived,
-)
+from hooklatch.client.protocol.announcements import Announcement
+from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.client.protocol.liveness import Liveness, Pulse
-from hooklatch.errors import DaemonUnreachableError, HooklatchError, RequestFailedError, UnreadableAnswerError
+from hooklatch.core.protocol import (
+    MAX_FRAME,
+    ErrorCode,
+    LineBuffer,
+    Request,
+    Response,
+    RpcError,
+    convert,
+    encode_error,
+    encode_request,
+    encode_result,
+    read_message,
+)
+from hooklatch.errors import (
+    DaemonUnreachableError,
+    HooklatchError,
+    InvalidPayloadError,
+    RequestFailedError,
+    UnreadableAnswerError,
+)
 
-__all__ = ["Action", "Exchange", "Waiter"]
+__all__ = ["Action", "CallRequested", "Exchange", "Waiter", "reply"]
 
-Action: TypeAlias = CallRequested | ReplyDue | Announced
+
+class CallRequested(msgspec.Struct, frozen=True):
+    """The daemon wants the verdict of a hook that this client serves. `number` identifies the answer."""
+
+    hook: str
+    event: str
+    payload: dict[str, Any]
+    envelope: dict[str, Any] = {}
+    merged: dict[str, Any] | None = None
+    reinvoked: bool = False
+    config: dict[str, Any] | None = None
+    number: int | str = 0  # the request's, not one of its params
+
+
+Action: TypeAlias = CallRequested | Announcement | bytes
 
 
 class Waiter:
@@ -59,9 +90,10 @@ class Exchange:
 
     def __init__(self, liveness: Liveness, on_end: Callable[[], object]) -> None:
         self.failure: HooklatchError | None = None
-        self._core = ClientConnection()
+        self._lines = LineBuffer()
         self._pulse = Pulse(liveness)
-        self._waiters: dict[int, Waiter] = {}
+        self._next_number = 1
+        self._unanswered: dict[object, Waiter | None] = {}  # None where nobody waits for the answer
         self._on_end = on_end
 
     @property
@@ -75,19 +107,20 @@ class Exchange:
         """Return a new request's waiter and its line; `finish` it, whatever becomes of it.
 
         Raises:
-            InvalidPayloadError: a parameter is not plain finite JSON.
+            InvalidPayloadError: a parameter is not plain finite JSON, or all are too big for one message.
             HooklatchError: the exchange has ended, for this reason.
         """
         if self.failure is not None:
             raise self.failure
-        number, line = self._core.request(method, params)
-        self._waiters[number] = waiter = Waiter(number, wake)
+        number, line = self._request(method, params)
+        self._unanswered[number] = waiter = Waiter(number, wake)
         self._pulse.begin(now)
         return waiter, line
 
     def finish(self, waiter: Waiter) -> None:
         """Forget a request; an answer that comes later is dropped."""
-        self._waiters.pop(waiter.number, None)
+        if waiter.number in self._unanswered:
+            self._unanswered[waiter.number] = None
         self._pulse.finish()
 
     def end(self, failure: HooklatchError) -> None:
@@ -95,9 +128,10 @@ class Exchange:
         if self.failure is not None:
             return
         self.failure = failure
-        for waiter in self._waiters.values():
-            waiter.error = failure
-            waiter.wake()
+        for waiter in self._unanswered.values():
+            if waiter is not None:
+                waiter.error = failure
+                waiter.wake()
         self._on_end()
 
     def heard(self, now: float) -> None:
@@ -108,7 +142,7 @@ class Exchange:
         """Return a ping to send if one is due; else nothing."""
         match self._pulse.check(now):
             case "ping":
-                return self._core.request("ping", {})[1]
+                return self._request("ping", {})[1]
             case "dead":
                 self.end(DaemonUnreachableError("the daemon is connected but silent, even to pings"))
             case "fine":
@@ -116,31 +150,90 @@ class Exchange:
         return b""
 
     def receive(self, data: bytes, now: float) -> list[Action]:
-        """Take what the daemon sent; empty bytes are the end of its stream."""
+        """Take what the daemon sent; empty bytes are the end of its stream. After the exchange's end nothing counts."""
+        actions: list[Action] = []
+        if self.failure is not None:
+            return actions
         self._pulse.heard(now)
-        incoming = self._core.receive_data(data) if data else self._core.receive_eof()
-        return [action for one in incoming if (action := self._take(one)) is not None]
+        if not data:
+            where = "" if self._lines.is_empty else " in the middle of a message"
+            self.end(DaemonUnreachableError(f"the daemon hung up{where}"))
+            return actions
+        self._lines.feed(data)
+        try:
+            while (line := self._lines.take()) is not None:
+                if (action := self._take(line)) is not None:
+                    actions.append(action)
+        except RpcError as error:
+            self.end(UnreadableAnswerError(f"the daemon sent what cannot be understood: {error}"))
+        return actions
 
-    def reply(self, call: CallRequested, answer: bytes | str) -> bytes:
-        """Return the line that answers a call: an encoded verdict, or a text that says why there is none."""
-        return self._core.fail(call, answer) if isinstance(answer, str) else self._core.answer(call, answer)
+    def _request(self, method: str, params: Mapping[str, object]) -> tuple[int, bytes]:
+        encoded = {key: encode_plain(value, key) for key, value in params.items()}
+        number = self._next_number
+        line = encode_request(number, method, encoded)
+        if len(line) > MAX_FRAME:
+            raise InvalidPayloadError(f"{method} would be a message of {len(line)} bytes; the limit is {MAX_FRAME}")
+        self._next_number += 1
+        self._unanswered[number] = None
+        return number, line
 
-    def _take(self, one: Incoming) -> Action | None:
-        match one:
-            case ResultReceived(number, result):
-                if waiter := self._waiters.pop(number, None):
-                    waiter.result = result
-                    waiter.wake()
-            case ErrorReceived(number, code, name, message):
-                if waiter := self._waiters.pop(number, None):
-                    waiter.error = RequestFailedError(code, name, message)
-                    waiter.wake()
-            case ProtocolFault(message):
-                self.end(UnreadableAnswerError(f"the daemon sent what cannot be understood: {message}"))
-            case ConnectionLost(message):
-                self.end(DaemonUnreachableError(message))
-            case CallRequested() | ReplyDue() | Announced():
-                return one
-            case _:
-                assert_never(one)
-        return None
+    def _take(self, line: bytes) -> Action | None:
+        message = read_message(line)
+        if isinstance(message, Response):
+            self._settle(message)
+            return None
+        if message.method == "announce":
+            return convert(message.params, Announcement)
+        if message.is_notification:
+            return None  # a newer daemon may announce more than we know
+        return read_call(message)
+
+    def _settle(self, response: Response) -> None:
+        error = response.error or {}
+        if response.id not in self._unanswered:
+            said = f": {error['message']}" if "message" in error else ""
+            raise RpcError(
+                ErrorCode.INVALID_REQUEST, f"an answer to request {response.id!r}, which was never sent{said}"
+            )
+        waiter = self._unanswered.pop(response.id)
+        if waiter is None:
+            return
+        if response.result is not None:
+            waiter.result = response.result
+        else:
+            waiter.error = read_error(error)
+        waiter.wake()
+
+
+def reply(call: CallRequested, answer: bytes | str) -> bytes:
+    """Return the line that answers a call: an encoded verdict, empty for no opinion, or a text why there is none."""
+    if isinstance(answer, str):
+        safe = answer.encode("utf-8", "replace").decode()  # an exception's text may contain a lone surrogate
+        return encode_error(call.number, RpcError(ErrorCode.INTERNAL_ERROR, safe))
+    line = encode_result(call.number, msgspec.Raw(answer or b"null"))
+    if len(line) > MAX_FRAME:
+        return reply(call, f"the answer of {len(line)} bytes is over the limit of {MAX_FRAME}")
+    return line
+
+
+def read_call(message: Request) -> CallRequested | bytes:
+    number = message.id
+    if not isinstance(number, (int, str)):
+        raise RpcError(ErrorCode.INVALID_REQUEST, "a request whose id is null can have no answer")
+    try:
+        if message.method != "call":
+            raise RpcError(ErrorCode.METHOD_NOT_FOUND, f"no client serves {message.method!r}")
+        return msgspec.structs.replace(convert(message.params, CallRequested), number=number)
+    except RpcError as error:
+        return encode_error(number, error)
+
+
+def read_error(error: dict[str, Any]) -> RequestFailedError:
+    code, data = error.get("code"), error.get("data")
+    name = cast("dict[str, object]", data).get("name") if isinstance(data, dict) else None
+    return RequestFailedError(
+        code if isinstance(code, int) else 0,
+        name if isinstance(name, str) else "",
+        str(error.get("message", "it gave no reason")),
+    )

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hooklatch.client.protocol.core import encode_plain
 from hooklatch.client.protocol.decisions import Accepted, Decision, decide_locally, read_fired
+from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.client.session.session_state import SessionState
 from hooklatch.client.session.steps import Ask, Steps
 from hooklatch.core.payload import MAX_PAYLOAD

@@ -1,38 +1,296 @@
-"""A session's operations, as steps.  Knows which requests are made and how their answers change the state."""
+"""What a session can do, written once for both clients.  Knows which requests are made, and what their answers change.
+
+An `operation` is written as steps that do not wait. In the asynchronous client it is a method to be awaited, in the one
+for threads a method that blocks: each runs the steps in its own way.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+import os
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, ClassVar, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
-from hooklatch.client.protocol.answers import Changed, Registered, is_handled, read_answer
-from hooklatch.client.session.fires import fire
+import msgspec
+
+from hooklatch.client.protocol.json_values import read_answer
 from hooklatch.client.session.hooks import checked_scope, refuse_async
-from hooklatch.client.session.options import HookItem, Scope
+from hooklatch.client.session.options import PARENT, HookItem, Scope
+from hooklatch.client.session.served import is_async
 from hooklatch.client.session.session_state import SessionState
-from hooklatch.client.session.steps import Ask, CallFunction, Returned, RunApart, Steps
-from hooklatch.client.session.tool_calls import AskHost, CallTool, FireEvent, Raised, ToolCall, ToolOptions
+from hooklatch.client.session.steps import Ask, Steps
+from hooklatch.client.session.tool_calls import ToolCall, ToolOptions
 from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 from hooklatch.version import VERSION
 
-__all__ = [
-    "change",
-    "ensure_subscribed",
-    "has_handlers",
-    "introduce",
-    "register_all",
-    "request",
-    "run_tool",
-    "subscribe",
-    "unsubscribe",
-    "update",
-]
+__all__ = ["Operation", "Registration", "SessionOperations", "introduce", "operation"]
 
 log = logging.getLogger("hooklatch.client")
-HostFunction = Callable[[dict[str, Any]], object]
-Dialog = Callable[[PermissionQuestion], object]
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+P = ParamSpec("P")
+
+
+class Changed(msgspec.Struct, frozen=True):
+    """A change was made; it is active from this revision on."""
+
+    revision: int
+
+
+class Registered(Changed, frozen=True):
+    """Hooks were registered, in the order in which they were sent."""
+
+    ids: list[str]
+
+
+class Registration(msgspec.Struct, Generic[T], frozen=True, eq=False):
+    """A registered hook: its id, and the first revision in which it is active.
+
+    `unregister()` is the session's own of that name, with this hook; it is awaited where that one is.
+    """
+
+    id: str
+    revision: int
+    unregister: Callable[[], T]
+
+
+class Awaiting(Protocol):
+    """A session whose operations are awaited."""
+
+    def run_steps(self, steps: Steps[T], /) -> Coroutine[Any, Any, T]: ...
+
+
+class Blocking(Protocol):
+    """A session whose operations block."""
+
+    def run_steps(self, steps: Steps[T], /) -> T: ...
+
+
+class Operation(Protocol[P, T_co]):
+    """The type of an operation: what a call returns depends on whose method it is."""
+
+    @overload
+    def __get__(self, session: Awaiting, kind: type[object], /) -> Callable[P, Coroutine[Any, Any, T_co]]: ...
+    @overload
+    def __get__(self, session: Blocking, kind: type[object], /) -> Callable[P, T_co]: ...
+
+
+def operation(steps: Callable[Concatenate[Any, P], Steps[T]]) -> Operation[P, T]:
+    """Make a method of a function that returns steps."""
+
+    @functools.wraps(steps)
+    def method(session: Any, /, *arguments: P.args, **options: P.kwargs) -> Any:
+        return session.run_steps(steps(session, *arguments, **options))
+
+    return cast("Operation[P, T]", method)
+
+
+class SessionOperations:
+    """What both clients' sessions know without asking the daemon, and what they ask of it."""
+
+    runs_async: ClassVar[bool]  # whether functions of the host may be async
+
+    @property
+    def _state(self) -> SessionState:
+        raise NotImplementedError
+
+    @property
+    def session_id(self) -> str | None:
+        """The session's id; None until a daemon has given one."""
+        return self._state.session_id
+
+    @property
+    def resume_token(self) -> str | None:
+        """Return what another process of the same run needs besides the id to join the session."""
+        return self._state.resume_token
+
+    @property
+    def child_token(self) -> str | None:
+        """Return what a child session needs besides its id, to have this one's gates; it cannot be used to join."""
+        return self._state.child_token
+
+    @property
+    def child_environment(self) -> dict[str, str]:
+        """Return what to add to the environment of a process whose sessions are children of this one.
+
+        Raises:
+            DaemonUnreachableError: no daemon has accepted the session yet, and a child would not have its gates.
+        """
+        if self.session_id is None or self.child_token is None:
+            raise DaemonUnreachableError("no daemon has welcomed the session, so its children could not have its gates")
+        return {PARENT: f"{self.child_token} {self.session_id}"}
+
+    @property
+    def revision(self) -> int | None:
+        """Return the latest known revision of the registry."""
+        return self._state.revision
+
+    @property
+    def budgets(self) -> Mapping[str, float]:
+        """Return how many seconds a fire of each event may take, as the daemon said when the session was opened."""
+        return self._state.welcome.budgets
+
+    @property
+    def refusals_in_a_row(self) -> int:
+        """Return how often hooks have refused pre_tool_use since it last was allowed, or a tool last ran."""
+        return self._state.breaker.refusals
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the session is over."""
+        return self._state.is_closed
+
+    @operation
+    def run_tool(
+        self,
+        name: str,
+        tool_input: Mapping[str, Any],
+        function: Callable[[dict[str, Any]], object],
+        /,
+        *,
+        permission: Callable[[PermissionQuestion], object] | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> Steps[ToolRun]:
+        """Run one whole tool call: pre_tool_use, permission, the call, post_tool_use or post_tool_use_failure.
+
+        The tool is called with its input as one dict, as hooks may have changed it: in a blocking session in this
+        thread; else an async tool in this task, any other in a thread, which is left behind if the call is cancelled. A
+        refused tool is never called. What it raises becomes `ToolRun.error`. `permission` is the host's own dialog, def
+        or async def: it is asked if a hook asks, and (except with `only_on_ask`) if no hook has allowed the call; True
+        lets it run, a text says why not, anything else refuses too. Without it, an ask that no permission hook allows
+        is a refusal.
+
+        Raises:
+            TypeError: the tool or the dialog is async, and the session blocks.
+            ValueError: the input is not plain finite JSON (InvalidPayloadError), or the session speaks a dialect.
+            SessionClosedError: the session is over.
+        """
+        if not self.runs_async and (is_async(function) or (permission is not None and is_async(permission))):
+            raise TypeError("an async function needs a session of hooklatch.connect(); nothing here runs it")
+        return (yield from ToolCall(self._state, name, tool_input, function, permission, options).run())
+
+    @operation
+    def unregister(self, hook_id: str, *, scope: Scope = "session") -> Steps[int]:
+        """Unregister a hook; return the first revision without it. Doing so again is not an error.
+
+        Raises:
+            RequestFailedError, DaemonUnreachableError: it is still active.
+        """
+        revision = yield from revision_after("unregister", {"id": hook_id, "scope": scope})
+        if scope == "session":
+            self._state.hooks.forget(hook_id)
+        return revision
+
+    @operation
+    def enable(self, hook_id: str, *, scope: Scope = "session") -> Steps[int]:
+        """Enable a disabled hook; return the revision. Raises as `unregister` does."""
+        return switch(self._state, "enable", hook_id, scope)
+
+    @operation
+    def disable(self, hook_id: str, *, scope: Scope = "session") -> Steps[int]:
+        """Disable a hook, which stays registered; return the revision. Raises as `unregister` does."""
+        return switch(self._state, "disable", hook_id, scope)
+
+    @operation
+    def request(self, method: str, /, **params: Any) -> Steps[Any]:
+        """Make any request of the protocol; return its result as plain data.
+
+        Raises:
+            InvalidPayloadError, RequestFailedError, UnreadableAnswerError, DaemonUnreachableError
+        """
+        return request(method, params)
+
+    @operation
+    def hooks(self, /, **filters: Any) -> Steps[Any]:
+        """Return the hooks that this session sees, in the order in which they fire."""
+        return request("hooks", filters)
+
+    @operation
+    def has_handlers(self, event: str) -> Steps[bool]:
+        """Return whether an enabled hook listens to the event, by its name in the catalogue. No hook is run."""
+        listed = yield from request("hooks", {"event": event})
+        # One that is not disabled would be called, or would refuse because it cannot be.
+        return any(hook.get("state") != "disabled" for hook in listed.get("hooks", ()))
+
+    @operation
+    def events(self) -> Steps[Any]:
+        """Return the catalogue: which events can be fired, and how hooks may answer each."""
+        return request("events", {})
+
+    @operation
+    def explain(self, event: str, payload: Mapping[str, Any]) -> Steps[Any]:
+        """Return which hooks would be called, in which order, and why each other one would not. No hook is run."""
+        return request("explain", {"event": event, "payload": payload})
+
+    @operation
+    def status(self) -> Steps[Any]:
+        """Return the status of the daemon, as far as this session may see it."""
+        return request("status", {})
+
+    @operation
+    def ping(self) -> Steps[None]:
+        """Check that the daemon answers. Raises as `request` does."""
+        yield from request("ping", {})
+
+    @operation
+    def update(
+        self,
+        *,
+        cwd: str | os.PathLike[str] | None = None,
+        personality: str | None = None,
+        plugins: Sequence[str] | None = None,
+    ) -> Steps[int]:
+        """Change the working directory, the personality or the plugins; return the revision of what the session sees.
+
+        What is left out stays unchanged.
+        """
+        params = self._state.changed(cwd, personality, plugins)
+        return (yield from revision_after("session.update", params))
+
+    @operation
+    def subscribe(self, *topics: str) -> Steps[int]:
+        """Subscribe to announcements (by default "registry"); once this returns, none is missed.
+
+        Raises:
+            DaemonUnreachableError: not subscribed now, but as soon as there is a daemon.
+        """
+        return (yield from subscribe(self._state, topics or ["registry"]))
+
+    @operation
+    def unsubscribe(self, *topics: str) -> Steps[None]:
+        """Stop the announcements of these topics, or of all."""
+        chosen = sorted(topics or self._state.topics)
+        self._state.topics.difference_update(chosen)
+        yield Ask("unsubscribe", {"topics": chosen})
+
+    @operation
+    def ensure_subscribed(self) -> Steps[None]:
+        """Subscribe to the registry, now or when there is a daemon, unless there is a subscription already."""
+        if not self._state.topics and not self.is_closed:
+            try:
+                yield from subscribe(self._state, ["registry"])
+            except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:
+                log.warning("not subscribed yet: session=%s %s", self.session_id, error)
+
+    def _registering(self, hooks: Sequence[HookItem], scope: Scope) -> Steps[Registered]:
+        """Register hooks, all or none."""
+        known = self._state.hooks
+        definitions = known.define(hooks)
+        if not self.runs_async:
+            refuse_async(definitions)
+        kept = checked_scope(scope, definitions)
+        replaced = known.keep(kept)  # first: the daemon may call a hook before we read that it is active
+        try:
+            params = {"scope": scope, "hooks": [definition.wire for definition in definitions]}
+            answer = read_answer((yield Ask("register", params)), Registered, "list of hook ids")
+        except BaseException:
+            known.withdraw(kept, replaced)
+            raise
+        for definition, hook_id in zip(definitions, answer.ids, strict=False):
+            definition.wire.setdefault("id", hook_id)
+        return answer
 
 
 def introduce(state: SessionState, publish: Callable[[], None]) -> Steps[int | None]:
@@ -47,107 +305,20 @@ def introduce(state: SessionState, publish: Callable[[], None]) -> Steps[int | N
 
 
 def request(method: str, params: Mapping[str, object]) -> Steps[Any]:
-    """Make any request, and return its result as plain data."""
     return read_answer((yield Ask(method, params)), object, "JSON")
 
 
-def has_handlers(event: str) -> Steps[bool]:
-    """Return whether a hook that is not disabled listens to the event."""
-    return is_handled((yield from request("hooks", {"event": event})))
-
-
-def run_tool(
-    state: SessionState,
-    name: str,
-    tool_input: Mapping[str, Any],
-    function: HostFunction,
-    permission: Dialog | None,
-    options: ToolOptions,
-) -> Steps[ToolRun]:
-    """Take one tool call from its first hook to its result."""
-    call = ToolCall(state, name, tool_input, options, has_dialog=permission is not None)
-    answer: object = None
-    while not isinstance(step := call.next(answer), ToolRun):
-        match step:
-            case FireEvent(event, arguments, wait):
-                answer = yield from fire(state, event, arguments, wait=wait)
-            case AskHost(question):
-                answer = None if permission is None else (yield CallFunction(permission, question)).result
-            case CallTool(actual_input):
-                answer = yield from call_tool(state, call, CallFunction(function, actual_input))
-    return step
-
-
-def call_tool(state: SessionState, call: ToolCall, tool: CallFunction) -> Steps[Returned | Raised]:
-    try:
-        returned: Returned = yield tool
-    except Exception as error:
-        return Raised(error)
-    except BaseException as error:
-        if not state.is_closed:
-            event, arguments, wait = call.interruption(error)
-            yield RunApart(fire(state, event, arguments, wait=wait))
-        raise
-    return returned
-
-
-def register_all(
-    state: SessionState, hooks: Sequence[HookItem], scope: Scope, *, runs_async: bool
-) -> Steps[Registered]:
-    """Register hooks, all or none; async functions only if something can run them."""
-    definitions = state.hooks.define(hooks)
-    if not runs_async:
-        refuse_async(definitions)
-    kept = checked_scope(scope, definitions)
-    replaced = state.hooks.keep(kept)  # first: the daemon may call a hook before we read that it is active
-    try:
-        params = {"scope": scope, "hooks": [definition.wire for definition in definitions]}
-        answer = read_answer((yield Ask("register", params)), Registered, "list of hook ids")
-    except BaseException:
-        state.hooks.withdraw(kept, replaced)
-        raise
-    for definition, hook_id in zip(definitions, answer.ids, strict=False):
-        definition.wire.setdefault("id", hook_id)
-    return answer
-
-
-def change(
-    state: SessionState, method: Literal["unregister", "enable", "disable"], hook_id: str, scope: Scope
-) -> Steps[int]:
-    """Unregister, enable or disable a hook; return the revision."""
+def switch(state: SessionState, method: Literal["enable", "disable"], hook_id: str, scope: Scope) -> Steps[int]:
     revision = yield from revision_after(method, {"id": hook_id, "scope": scope})
-    if scope == "session" and method == "unregister":
-        state.hooks.forget(hook_id)
-    elif scope == "session":
+    if scope == "session":
         state.hooks.switch(hook_id, is_enabled=method == "enable")
     return revision
-
-
-def update(state: SessionState, **changes: Any) -> Steps[int]:
-    """Change what a session may change while it lives; return the revision of what it sees."""
-    return revision_after("session.update", state.changed(**changes))
 
 
 def subscribe(state: SessionState, topics: Sequence[str] = ()) -> Steps[int]:
     """Subscribe to these topics besides the earlier ones; return the revision from which on none is missed."""
     state.topics.update(topics)
-    return revision_after("subscribe", {"topics": sorted(state.topics)})
-
-
-def ensure_subscribed(state: SessionState) -> Steps[None]:
-    """Subscribe to the registry, now or when there is a daemon, unless there is a subscription already."""
-    if not state.topics and not state.is_closed:
-        try:
-            yield from subscribe(state, ["registry"])
-        except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:
-            log.warning("not subscribed yet: session=%s %s", state.session_id, error)
-
-
-def unsubscribe(state: SessionState, topics: Sequence[str]) -> Steps[None]:
-    """Unsubscribe from these topics, or from all."""
-    chosen = sorted(topics or state.topics)
-    state.topics.difference_update(chosen)
-    yield Ask("unsubscribe", {"topics": chosen})
+    return (yield from revision_after("subscribe", {"topics": sorted(state.topics)}))
 
 
 def revision_after(method: str, params: Mapping[str, object]) -> Steps[int]:

@@ -8,7 +8,8 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from hooklatch.client.protocol.core import CallRequested, encode_plain
+from hooklatch.client.protocol.exchange import CallRequested
+from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.errors import InvalidPayloadError
 from hooklatch_worker.author import events
 from hooklatch_worker.author.verdicts import GarbageError, Verdict, encode

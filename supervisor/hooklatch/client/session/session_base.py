@@ -6,18 +6,17 @@ Knows the state and the listeners; does not know links, tasks or threads.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from weakref import WeakSet
 
 from hooklatch.client.protocol.announcements import Announcement, Inbox
-from hooklatch.client.protocol.core import CallRequested
-from hooklatch.client.session.options import PARENT
+from hooklatch.client.protocol.exchange import CallRequested
 from hooklatch.client.session.served import ServedFunction, describe, encode_answer, served_event
 from hooklatch.client.session.session_state import SessionState
-from hooklatch.errors import DaemonUnreachableError, SessionClosedError
+from hooklatch.errors import SessionClosedError
 from hooklatch_worker.author.events import Event
 
-__all__ = ["FAREWELL", "SessionBase", "SessionFacts"]
+__all__ = ["FAREWELL", "SessionBase"]
 
 log = logging.getLogger("hooklatch.client")
 FAREWELL = 1.0  # seconds that the end of a session waits for the daemon to acknowledge it
@@ -57,8 +56,8 @@ class SessionBase:
 
     def opening(self) -> None:
         """Log why the host needs no gate, if it said so."""
-        if (reason := self.state.take_ungated()) is not None:
-            log.warning("no gate is required: session=%s %s", self.state.session_id, reason)
+        if self.state.ungated is not None and not self.state.is_copy:
+            log.warning("no gate is required: session=%s %s", self.state.session_id, self.state.ungated)
 
     def connected(self, revision: int | None) -> None:
         """Record that a daemon has accepted the session, and tell listeners if they missed something."""
@@ -94,57 +93,3 @@ class SessionBase:
         """Return the answer to a call whose function raised."""
         log.warning("a served hook failed: session=%s hook=%s", self.state.session_id, call.hook, exc_info=error)
         return describe(error)
-
-
-class SessionFacts:
-    """What a session knows about itself without asking the daemon."""
-
-    @property
-    def _state(self) -> SessionState:
-        raise NotImplementedError
-
-    @property
-    def session_id(self) -> str | None:
-        """The session's id; None until a daemon has given one."""
-        return self._state.session_id
-
-    @property
-    def resume_token(self) -> str | None:
-        """Return what another process of the same run needs besides the id to join the session."""
-        return self._state.resume_token
-
-    @property
-    def child_token(self) -> str | None:
-        """Return what a child session needs besides its id, to have this one's gates; it cannot be used to join."""
-        return self._state.child_token
-
-    @property
-    def child_environment(self) -> dict[str, str]:
-        """Return what to add to the environment of a process whose sessions are children of this one.
-
-        Raises:
-            DaemonUnreachableError: no daemon has accepted the session yet, and a child would not have its gates.
-        """
-        if self.session_id is None or self.child_token is None:
-            raise DaemonUnreachableError("no daemon has welcomed the session, so its children could not have its gates")
-        return {PARENT: f"{self.child_token} {self.session_id}"}
-
-    @property
-    def revision(self) -> int | None:
-        """Return the latest known revision of the registry."""
-        return self._state.revision
-
-    @property
-    def budgets(self) -> Mapping[str, float]:
-        """Return how many seconds a fire of each event may take, as the daemon said when the session was opened."""
-        return self._state.welcome.budgets
-
-    @property
-    def refusals_in_a_row(self) -> int:
-        """Return how often hooks have refused pre_tool_use since it last was allowed, or a tool last ran."""
-        return self._state.breaker.refusals
-
-    @property
-    def is_closed(self) -> bool:
-        """Return whether the session is over."""
-        return self._state.is_closed

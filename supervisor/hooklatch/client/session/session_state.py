@@ -13,13 +13,13 @@ from typing import Final
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
-from hooklatch.client.protocol.answers import read_answer
+from hooklatch.client.protocol.json_values import read_answer
 from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.session.breaker import DenialBreaker
 from hooklatch.client.session.hooks import SessionHooks
 from hooklatch.client.session.options import PARENT, Options, checked_ungated, parent_of
 from hooklatch.core.payload import MAX_PAYLOAD
-from hooklatch.core.protocol import MAX_IN_FLIGHT, PROTOCOL
+from hooklatch.core.protocol import MAX_IN_FLIGHT
 from hooklatch.errors import (
     DaemonUnreachableError,
     HooklatchError,
@@ -27,6 +27,7 @@ from hooklatch.errors import (
     RequestFailedError,
     UnreadableAnswerError,
 )
+from hooklatch.version import PROTOCOL
 
 __all__ = ["SessionState", "Welcome"]
 
@@ -62,20 +63,15 @@ class SessionState:
         self.topics: set[str] = set()
         self.is_closed = False  # in this process
         self.breaker = DenialBreaker(options.get("denial_breaker"))
-        self._ungated = checked_ungated(options)
+        self.ungated = checked_ungated(options)
         self.hooks = SessionHooks()
-        self._is_copy = False
+        self.is_copy = False  # in a forked process: the session is its parent's, and ends with that one
         self._options = options.copy()
         if unknown := options.keys() - Options.__annotations__.keys():
             raise TypeError(f"a session has no option {min(unknown)!r}; see hooklatch.client.session.options.Options")
         self._parent = options["parent"] if "parent" in options else parent_of(os.environ.get(PARENT))
         self._cwd = self._began = os.path.abspath(options.get("cwd") or os.getcwd())
         self.hooks.keep(self.hooks.define(options.get("hooks", ())))
-
-    @property
-    def is_copy(self) -> bool:
-        """Return whether this is a forked process: the session is its parent's, and ends with that one."""
-        return self._is_copy
 
     @property
     def child_token(self) -> str | None:
@@ -95,14 +91,9 @@ class SessionState:
         """Return whether the host said that it fires that event itself."""
         return event in self._options.get("emits", ())
 
-    def take_ungated(self) -> str | None:
-        """Return why the host needs no gate, once."""
-        reason, self._ungated = self._ungated, None
-        return reason
-
     def must_raise(self, error: HooklatchError) -> bool:
         """Return whether a failure of the first attempt goes to the caller, because waiting would not help."""
-        if self._is_copy:
+        if self.is_copy:
             return False
         is_refusal = isinstance(error, RequestFailedError) and error.name not in ("draining", "overload")
         return is_refusal or isinstance(error, InvalidPayloadError) or self._options.get("require", False)
@@ -195,6 +186,6 @@ class SessionState:
         options["hooks"], options["cwd"], options["parent"] = (), self._cwd, self._parent
         copy = SessionState(self.session_id, options)
         copy._began = self._began
-        copy._is_copy, copy._ungated = True, None  # said by the parent
+        copy.is_copy = True
         copy.resume_token, copy.revision, copy.topics = self.resume_token, self.revision, set(self.topics)
         return copy

@@ -5,8 +5,8 @@ pre_tool_use ──deny, halt─────────────────
 permission_request ──deny, halt──────────────────────────────▶ refused
      │ changed the input: pre_tool_use is fired again; a refusal or another change ▶ refused
      │ allow, and no ask about the changed input: on
-     │ else: AskHost, with the input and the open decision ──anything but True──▶ permission_denied, refused
-CallTool ──▶ post_tool_use | post_tool_use_failure ──▶ a ToolRun
+     │ else: ask the host, with the input and the open decision ──anything but True──▶ permission_denied, refused
+call the tool ──▶ post_tool_use | post_tool_use_failure ──▶ a ToolRun
 
 A Permit holds the input that it was given for, as JSON, and the tool is called with that and nothing else: an answer
 about one input never counts for another one. If guards ask about an input that permission hooks have changed, those
@@ -15,22 +15,25 @@ hooks had answered before the ask, so only a person can answer it.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from typing import Any, TypeAlias, TypedDict, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypedDict
 
 import msgspec
 
-from hooklatch.client.protocol.core import encode_plain
 from hooklatch.client.protocol.decisions import Decision, refuse_locally
+from hooklatch.client.protocol.json_values import encode_plain
+from hooklatch.client.session.fires import fire
 from hooklatch.client.session.options import GATE
 from hooklatch.client.session.session_state import SessionState
-from hooklatch.client.session.steps import Returned
+from hooklatch.client.session.steps import CallFunction, Returned, RunApart, Steps
 from hooklatch.client.session.tool_runs import PermissionQuestion, ToolRun, joined, plain, printed
 from hooklatch.core.messages import Cause
+from hooklatch.core.payload import canonical
 
-__all__ = ["AskHost", "CallTool", "FireEvent", "Raised", "ToolCall", "ToolOptions", "ToolStep"]
+__all__ = ["ToolCall", "ToolOptions"]
 
 DENIED = "permission_denied"
+FAILED = "post_tool_use_failure"
 
 
 class ToolOptions(TypedDict, total=False):
@@ -48,32 +51,6 @@ class ToolOptions(TypedDict, total=False):
     context: Mapping[str, Any] | None
 
 
-class FireEvent(msgspec.Struct, frozen=True):
-    """Fire this; the answer is the decision. `arguments` are those of `fire`."""
-
-    event: str
-    arguments: dict[str, Any]
-    wait: bool
-
-
-class AskHost(msgspec.Struct, frozen=True):
-    """Ask in the host's own dialog; the answer is what it returns."""
-
-    question: PermissionQuestion
-
-
-class CallTool(msgspec.Struct, frozen=True):
-    """Call the tool; the answer is Returned or Raised."""
-
-    tool_input: dict[str, Any]
-
-
-class Raised(msgspec.Struct, frozen=True):
-    """The tool failed."""
-
-    error: Exception
-
-
 class Permit(msgspec.Struct, frozen=True):
     """Permission to call the tool with this input, and with no other; `decision` is the one that gave it."""
 
@@ -81,16 +58,17 @@ class Permit(msgspec.Struct, frozen=True):
     tool_input: msgspec.Raw
 
 
-ToolStep: TypeAlias = FireEvent | AskHost | CallTool
-T = TypeVar("T")
-ToolSteps: TypeAlias = Generator[ToolStep, object, T]
-
-
 class ToolCall:
-    """One call. `next` returns the next step, and takes the answer to the one before."""
+    """One call, with its input as hooks have changed it so far, and the decisions that were made on the way."""
 
     def __init__(
-        self, state: SessionState, name: str, tool_input: Mapping[str, Any], options: ToolOptions, *, has_dialog: bool
+        self,
+        state: SessionState,
+        name: str,
+        tool_input: Mapping[str, Any],
+        function: Callable[[dict[str, Any]], object],
+        permission: Callable[[PermissionQuestion], object] | None,
+        options: ToolOptions,
     ) -> None:
         """Take a call.
 
@@ -103,58 +81,50 @@ class ToolCall:
         self._state = state
         self._name = name
         self._input = encode_plain(dict(tool_input), "tool_input")
+        self._function = function
+        self._permission = permission
         self._options = options
         self._context = options.get("context")
-        self._has_dialog = has_dialog
         self._decisions: list[Decision] = []
-        self._steps = self._run()
 
-    def next(self, answer: object) -> ToolStep | ToolRun:
-        """Return the next step, or the result of the call."""
-        try:
-            return self._steps.send(answer)
-        except StopIteration as end:
-            run: ToolRun = end.value
-            return run
-
-    def interruption(self, error: BaseException) -> tuple[str, dict[str, Any], bool]:
-        """Return the event to fire, without waiting, if the call was cancelled while its tool ran."""
-        told = self._event("post_tool_use_failure", {"error": printed(error), "is_interrupt": True}, wait=False)
-        return told.event, told.arguments, told.wait
-
-    def _run(self) -> ToolSteps[ToolRun]:
+    def run(self) -> Steps[ToolRun]:
+        """Take the call from its first hook to its result."""
         permit = yield from self._permit()
         if not isinstance(permit, Permit):
             return self._end(permit)
         decision = permit.decision
-        answer = yield CallTool(decoded(permit.tool_input))
+        try:
+            returned: Returned = yield CallFunction(self._function, decoded(permit.tool_input))
+        except Exception as error:
+            self._state.breaker.reset()
+            after = yield from self._fire(FAILED, {"error": printed(error), "is_interrupt": False})
+            return self._end(decision, allowed=True, error=error, append=after.append)
+        except BaseException as error:
+            if not self._state.is_closed:
+                yield RunApart(self._tell(FAILED, {"error": printed(error), "is_interrupt": True}))
+            raise
         self._state.breaker.reset()
-        if isinstance(answer, Raised):
-            failure = {"error": printed(answer.error), "is_interrupt": False}
-            after = yield from self._fire("post_tool_use_failure", failure)
-            return self._end(decision, allowed=True, error=answer.error, append=after.append)
-        assert isinstance(answer, Returned)
-        success = {"tool_response": plain(answer.result), "duration_ms": answer.duration_ms}
+        success = {"tool_response": plain(returned.result), "duration_ms": returned.duration_ms}
         after = yield from self._fire("post_tool_use", success)
-        result = joined(answer.result, after.append) if isinstance(answer.result, str) else answer.result
+        result = joined(returned.result, after.append) if isinstance(returned.result, str) else returned.result
         return self._end(decision, allowed=True, result=result, append=after.append)
 
-    def _permit(self) -> ToolSteps[Permit | Decision]:
+    def _permit(self) -> Steps[Permit | Decision]:
         """Yield the permit, or the decision that refuses it."""
         answer = yield from self._judge()
         if isinstance(answer, Decision):
             is_ours = answer.is_local and answer.cause != "no_daemon"  # after its own refusals the daemon fires it
             if is_ours or self._state.emits(DENIED):
-                yield self._denial(answer)
+                yield from self._tell(DENIED, {"reason": answer.reason, "denial": {"code": answer.cause}})
         return answer
 
-    def _judge(self) -> ToolSteps[Permit | Decision]:
+    def _judge(self) -> Steps[Permit | Decision]:
         first = yield from self._fire(GATE)
         self._take_patch(first)
         if first.is_refusal:
             return first
         if not self._must_be_asked(first):
-            return self._allow(first)
+            return Permit(first, self._input)
         asked = yield from self._fire("permission_request")
         if asked.is_refusal:
             return asked
@@ -166,18 +136,14 @@ class ToolCall:
             if self._take_patch(again):
                 return self._refuse("unsettled", "guards changed the input again after permission hooks had", again)
             left_open = again if again.needs_asking else left_open
-        return self._allow(asked) if left_open is None else (yield from self._ask_host(left_open))
+        return Permit(asked, self._input) if left_open is None else (yield from self._ask_host(left_open))
 
     def _must_be_asked(self, first: Decision) -> bool:
-        wants_all = self._has_dialog and not self._options.get("only_on_ask", False)
+        wants_all = self._permission is not None and not self._options.get("only_on_ask", False)
         return first.needs_asking or (first.verdict == "pass" and wants_all)
 
-    def _allow(self, decision: Decision) -> Permit:
-        """Permit the present input, by a decision that is about exactly that."""
-        return Permit(decision, self._input)
-
-    def _ask_host(self, left_open: Decision) -> ToolSteps[Permit | Decision]:
-        if not self._has_dialog:
+    def _ask_host(self, left_open: Decision) -> Steps[Permit | Decision]:
+        if self._permission is None:
             why = left_open.reason or "a hook asks for it"
             return self._refuse("policy", f"approval is needed, and nobody is there to give it: {why}", left_open)
         question = PermissionQuestion(
@@ -186,9 +152,10 @@ class ToolCall:
             tool_use_id=self._options.get("tool_use_id"),
             decision=left_open,
         )
-        answer = yield AskHost(question)
+        asked: Returned = yield CallFunction(self._permission, question)
+        answer = asked.result
         if answer is True:
-            return self._allow(left_open)
+            return Permit(left_open, self._input)
         said = printed(answer) if isinstance(answer, str) and answer else "permission was not given"
         return self._refuse("policy", said, left_open)
 
@@ -202,16 +169,13 @@ class ToolCall:
         if not decision.patch or "tool_input" not in decision.patch:
             return False
         before, self._input = self._input, encode_plain(decision.patch["tool_input"], "tool_input")
-        return sorted_json(before) != sorted_json(self._input)
+        return canonical(before) != canonical(self._input)
 
     def _tool_input(self) -> dict[str, Any]:
         return decoded(self._input)
 
-    def _denial(self, refusal: Decision) -> FireEvent:
-        return self._event(DENIED, {"reason": refusal.reason, "denial": {"code": refusal.cause}}, wait=False)
-
-    def _fire(self, event: str, fields: Mapping[str, object] | None = None) -> ToolSteps[Decision]:
-        decision = yield self._event(event, fields or {})
+    def _fire(self, event: str, fields: Mapping[str, object] | None = None) -> Steps[Decision]:
+        decision = yield from fire(self._state, event, self._arguments(fields or {}), wait=True)
         assert isinstance(decision, Decision)
         if not isinstance((decision.patch or {}).get("tool_input", {}), dict):
             decision = refuse_locally(event, "protocol", "hooks want an input that is not an object", decision)
@@ -219,21 +183,16 @@ class ToolCall:
         self._context = decision.context or self._context
         return decision
 
-    def _event(self, event: str, fields: Mapping[str, object], *, wait: bool = True) -> FireEvent:
+    def _tell(self, event: str, fields: Mapping[str, object]) -> Steps[object]:
+        return fire(self._state, event, self._arguments(fields), wait=False)
+
+    def _arguments(self, fields: Mapping[str, object]) -> dict[str, Any]:
         tool_use_id = self._options.get("tool_use_id")
         payload: dict[str, object] = {"tool_name": self._name, "tool_input": self._tool_input(), **fields}
         if tool_use_id is not None:
             payload["tool_use_id"] = tool_use_id
-        return FireEvent(
-            event,
-            {
-                "payload": payload,
-                "context": self._context,
-                "envelope": self._options.get("envelope"),
-                "call_id": tool_use_id,
-            },
-            wait,
-        )
+        envelope = self._options.get("envelope")
+        return {"payload": payload, "context": self._context, "envelope": envelope, "call_id": tool_use_id}
 
     def _end(self, decision: Decision, *, allowed: bool = False, **outcome: Any) -> ToolRun:
         halting = next((one for one in self._decisions if one.verdict == "halt"), None)
@@ -255,7 +214,3 @@ class ToolCall:
 
 def decoded(tool_input: msgspec.Raw) -> dict[str, Any]:
     return msgspec.json.decode(tool_input, type=dict[str, Any])
-
-
-def sorted_json(value: msgspec.Raw) -> bytes:
-    return msgspec.json.encode(msgspec.json.decode(value), order="deterministic")

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
-from hooklatch.client.protocol.core import encode_plain
 from hooklatch.client.protocol.decisions import Decision, RefusedError
+from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.client.session.served import describe
 from hooklatch.errors import InvalidPayloadError
 

@@ -6,20 +6,20 @@ classes that hooks receive.  Does not know hooks, dialects or a clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
-from hooklatch.core.tables import InvalidTableError, Path, read_table
+from hooklatch.core.tables import InvalidTableError
 from hooklatch_worker.author.events import EVENT_CLASSES
 from hooklatch_worker.author.failures import clipped
 
-__all__ = ["Catalogue", "EventDefinition", "EventSpec", "Field", "InvalidEventError"]
+__all__ = ["Catalogue", "EventDefinition", "EventSpec", "Field"]
 
 Model: TypeAlias = Literal["gate", "notify", "amend", "claim"]
 Flow: TypeAlias = Literal["sequential", "concurrent"]
@@ -29,14 +29,6 @@ Combine: TypeAlias = Literal["first_wins", "last_wins"]
 WORDS: Final = {"A": "allow", "D": "deny", "K": "ask", "H": "halt", "C": "claim"}
 OUTPUTS: Final = {"i": "inject", "a": "append", "r": "resume", "v": "value"}
 MAX_TIMEOUT: Final = 600  # seconds; a larger number is most likely in milliseconds
-
-
-class InvalidEventError(InvalidTableError):
-    """An operator's definition of an event is invalid; the reason says what to write instead."""
-
-    def __init__(self, name: str, reason: str, path: Path = ()) -> None:
-        self.name = name
-        super().__init__(reason, path, table=f"event {clipped(name)!r}")
 
 
 class Field(msgspec.Struct, frozen=True):
@@ -95,6 +87,19 @@ class EventDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     fields: dict[str, str] | list[str] = []
     when: str = ""
 
+    def __post_init__(self) -> None:
+        problem = _problem_of_name(self.name) or _problem_of_words(self) or _problem_of_model(self)
+        if (problem := problem or _problem_of_fields(self)) is not None:
+            raise InvalidTableError(problem)
+
+    def named_fields(self) -> tuple[Field, ...]:
+        """Return its fields with their types: text where it is matched, else anything, unless the operator says."""
+        if isinstance(self.fields, dict):
+            return tuple(Field(name, text) for name, text in self.fields.items())
+        if not self.fields and self.match is not None:
+            return (Field(self.match, "str"),)
+        return tuple(Field(name, "str" if name == self.match else "Any") for name in self.fields)
+
 
 class Catalogue(Mapping[str, EventSpec]):
     """All events by name, in the order of the table, custom ones last.  Immutable."""
@@ -107,11 +112,6 @@ class Catalogue(Mapping[str, EventSpec]):
         """Return the catalogue without custom events."""
         return _STANDARD
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The names of the events, in order."""
-        return tuple(self._specs)
-
     def __getitem__(self, name: str) -> EventSpec:
         return self._specs[name]
 
@@ -121,76 +121,44 @@ class Catalogue(Mapping[str, EventSpec]):
     def __len__(self) -> int:
         return len(self._specs)
 
-    def nearest(self, name: str) -> str | None:
-        """Return the known event closest to a misspelt name, or None."""
-        return _nearest(name, self._specs)
-
-    def with_custom(self, definitions: Sequence[Mapping[str, object] | EventDefinition]) -> Catalogue:
+    def with_custom(self, definitions: Iterable[EventDefinition]) -> Catalogue:
         """Return this catalogue extended by the operator's own events.
 
         Raises:
-            InvalidEventError: a definition is malformed, contradicts itself, or reuses a name.
+            InvalidTableError: a definition reuses a name.
         """
         specs = dict(self._specs)
-        for written in definitions:
-            definition = written if isinstance(written, EventDefinition) else _read(written)
+        for definition in definitions:
             if definition.name in specs:
-                raise InvalidEventError(definition.name, "there is an event of that name; choose another")
-            specs[definition.name] = _custom(definition)
+                reason = "there is an event of that name; choose another"
+                raise InvalidTableError(reason, table=f"event {clipped(definition.name)!r}")
+            specs[definition.name] = _spec(definition)
         return Catalogue(specs.values())
-
-
-def _nearest(word: str, known: Iterable[str]) -> str | None:
-    return next(iter(get_close_matches(word, list(known), n=1)), None)
 
 
 def _choose(word: str, known: Iterable[str]) -> str:
     choices = list(known)
-    nearest = _nearest(word, choices)
-    return f"did you mean {nearest!r}?" if nearest else f"write one of {', '.join(choices)}"
+    nearest = get_close_matches(word, choices, n=1)
+    return f"did you mean {nearest[0]!r}?" if nearest else f"write one of {', '.join(choices)}"
 
 
-def _read(written: Mapping[str, object]) -> EventDefinition:
-    try:
-        return read_table(written, EventDefinition, "event")
-    except InvalidTableError as error:
-        raise InvalidEventError(str(written.get("name", "")), error.reason, error.path) from None
-
-
-def _custom(definition: EventDefinition) -> EventSpec:
-    fields = _named_fields(definition)
-    problem = (
-        _problem_of_name(definition.name)
-        or _problem_of_words(definition)
-        or _problem_of_model(definition)
-        or _problem_of_fields(definition, fields)
-    )
-    if problem is not None:
-        raise InvalidEventError(definition.name, problem)
-    is_amend = definition.model == "amend"
+def _spec(definition: EventDefinition, on_refusal: str | None = None) -> EventSpec:
+    is_merging = definition.model == "amend" and definition.patch
     return EventSpec(
         name=definition.name,
         model=definition.model,
-        flow=_flow(definition.model),
+        flow="concurrent" if definition.model == "notify" else "sequential",
         view=definition.view or ("original" if definition.combine == "first_wins" else "threaded"),
-        combine=definition.combine or ("last_wins" if is_amend and definition.patch else None),
+        combine=definition.combine or ("last_wins" if is_merging else None),
         verdicts=frozenset(definition.verdicts),
         outputs=frozenset(definition.outputs) | ({"value"} if definition.model == "claim" else set[str]()),
         patch=frozenset(definition.patch),
-        on_refusal=None,
+        on_refusal=on_refusal,
         timeout=definition.timeout,
-        fields=fields,
+        fields=definition.named_fields(),
         match=definition.match,
         when=definition.when,
     )
-
-
-def _named_fields(definition: EventDefinition) -> tuple[Field, ...]:
-    if isinstance(definition.fields, dict):
-        return tuple(Field(name, text) for name, text in definition.fields.items())
-    if not definition.fields and definition.match is not None:
-        return (Field(definition.match, "str"),)
-    return tuple(Field(name, "str" if name == definition.match else "Any") for name in definition.fields)
 
 
 def _problem_of_name(name: str) -> str | None:
@@ -234,8 +202,8 @@ def _problem_of_model(definition: EventDefinition) -> str | None:
     return None
 
 
-def _problem_of_fields(definition: EventDefinition, fields: tuple[Field, ...]) -> str | None:
-    names = [field.name for field in fields]
+def _problem_of_fields(definition: EventDefinition) -> str | None:
+    names = [field.name for field in definition.named_fields()]
     if definition.match is not None and definition.match not in names:
         return f"match does not name one of its fields: {definition.match!r}; {_choose(definition.match, names)}"
     if not all([*names, *definition.patch]):
@@ -243,42 +211,21 @@ def _problem_of_fields(definition: EventDefinition, fields: tuple[Field, ...]) -
     return None
 
 
-def _flow(model: Model) -> Flow:
-    return "concurrent" if model == "notify" else "sequential"
-
-
 def _row(
-    name: str,
-    model: Model,
-    letters: str = "",
-    *,
-    patch: str = "",
-    match: str | None = None,
-    timeout: float = 30.0,
-    combine: Combine | None = None,
-    view: View = "threaded",
-    on_refusal: str | None = None,
+    name: str, model: Model, letters: str = "", *, patch: str = "", on_refusal: str | None = None, **axes: Any
 ) -> EventSpec:
     event_class = EVENT_CLASSES[name]
-    return EventSpec(
+    definition = EventDefinition(
         name=name,
         model=model,
-        flow=_flow(model),
-        view=view,
-        combine=combine,
-        verdicts=frozenset(WORDS[letter] for letter in letters if letter in WORDS),
-        outputs=frozenset(OUTPUTS[letter] for letter in letters if letter in OUTPUTS),
-        patch=frozenset(patch.split()),
-        on_refusal=on_refusal,
-        timeout=timeout,
-        fields=tuple(Field(key, text) for key, text in event_class.__payload_fields__.items()),
-        match=match,
+        verdicts=[WORDS[letter] for letter in letters if letter in WORDS],
+        outputs=[OUTPUTS[letter] for letter in letters if letter in OUTPUTS],
+        patch=patch.split(),
+        fields=dict(event_class.__payload_fields__),
         when=(event_class.__doc__ or "").strip(),
+        **axes,
     )
-
-
-def _first(name: str, *, patch: str, match: str | None = None, timeout: float = 30.0) -> EventSpec:
-    return _row(name, "amend", patch=patch, match=match, timeout=timeout, combine="first_wins", view="original")
+    return _spec(definition, on_refusal)
 
 
 QUICK: Final = 5.0  # seconds; something waits for these events before it can start; other events get 30 s
@@ -289,10 +236,16 @@ _STANDARD: Final = Catalogue(
         _row("session_start", "notify", "Hi", match="source"),
         _row("session_end", "notify"),
         _row("user_prompt_submit", "gate", "DKHi", patch="prompt params", match="prompt", timeout=QUICK),
-        _first("prompt_build", patch="prepend_system append_system override_system", timeout=QUICK),
+        _row(
+            "prompt_build",
+            "amend",
+            combine="first_wins",
+            patch="prepend_system append_system override_system",
+            timeout=QUICK,
+        ),
         _row("pre_iteration", "amend", "Hi"),
         _row("pre_model", "gate", "DHi", patch="request", match="model_id", timeout=QUICK),
-        _row("post_model", "amend", patch="response reasoning", match="model_id", combine="last_wins"),
+        _row("post_model", "amend", patch="response reasoning", match="model_id"),
         _row("model_request", "notify", match="model_id"),
         _row("model_response", "notify", match="model_id"),
         _row("tool_selection", "gate", "D", patch="tool_name", match="tool_name", timeout=QUICK),
@@ -317,7 +270,7 @@ _STANDARD: Final = Catalogue(
         _row("permission_denied", "notify", "Hi", match="tool_name"),
         _row("post_tool_use", "notify", "Hia", match="tool_name"),
         _row("post_tool_use_failure", "notify", "Hia", match="tool_name"),
-        _row("tool_result", "amend", patch="tool_response", match="tool_name", combine="last_wins"),
+        _row("tool_result", "amend", patch="tool_response", match="tool_name"),
         _row("tool_path", "notify", match="tool_name"),
         _row("stop", "notify", "Hr"),
         _row("stop_failure", "notify"),
@@ -338,15 +291,15 @@ _STANDARD: Final = Catalogue(
         _row("task_completed", "notify", "r"),
         _row("teammate_idle", "notify", "r"),
         _row("config_change", "gate", "DK", match="source", timeout=QUICK),
-        _first("personality_switch", patch="personality_id", match="to", timeout=QUICK),
-        _row("message_claim", "claim", "Cv", match="platform", timeout=QUICK),
-        _row("message_dispatch", "claim", "Cv", match="platform", timeout=QUICK),
-        _first("message_send", patch="message", timeout=QUICK),
+        _row("personality_switch", "amend", combine="first_wins", patch="personality_id", match="to", timeout=QUICK),
+        _row("message_claim", "claim", "C", match="platform", timeout=QUICK),
+        _row("message_dispatch", "claim", "C", match="platform", timeout=QUICK),
+        _row("message_send", "amend", combine="first_wins", patch="message", timeout=QUICK),
         _row("message_received", "notify"),
         _row("message_sent", "notify"),
-        _row("error_intercept", "claim", "Cv", match="error_type"),
-        _row("error_recover", "claim", "Cv", match="error_type"),
-        _first("error_transform", patch="message", match="error_type"),
+        _row("error_intercept", "claim", "C", match="error_type"),
+        _row("error_recover", "claim", "C", match="error_type"),
+        _row("error_transform", "amend", combine="first_wins", patch="message", match="error_type"),
         _row("error_log", "notify", match="error_type"),
         _row("telemetry", "notify", match="event_type"),
         _row("custom_log", "notify", match="event_type"),

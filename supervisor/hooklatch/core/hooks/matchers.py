@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import re2
 
-__all__ = ["MAX_STEPS", "Matcher", "MatcherError", "compile_matcher", "compile_re2"]
+__all__ = ["MAX_STEPS", "CompiledPattern", "Matcher", "MatcherError", "compile_matcher", "compile_re2"]
 
 MAX_PATTERN = 4096  # characters; a longer one is a mistake or an attack on the compiler
 MAX_MEMORY = 2**20  # bytes of RE2 memory per pattern; its default of 8 MiB is too much for each of a thousand hooks
@@ -63,7 +63,8 @@ class CompiledPattern(Protocol):
     def programsize(self) -> int: ...
 
     def fullmatch(self, text: str) -> object: ...
-    def search(self, text: str) -> object: ...
+    def search(self, text: str | bytes) -> object: ...
+    def sub(self, repl: Callable[[Any], str], text: str) -> str: ...
 
 
 def compile_matcher(source: object) -> Matcher:

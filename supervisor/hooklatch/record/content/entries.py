@@ -73,7 +73,7 @@ class PatchEntry(msgspec.Struct, omit_defaults=True):
     excerpt_cut: str | None = None
 
 
-class Entry(msgspec.Struct, omit_defaults=True):
+class DecisionEntry(msgspec.Struct, omit_defaults=True):
     """A decision, or the end of a fire that its client abandoned."""
 
     decision_id: str
@@ -116,7 +116,7 @@ def entry_of_decision(
         careful = None if redactor.is_clean(texts) else redactor
         return ENCODER.encode(filled(decision, fact, payload, patch, excerpt_bytes, careful))
     except UNREADABLE as error:
-        least = Entry(
+        least = DecisionEntry(
             decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause,
             f"the record of this decision could not be encoded ({type(error).__name__}); this is a minimal one",
             payload_digest=decision.payload_digest, payload_bytes=len(fact.payload.data),
@@ -126,7 +126,7 @@ def entry_of_decision(
 
 def entry_of_abandoned(event: str, decision_id: str, revision: int | None, fact: Fact) -> bytes:
     """Encode the record of a gate whose client left before it was decided."""
-    return ENCODER.encode(Entry(
+    return ENCODER.encode(DecisionEntry(
         decision_id, event, fact.is_gate, cause="abandoned", revision=revision, session=name_of(fact.session),
         run=fact.run, call_id=name_of(fact.call_id), host=name_of(fact.host), cwd=name_of(fact.cwd),
         payload_digest=fact.payload.digest(), payload_bytes=len(fact.payload.data),
@@ -150,9 +150,9 @@ def filled(
     patch: Excerpt | None,
     limit: int,
     redactor: Redactor | None,
-) -> Entry:
+) -> DecisionEntry:
     outcomes, warnings = decision.outcomes, decision.warnings
-    return Entry(
+    return DecisionEntry(
         decision.decision_id,
         decision.event,
         fact.is_gate,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
 import re2
 
-from hooklatch.core.hooks.matchers import MatcherError, compile_matcher, compile_re2
+from hooklatch.core.hooks.matchers import CompiledPattern, MatcherError, compile_matcher, compile_re2
 from hooklatch.record.settings import RecordSettings
 
 __all__ = ["REDACTED", "Redactor"]
@@ -29,22 +29,13 @@ PLACES = ("^", "$", r"\A", r"\z", r"\Q", r"\C")
 BETWEEN = "\x00"
 
 
-class Match(Protocol):
-    def group(self) -> str: ...
-
-
-class Pattern(Protocol):
-    def search(self, text: str | bytes) -> object: ...
-    def sub(self, repl: Callable[[Match], str], text: str) -> str: ...
-
-
 class Redactor:
     """The active redaction list."""
 
     def __init__(self, settings: RecordSettings) -> None:
         self._keys = list(compiled(settings.redact, key_test))
         texts = dict(compiled(settings.redact_text, lambda pattern: (pattern, compile_re2(pattern))))
-        self._texts = [cast("Pattern", pattern) for pattern in texts.values()]
+        self._texts = list(texts.values())
         self._all = as_one(tuple(texts))
         self._hides = lru_cache(maxsize=4096)(self._matches)
 
@@ -76,7 +67,7 @@ class Redactor:
         return cleaned
 
 
-def replacement(match: Match) -> str:
+def replacement(match: Any) -> str:
     return REDACTED if match.group() else ""
 
 
@@ -104,7 +95,7 @@ def compiled(sources: Iterable[str], compile_one: Callable[[str], T]) -> Iterato
 
 
 @lru_cache(maxsize=8)
-def as_one(patterns: tuple[str, ...]) -> Pattern | None:
+def as_one(patterns: tuple[str, ...]) -> CompiledPattern | None:
     """Compile all patterns as one that is searched for in many texts at once; None if that is not equivalent."""
     if not patterns or any(place in pattern.replace("[^", "[") for pattern in patterns for place in PLACES):
         return None

@@ -35,29 +35,24 @@ def read_anchor(folder: str) -> tuple[int, str] | None:
     return int(match[1]), match[2].decode()
 
 
-class Anchor:
-    """The anchor of a record that is open for writing."""
+class Anchor(Slot):
+    """The anchor of a record that is open for writing.
+
+    Raises:
+        OSError: it cannot be written.
+    """
 
     def __init__(self, folder: str, seq: int, own: str) -> None:
-        """Open the anchor and set it.
+        super().__init__(path_of_anchor(folder), spelled(seq, own))
 
-        Raises:
-            OSError: it cannot be written.
-        """
-        self.path = path_of_anchor(folder)
-        self.slot = Slot(self.path, spelled(seq, own))
-
-    def write(self, seq: int, own: str) -> None:
+    def advance(self, seq: int, own: str) -> None:
         """Set the anchor and sync it.
 
         Raises:
             OSError: it could not be written.
         """
-        self.slot.write(spelled(seq, own))
-        os.fdatasync(self.slot.fd)
-
-    def close(self) -> None:
-        self.slot.close()
+        self.write(spelled(seq, own))
+        os.fdatasync(self.fd)
 
 
 def spelled(seq: int, own: str) -> bytes:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import re
 import time
+from functools import lru_cache
 from hashlib import sha256
 
 import msgspec
 
 from hooklatch.core.messages import Head
 
-__all__ = ["GENESIS", "TAIL", "ChainLink", "Timestamps", "head_of", "read_link", "seal"]
+__all__ = ["GENESIS", "TAIL", "ChainLink", "head_of", "read_link", "seal", "timestamp"]
 
 GENESIS = "0" * 64  # `prev` of the very first record
 MARK = b',"hash":"'
@@ -39,19 +40,15 @@ class ChainLink(msgspec.Struct, frozen=True):
     hash: str
 
 
-class Timestamps:
-    """Formats times as UTC with milliseconds, `2026-01-31T23:59:59.123Z`, which sort in order of time."""
+def timestamp(moment: float) -> str:
+    """Return a time as UTC with milliseconds, `2026-01-31T23:59:59.123Z`; these texts sort in order of time."""
+    second = int(moment)
+    return f"{text_of_second(second)}.{int((moment - second) * 1000):03d}Z"
 
-    def __init__(self) -> None:
-        self._second = -1
-        self._text = ""
 
-    def spell(self, moment: float) -> str:
-        second = int(moment)
-        if second != self._second:  # strftime costs more than the rest of the line
-            self._second = second
-            self._text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
-        return f"{self._text}.{int((moment - second) * 1000):03d}Z"
+@lru_cache(maxsize=1)  # strftime costs more than the rest of the line
+def text_of_second(second: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
 
 
 def seal(seq: int, prev: str, at: str, kind: str, body: bytes) -> tuple[bytes, str]:

@@ -84,7 +84,7 @@ def read_mark(folder: str) -> Mark | None:
     )
 
 
-class MarkFile:
+class MarkFile(Slot):
     """The mark of a record that is open for writing, shared by the main thread and the sync thread."""
 
     def __init__(self, folder: str, mark: Mark) -> None:
@@ -93,12 +93,11 @@ class MarkFile:
         Raises:
             OSError: it cannot be written.
         """
-        self.path = path_of_mark(folder)
+        super().__init__(path_of_mark(folder), mark.spelled())
         self.mark = mark
-        self.slot = Slot(self.path, mark.spelled())
-        os.fdatasync(self.slot.fd)
+        os.fdatasync(self.fd)
         self._lock = threading.Lock()
-        self._retirement: tuple[int, Mark] | None = None
+        self._retirement: tuple[int, dict[str, object]] | None = None
 
     def save(self, **changes: object) -> None:
         """Change some fields and sync.
@@ -107,8 +106,8 @@ class MarkFile:
             OSError: it could not be written and is unchanged.
         """
         with self._lock:
-            self._write(msgspec.structs.replace(self.mark, **changes))
-            os.fdatasync(self.slot.fd)
+            self._set(msgspec.structs.replace(self.mark, **changes))
+            os.fdatasync(self.fd)
 
     def reserve(self, seq: int) -> None:
         """Reserve numbers beyond `seq`, before any of them is used.
@@ -127,27 +126,23 @@ class MarkFile:
         with self._lock:
             is_near = used + BLOCK // 2 >= self.mark.through
             through = used + BLOCK if is_near else self.mark.through
-            self._write(msgspec.structs.replace(self.mark, seq=seq, hash=own, through=through))
+            self._set(msgspec.structs.replace(self.mark, seq=seq, hash=own, through=through))
             if is_near:
-                os.fdatasync(self.slot.fd)
+                os.fdatasync(self.fd)
 
     def retire(self, seq: int, kept_seq: int, kept_prev: str, lost: int) -> None:
         """Set where the record begins as soon as record `seq`, which announces the removal, is on disk."""
         with self._lock:
-            self._retirement = (seq, Mark(kept_seq=kept_seq, kept_prev=kept_prev, lost=lost))
+            self._retirement = seq, {"kept_seq": kept_seq, "kept_prev": kept_prev, "lost": lost}
 
     def keep(self) -> None:
         """Cancel a retirement that could not be recorded."""
         with self._lock:
             self._retirement = None
 
-    def _write(self, mark: Mark) -> None:
+    def _set(self, mark: Mark) -> None:
         if self._retirement is not None and mark.seq >= self._retirement[0]:
-            kept = self._retirement[1]
-            mark = msgspec.structs.replace(mark, kept_seq=kept.kept_seq, kept_prev=kept.kept_prev, lost=kept.lost)
+            mark = msgspec.structs.replace(mark, **self._retirement[1])
             self._retirement = None
-        self.slot.write(mark.spelled())
+        self.write(mark.spelled())
         self.mark = mark
-
-    def close(self) -> None:
-        self.slot.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, BinaryIO
 
@@ -39,6 +40,7 @@ KINDS = (
     *("decision", "abandoned", "started", "stopped", "registry", "source", "suspended", "resumed", "quarantined"),
     *("settings", "segment", "retired", "recovered", "disk", "unrecorded", "mended", "fault", "acknowledged"),
 )
+EXACT = ("session", "run", "event", "kind", "verdict", "cause", "decision_id")  # fields that are compared as they are
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 ENCODER = msgspec.json.Encoder()
 
@@ -68,43 +70,26 @@ class Filters(msgspec.Struct, frozen=True):
     limit: int = 100
 
 
-class RecordMatcher:
-    """Matches lines against a query.  Most lines are rejected by a byte search, before any JSON is parsed."""
+def needles_of(filters: Filters) -> list[bytes]:
+    """Return what each line that matches contains, so that most others are rejected before any JSON is parsed."""
+    needles = [
+        b'"%b":%b' % (key.encode(), ENCODER.encode(value))
+        for key in EXACT
+        if (value := getattr(filters, key)) is not None
+    ]
+    if filters.hook is not None:
+        hook_id = bare(filters.hook) if is_like_a_name(filters.hook) else filters.hook
+        needles.append(b'"hook":%b' % ENCODER.encode(hook_id))
+    return needles
 
-    def __init__(self, filters: Filters) -> None:
-        self._filters = filters
-        self.needles = [
-            b'"%b":%b' % (key.encode(), ENCODER.encode(value))
-            for key in ("session", "run", "event", "kind", "verdict", "cause", "decision_id")
-            if (value := getattr(filters, key)) is not None
-        ]
-        if filters.hook is not None:
-            hook_id = bare(filters.hook) if is_like_a_name(filters.hook) else filters.hook
-            self.needles.append(b'"hook":%b' % ENCODER.encode(hook_id))
 
-    def record_of(self, line: bytes) -> dict[str, Any] | None:
-        """Return the record on this line if it is one and matches."""
-        for needle in self.needles:
-            if needle not in line:
-                return None
-        try:
-            record = DOCUMENTS.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return None
-        return record if self._holds(record) else None
-
-    def _holds(self, record: dict[str, Any]) -> bool:
-        filters = self._filters
-        for key in ("session", "run", "event", "kind", "verdict", "decision_id"):
-            if (wanted := getattr(filters, key)) is not None and record.get(key) != wanted:
-                return False
-        at = str(record.get("at"))
-        if (filters.since is not None and at < filters.since) or (filters.until is not None and at > filters.until):
-            return False
-        outcomes = [record, *record.get("outcomes", [])]
-        if filters.cause is not None and record.get("cause") != filters.cause:
-            return False
-        return filters.hook is None or any(is_of(filters.hook, one) for one in outcomes)
+def matches(record: dict[str, Any], filters: Filters) -> bool:
+    if any((wanted := getattr(filters, key)) is not None and record.get(key) != wanted for key in EXACT):
+        return False
+    at = str(record.get("at"))
+    if (filters.since is not None and at < filters.since) or (filters.until is not None and at > filters.until):
+        return False
+    return filters.hook is None or any(is_of(filters.hook, one) for one in [record, *record.get("outcomes", [])])
 
 
 def is_of(hook: str, outcome: dict[str, Any]) -> bool:
@@ -130,13 +115,8 @@ def forwards(folder: str) -> Iterator[bytes]:
         NoRecordError: there is no record.
     """
     for place in segments_of(folder):
-        try:
-            with open(place.path, "rb") as file:
-                for line in file:
-                    if line.endswith(b"\n"):
-                        yield line
-        except FileNotFoundError:
-            continue  # retired in the meantime
+        with suppress(FileNotFoundError), open(place.path, "rb") as file:  # it may be retired in the meantime
+            yield from (line for line in file if line.endswith(b"\n"))
 
 
 def backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
@@ -146,11 +126,8 @@ def backwards(folder: str, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
         NoRecordError: there is no record.
     """
     for place in reversed(segments_of(folder)):
-        try:
-            with open(place.path, "rb") as file:
-                yield from lines_backwards(file, needles)
-        except FileNotFoundError:
-            continue
+        with suppress(FileNotFoundError), open(place.path, "rb") as file:
+            yield from lines_backwards(file, needles)
 
 
 def lines_backwards(file: BinaryIO, needles: Sequence[bytes] = ()) -> Iterator[bytes]:
@@ -181,14 +158,11 @@ def of_kind(segments: Sequence[SegmentFile], kind: str, *, since: int) -> Iterat
     """Yield the valid records of one kind with numbers above `since`, newest first; skip older segments."""
     needle = b'"kind":"%b"' % kind.encode()
     for place in reversed(segments):
-        try:
-            with open(place.path, "rb") as file:
-                for line in lines_backwards(file, [needle]):
-                    link = read_link(line) if needle in line else None
-                    if link is not None and link.kind == kind and link.seq > since:
-                        yield DOCUMENTS.decode(line)
-        except FileNotFoundError:
-            continue
+        with suppress(FileNotFoundError), open(place.path, "rb") as file:
+            for line in lines_backwards(file, [needle]):
+                link = read_link(line) if needle in line else None
+                if link is not None and link.kind == kind and link.seq > since:
+                    yield DOCUMENTS.decode(line)
         if place.first <= since:
             return
 
@@ -199,15 +173,20 @@ def newest(folder: str, filters: Filters) -> Iterator[dict[str, Any]]:
     Raises:
         NoRecordError: there is no record.
     """
-    return matching(backwards(folder, RecordMatcher(filters).needles), filters)
+    return matching(backwards(folder, needles_of(filters)), filters)
 
 
 def matching(lines: Iterator[bytes], filters: Filters) -> Iterator[dict[str, Any]]:
     """Yield the matching records, without a limit."""
-    matcher = RecordMatcher(filters)
+    needles = needles_of(filters)
     for line in lines:
-        record = matcher.record_of(line)
-        if record is not None:
+        if not all(needle in line for needle in needles):
+            continue
+        try:
+            record = DOCUMENTS.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        if matches(record, filters):
             yield record
 
 
@@ -266,16 +245,13 @@ class Tailer:
         yield from self._rest()
 
     def _rest(self) -> Iterator[bytes]:
-        try:
-            with open(self._place.path, "rb") as file:
-                file.seek(self._position)
-                for line in file:
-                    if not line.endswith(b"\n"):
-                        return
-                    self._position += len(line)
-                    yield line
-        except FileNotFoundError:
-            return
+        with suppress(FileNotFoundError), open(self._place.path, "rb") as file:
+            file.seek(self._position)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                self._position += len(line)
+                yield line
 
 
 def whole_size(place: SegmentFile) -> int:

@@ -13,11 +13,12 @@ import ctypes
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import pairwise
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
+from hooklatch.directories import sync_folder
 from hooklatch.record.files.chain import ChainLink, read_link
 
 __all__ = [
@@ -29,7 +30,6 @@ __all__ = [
     "list_segments",
     "read_tail",
     "set_aside",
-    "sync_folder",
 ]
 
 NAME = re.compile(r"(\d{16})\.jsonl")
@@ -41,18 +41,8 @@ UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EPE
 WINDOW = 64 * 1024  # bytes to read first from the end of a file
 
 
-def find_fallocate() -> Callable[[int, int, int, int], int] | None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    found = getattr(libc, "fallocate64", None) or getattr(libc, "fallocate", None)
-    if found is None:
-        return None
-    prototype = ctypes.CFUNCTYPE(
-        ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64, use_errno=True
-    )
-    return cast("Callable[[int, int, int, int], int]", prototype(ctypes.cast(found, ctypes.c_void_p).value or 0))
-
-
-FALLOCATE = find_fallocate()
+LIBC = ctypes.CDLL(None, use_errno=True)
+FALLOCATE = getattr(LIBC, "fallocate64", None) or LIBC.fallocate  # with 64-bit offsets on every machine
 
 
 def allocate(fd: int, start: int, length: int) -> None:
@@ -61,9 +51,7 @@ def allocate(fd: int, start: int, length: int) -> None:
     Raises:
         OSError: there is no space, or the filesystem does not support it.
     """
-    if FALLOCATE is None:
-        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    if FALLOCATE(fd, KEEP_SIZE, start, length) != 0:
+    if FALLOCATE(fd, KEEP_SIZE, ctypes.c_int64(start), ctypes.c_int64(length)) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
@@ -326,11 +314,3 @@ def open_aside(place: SegmentFile) -> tuple[int, str]:
         except FileExistsError:
             continue
     raise OSError(errno.EEXIST, "there are too many torn files", place.path)
-
-
-def sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

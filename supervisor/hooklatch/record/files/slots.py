@@ -12,6 +12,8 @@ import time
 from contextlib import suppress
 from hashlib import sha256
 
+from hooklatch.directories import sync_folder
+
 __all__ = ["Slot", "SlotError", "read_slot", "slot_line"]
 
 DIGEST = 16  # hexadecimal digits
@@ -60,7 +62,7 @@ class Slot:
         Raises:
             OSError: it cannot be created or opened.
         """
-        self._path = path
+        self.path = path
         self._text = text
         self.fd = self._open()
 
@@ -76,7 +78,7 @@ class Slot:
     def is_in_place(self) -> bool:
         """Return whether the path still refers to the open file."""
         try:
-            named = os.stat(self._path, follow_symlinks=False)
+            named = os.stat(self.path, follow_symlinks=False)
         except OSError:
             return False
         own = os.fstat(self.fd)
@@ -89,22 +91,22 @@ class Slot:
             OSError: it cannot be created.
         """
         self._create()
-        fd, self.fd = self.fd, os.open(self._path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd, self.fd = self.fd, os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         os.close(fd)
 
     def _open(self) -> int:
         before = None
         with suppress(SlotError):
-            before = read_slot(self._path)
+            before = read_slot(self.path)
         if before is None or len(before) != len(self._text):
             self._create()
-        fd = os.open(self._path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        fd = os.open(self.path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
         if before != self._text:
             os.pwrite(fd, slot_line(self._text), 0)  # in place, since that needs no space on a full disk
         return fd
 
     def _create(self) -> None:
-        fresh = f"{self._path}.new"
+        fresh = f"{self.path}.new"
         with suppress(FileNotFoundError):
             os.unlink(fresh)
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -113,12 +115,8 @@ class Slot:
             os.fsync(fd)
         finally:
             os.close(fd)
-        os.rename(fresh, self._path)
-        folder = os.open(os.path.dirname(self._path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        os.rename(fresh, self.path)
+        sync_folder(os.path.dirname(self.path))
 
     def close(self) -> None:
         os.close(self.fd)

@@ -39,12 +39,8 @@ class Disk:
 
     def __init__(self, settings: RecordSettings) -> None:
         self.stage = Stage.NORMAL
-        self._has_run_out = False
+        self.has_run_out = False
         self.set_limits(settings)
-
-    @property
-    def has_run_out(self) -> bool:
-        return self._has_run_out
 
     def set_limits(self, settings: RecordSettings) -> None:
         self._limits = {
@@ -58,18 +54,18 @@ class Disk:
         stage = self._stage_at(free)
         if stage < self.stage:
             stage = min(self.stage, self._stage_at(free, with_margin=True))
-        self.stage = Stage.FULL if self._has_run_out else stage
+        self.stage = Stage.FULL if self.has_run_out else stage
         return self.stage
 
     def ran_out(self) -> Stage:
         """Record that an append failed for lack of space; return the stage."""
-        self._has_run_out = True
+        self.has_run_out = True
         self.stage = Stage.FULL
         return self.stage
 
     def found_room(self, free: int) -> Stage:
         """Record that an append succeeded again; return the stage."""
-        self._has_run_out = False
+        self.has_run_out = False
         return self.saw(free)
 
     def _stage_at(self, free: int, *, with_margin: bool = False) -> Stage:

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
 
 import msgspec
 
@@ -21,14 +21,10 @@ __all__ = ["DiskSpace"]
 logger = logging.getLogger("hooklatch.record")
 
 
-class Put(Protocol):
-    def __call__(self, kind: str, body: bytes, *, from_reserve: bool = False) -> object: ...
-
-
 class DiskSpace:
     """The disk space of one record.  `put` appends to the record, and raises OSError if it cannot."""
 
-    def __init__(self, folder: str, settings: RecordSettings, put: Put) -> None:
+    def __init__(self, folder: str, settings: RecordSettings, put: Callable[..., object]) -> None:
         self.free_bytes = 0
         self.unrecorded: Counter[str] = Counter()
         self._folder = folder

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.messages import Head
-from hooklatch.record.files.chain import Timestamps, head_of, seal
+from hooklatch.record.files.chain import head_of, seal, timestamp
 from hooklatch.record.files.mark import MarkFile
 from hooklatch.record.files.segments import Segment, SegmentFile, moment_of
 from hooklatch.record.storage.recovery import Recovery
@@ -41,7 +41,6 @@ class Journal:
         self._mark = mark
         self._clock = clock
         self._reserve = reserve
-        self._stamps = Timestamps()
         self._last = (recovery.last.seq, recovery.last.hash) if recovery.last is not None else None
         self._segment: Segment | None = None
         if recovery.place is not None:
@@ -129,7 +128,7 @@ class Journal:
     def _seal(self, kind: str, body: bytes) -> tuple[bytes, str]:
         if self.seq >= self._mark.mark.through:
             self._mark.reserve(self.seq)  # never use a number that is not reserved in the mark
-        return seal(self.seq + 1, self.hash, self._stamps.spell(self._clock()), kind, body)
+        return seal(self.seq + 1, self.hash, timestamp(self._clock()), kind, body)
 
     def _advance(self, own: str) -> Head:
         self.seq += 1

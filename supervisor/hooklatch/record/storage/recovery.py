@@ -6,21 +6,21 @@ segment, never discarded.  Any other damage is left as it is and reported.  `res
 
 from __future__ import annotations
 
-import fcntl
 import os
 import platform
 import stat
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, TypeVar
 
 import msgspec
 
+from hooklatch import directories
+from hooklatch.directories import sync_folder
 from hooklatch.record.files.anchor import read_anchor
 from hooklatch.record.files.chain import GENESIS, ChainLink
 from hooklatch.record.files.mark import BLOCK, Mark, read_mark
 from hooklatch.record.files.reading import of_kind
-from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail, set_aside, sync_folder
+from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail, set_aside
 from hooklatch.record.files.slots import SlotError
 from hooklatch.record.storage.resuming import RecordEnd, resume
 from hooklatch.record.storage.retention import missing_before, read_retired
@@ -28,8 +28,7 @@ from hooklatch.version import VERSION
 
 __all__ = ["Recovery", "RecordError", "facts_of_host", "lock", "take_over"]
 
-LOCK_NAME = "lock"
-Held = TypeVar("Held")
+T = TypeVar("T")
 
 
 class RecordError(Exception):
@@ -67,22 +66,13 @@ def lock(folder: str) -> int:
             raise RecordError(f"{folder} belongs to another user (uid {status.st_uid}); move it away")
         if status.st_mode & 0o077:
             os.chmod(folder, 0o700)
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        fd = os.open(os.path.join(folder, LOCK_NAME), flags, 0o600)
+        return directories.lock(folder, "lock")
+    except directories.LockedError as error:
+        raise RecordError(
+            f"another process (pid {error.holder}) writes the record in {folder}; stop it first"
+        ) from None
     except OSError as error:
         raise RecordError(f"the record cannot be opened in {folder}: {error.strerror}") from None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(fd, 32).decode("ascii", "replace").strip() or "unknown"
-        os.close(fd)
-        raise RecordError(f"another process (pid {holder}) writes the record in {folder}; stop it first") from None
-    except OSError as error:
-        os.close(fd)
-        raise RecordError(f"{folder} cannot be locked: {error.strerror}; a record needs a local filesystem") from None
-    with suppress(OSError):  # fails on a full disk; the pid is only informational
-        os.pwrite(fd, b"%-10d\n" % os.getpid(), 0)
-    return fd
 
 
 def take_over(folder: str) -> Recovery:
@@ -117,7 +107,7 @@ def take_over(folder: str) -> Recovery:
     return recovery
 
 
-def read(reader: Callable[[str], Held], folder: str) -> Held | str:
+def read(reader: Callable[[str], T], folder: str) -> T | str:
     try:
         return reader(folder)
     except SlotError as error:

@@ -10,7 +10,6 @@ After a kill at any point, the next start finds where the record begins in the m
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 import trio
 
@@ -26,15 +25,17 @@ from hooklatch.record.storage.syncing import Syncs
 __all__ = ["SegmentRemover"]
 
 
-class Append(Protocol):
-    def __call__(self, kind: str, **fields: object) -> Head: ...
-
-
 class SegmentRemover:
     """Applies retention to one record.  `append` writes a record, `note` reports a fault."""
 
     def __init__(
-        self, journal: Journal, mark: MarkFile, syncs: Syncs, *, append: Append, note: Callable[[str], None]
+        self,
+        journal: Journal,
+        mark: MarkFile,
+        syncs: Syncs,
+        *,
+        append: Callable[..., Head],
+        note: Callable[[str], None],
     ) -> None:
         self._journal = journal
         self._mark = mark
@@ -62,7 +63,7 @@ class SegmentRemover:
         await trio.to_thread.run_sync(remove, folder, [*retirement.leftover, *retirement.places])
 
     def _may_remove(self, retirement: Retirement) -> bool:
-        """VerifyReport gaps; return false if a removal would hide one that has not been acknowledged."""
+        """Report gaps; return false if a removal would hide one that has not been acknowledged."""
         for hole in retirement.holes:
             if hole not in self._reported:
                 self._reported.add(hole)

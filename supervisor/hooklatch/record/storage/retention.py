@@ -12,9 +12,10 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
+from hooklatch.directories import sync_folder
 from hooklatch.record.files.chain import GENESIS, ChainLink, read_link
 from hooklatch.record.files.mark import Mark
-from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail, sync_folder
+from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail
 from hooklatch.record.settings import RecordSettings
 
 __all__ = [

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import trio
 
 from hooklatch.core.messages import Head
+from hooklatch.directories import sync_folder
 from hooklatch.record.files.anchor import Anchor
 from hooklatch.record.files.mark import MarkFile
-from hooklatch.record.files.segments import sync_folder
 from hooklatch.record.storage.journal import Journal
 from hooklatch.record.storage.recovery import RecordError
 
@@ -93,7 +93,7 @@ class Syncs:
             self.synced_at = time.monotonic()
             self.count += 1
         else:
-            # FindingKind was written during the sync is in the same file, so it may be lost as well.
+            # What was written during the sync is in the same file, so it may be lost as well.
             self._lost = [*self._lost[-MAX_LOST:], (self._tried_seq + 1, self._journal.seq)]
             self._tried_seq = self._journal.seq
         self._waiting.unpark_all()
@@ -119,14 +119,14 @@ class Syncs:
         trouble = None
         for one in (self._anchor, self._mark):
             try:
-                if not one.slot.is_in_place():
+                if not one.is_in_place():
                     if one.path not in self._missing:
                         self._tampering.append(f"{one.path} was removed or replaced while it was being written")
                     self._missing.add(one.path)
-                    one.slot.reopen()
+                    one.reopen()
                     self._missing.remove(one.path)
                 if one is self._anchor:
-                    self._anchor.write(seq, own)
+                    self._anchor.advance(seq, own)
                 else:
                     self._mark.advance(seq, own, self._journal.seq)
             except OSError as error:

@@ -1,25 +1,34 @@
-"""Changes hooks over the protocol: register, unregister, enable, disable; in a session's layer or the global one."""
+"""Changes hooks over the protocol: register, unregister, enable, disable; in a session's layer or the global one.
+
+A global change is active at once, and again after a restart: its answer says if it could not be stored.
+"""
 
 from __future__ import annotations
 
+import os
+from functools import partial
 from typing import Any, cast
 
 import msgspec
 
-from hooklatch.core.hooks.definitions import read_definition
-from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.protocol import ErrorCode, RpcError, convert
-from hooklatch.service.api.global_hooks import GlobalHooks, stored
+from hooklatch.core.health import Faults
+from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
+from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.service.api.methods import Method, MethodTable, own_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
-from hooklatch.service.api.session_methods import ClientMethods, own_session
-from hooklatch.service.api.session_opening import check_live
+from hooklatch.service.api.session_methods import check_live
+from hooklatch.service.config.configuration import Diagnostic, place_of
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
+from hooklatch.service.loading.binding import Binder, stand_in, with_way_out
+from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.sources import Sources, UnitError
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.connection import Connection
 
-__all__ = ["HookMethods", "RegisterParams"]
+__all__ = ["HookMethods", "RegisterParams", "stored"]
 
 
 class RegisterParams(msgspec.Struct, frozen=True):
@@ -32,76 +41,122 @@ class IdParams(msgspec.Struct, frozen=True):
     scope: str | None = None
 
 
-class HookMethods:
+class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     """Answers requests that change hooks."""
 
-    def __init__(
-        self,
-        registrar: Registrar,
-        registries: Registries,
-        global_hooks: GlobalHooks,
-        breakers: Breakers,
-        state: StateFile,
-    ) -> None:
-        self._registrar = registrar
-        self._registries = registries
-        self._global_hooks = global_hooks
-        self._breakers = breakers
-        self._state = state
-        self.methods: ClientMethods = {
-            "register": self._register,
-            "unregister": self._unregister,
-            "enable": self._enable,
-            "disable": self._disable,
+    registrar: Registrar
+    registries: Registries
+    files: Files
+    sources: Sources
+    state: StateFile
+    breakers: Breakers
+    faults: Faults
+
+    @property
+    def methods(self) -> MethodTable:
+        return {
+            "register": Method(RegisterParams, self._register),
+            "unregister": Method(IdParams, self._unregister),
+            "enable": Method(IdParams, partial(self._switch, enabled=True)),
+            "disable": Method(IdParams, partial(self._switch, enabled=False)),
         }
 
-    async def _register(self, connection: Connection, raw: msgspec.Raw) -> object:
-        params = convert(raw, RegisterParams)
+    async def _register(self, connection: Connection, params: RegisterParams) -> object:
         if is_global(connection, params.scope):
             hooks = await self._make(params, connection, Registrant())
-            await self._global_hooks.register(hooks, single_tables(cast("list[dict[str, Any]]", params.hooks)))
-            return self._stored({"ids": [hook.id for hook in hooks], "revision": self._registries.view.revision})
+            self.registries.register_global(hooks)
+            kept = {table.get("id"): table for table in self.state.state.hooks}
+            kept.update({table["id"]: table for table in single_tables(cast("list[dict[str, Any]]", params.hooks))})
+            self.state.state.hooks = list(kept.values())
+            return {"ids": [hook.id for hook in hooks], **await self._stored()}
         session = own_session(connection)
         hooks = await self._make(params, connection, Registrant.of(session))
         check_live(session)
-        self._registries.register_own(session, hooks)
+        self.registries.register_own(session, hooks)
         return {"ids": [hook.id for hook in hooks], **await self._announced(session)}
 
     async def _make(self, params: RegisterParams, connection: Connection, registrant: Registrant) -> list[Hook]:
-        return await self._registrar.hooks_of(self._registrar.read(params.hooks, registrant), connection, registrant)
+        return await self.registrar.hooks_of(self.registrar.read(params.hooks, registrant), connection, registrant)
 
-    async def _unregister(self, connection: Connection, raw: msgspec.Raw) -> object:
-        params = convert(raw, IdParams)
+    async def _unregister(self, connection: Connection, params: IdParams) -> object:
+        """Remove a hook by its id, a global one also by its name; a missing one is not an error."""
         if is_global(connection, params.scope):
-            await self._global_hooks.unregister(params.id)
-            return self._stored({"revision": self._registries.view.revision})
+            removed = self.registries.unregister_global(params.id)
+            if removed is None:
+                return stored(self.state, {"revision": self.registries.view.revision})
+            kept = [table for table in self.state.state.hooks if table.get("id") != removed.id]
+            self.state.state.hooks = kept
+            return await self._stored()
         session = own_session(connection)
-        self._registries.unregister_own(session, params.id)
+        self.registries.unregister_own(session, params.id)
         return await self._announced(session)
 
-    async def _enable(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return await self._switch(connection, convert(raw, IdParams), enabled=True)
-
-    async def _disable(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return await self._switch(connection, convert(raw, IdParams), enabled=False)
-
     async def _switch(self, connection: Connection, params: IdParams, *, enabled: bool) -> object:
+        """Enable or disable; enabling lifts a quarantine."""
         if is_global(connection, params.scope):
-            await self._global_hooks.switch(params.id, enabled=enabled)
-            return self._stored({"revision": self._registries.view.revision})
+            target = self.registries.switch_global(params.id, enabled=enabled)
+            for hook in target.hooks if enabled else ():
+                self.breakers.lift(hook.name)
+            return await self._stored()
         session = own_session(connection)
-        hook = self._registries.switch_own(session, params.id, enabled=enabled)
+        hook = self.registries.switch_own(session, params.id, enabled=enabled)
         if enabled:
-            self._breakers.lift(hook.name)
+            self.breakers.lift(hook.name)
         return await self._announced(session)
 
     async def _announced(self, session: Session) -> dict[str, Any]:
         """Wait until subscribers have been told of a session's change, and return the resulting revision."""
-        await self._registries.announced()
-        return {"revision": self._registries.view_of(session).revision}
+        await self.registries.announced()
+        return {"revision": self.registries.view_of(session).revision}
 
-    def _stored(self, result: dict[str, Any]) -> dict[str, Any]:
-        return stored(self._state, result)
+    async def _stored(self) -> dict[str, Any]:
+        """Wait until subscribers have been told and the state is on the disk: then a change can be acknowledged."""
+        self.state.state.switches = dict(self.registries.switches)
+        await self.registries.announced()
+        await self.state.store()
+        return stored(self.state, {"revision": self.registries.view.revision})
+
+    async def restore(self, fault: str | None) -> None:
+        """Register again what was registered before the last stop.
+
+        A `fault` says that this is unknown; then every gate denies, since some of it may have been guards.
+        """
+        hooks: list[Hook] = []
+        faults: list[str] = []
+        if fault is not None:
+            faults.append(fault)
+            hooks.append(stand_in(os.path.basename(self.state.path), EVERY_GATE, fault))
+        for table in self.state.state.hooks:
+            try:
+                definitions = read_definition(table, is_lenient=True)
+            except InvalidHookError as error:
+                faults.append(f"{self.state.path}: {error}")
+                name, event = table.get("id"), table.get("event")
+                hooks.append(stand_in(str(name), event if isinstance(event, str) else EVERY_GATE, faults[-1]))
+                continue
+            hooks += [await self._restored(definition) for definition in definitions]
+        self.faults.report("state file", *faults)
+        self.registries.register_global(hooks)
+
+    async def _restored(self, definition: HookDefinition) -> Hook:
+        source, _ = place_of(definition, "/")
+        faults: dict[str, Diagnostic] = {}
+        try:
+            await self.files.ensure(source)
+        except UnitError as error:  # removed by a reload that finds it fixed
+            faults[source.location] = error.diagnostic
+        catalogue = self.registries.catalogue
+        hook = Binder(catalogue, self.sources.units, faults).bind(definition, Layer.GLOBAL)
+        if hook.problem is None:
+            return hook
+        if hook.event not in catalogue:
+            hook = msgspec.structs.replace(hook, problem=f"{hook.problem}; define it, then restart the daemon")
+        return msgspec.structs.replace(hook, problem=with_way_out(str(hook.problem), hook.name))
+
+
+def stored(state: StateFile, result: dict[str, Any]) -> dict[str, Any]:
+    """Return the answer of a global change, with a warning if the change is active but could not be stored."""
+    return {**result, "warnings": [state.unwritten]} if state.unwritten is not None else result
 
 
 def is_global(connection: Connection, scope: str | None) -> bool:

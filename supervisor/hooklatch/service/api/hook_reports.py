@@ -1,4 +1,4 @@
-"""The reports about hooks and events: hooks, hook, events, explain.  Reads the parts; changes none."""
+"""The methods that show hooks and events: hooks, hook, events, explain.  Reads the parts; changes none."""
 
 from __future__ import annotations
 
@@ -13,40 +13,67 @@ from hooklatch.core.hooks.suspension import find, parted
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import did_you_mean
-from hooklatch.service.api.health import HookStates
-from hooklatch.service.dispatch.dialect_fires import Dialects
-from hooklatch.service.loading.digests import digests_of
-from hooklatch.service.loading.files import Files
-from hooklatch.service.loading.sources import Sources
-from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Session
-from hooklatch.service.registry.statistics import EventCount, Statistics
-from hooklatch.service.registry.suspensions import Suspensions
+from hooklatch.service.api.methods import Method, MethodTable, viewed
+from hooklatch.service.api.status_report import StatusReport
+from hooklatch.service.dispatch.dialect_fires import Dialects, Native
+from hooklatch.service.registry.statistics import EventCount
+from hooklatch.service.transport.connection import Connection
 
 __all__ = ["HookReports"]
 
 
-class HookReports(msgspec.Struct, frozen=True, kw_only=True):
-    """Describes hooks as one viewer sees them."""
+class HookParams(msgspec.Struct, frozen=True):
+    """A hook's id, or its layer and id."""
 
-    registries: Registries
-    files: Files
-    sources: Sources
-    statistics: Statistics
-    suspensions: Suspensions
-    hook_states: HookStates
+    id: str
+    session: str | None = None
+
+
+class FilterParams(msgspec.Struct, frozen=True):
+    event: str | None = None
+    session: str | None = None
+
+
+class ExplainParams(msgspec.Struct, frozen=True):
+    event: str
+    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    session: str | None = None
+
+
+class HookReports(msgspec.Struct, frozen=True):
+    """Describes hooks as one viewer sees them, from the parts that the status shows."""
+
+    parts: StatusReport
     dialects: Dialects
+    native: Native
 
-    def hooks(self, session: Session | None, event: str | None) -> dict[str, Any]:
+    @property
+    def methods(self) -> MethodTable:
+        return {
+            "hooks": Method(FilterParams, self._hooks),
+            "hook": Method(HookParams, self._hook),
+            "events": Method(FilterParams, self._events),
+            "explain": Method(ExplainParams, self._explain),
+        }
+
+    async def _hooks(self, connection: Connection, params: FilterParams) -> object:
         """List hooks in their firing order."""
-        view = self.registries.view_of(session)
+        view = self.parts.registries.view_of(viewed(self.parts.sessions, connection, params.session))
+        event = self._our_name(connection, params.event) if params.event is not None else None
         return {
             "revision": view.revision,
             "digest": view.digest,
-            "hooks": [self.describe(hook) for hook in view.hooks if event in (None, hook.event)],
+            "hooks": [self._describe(hook) for hook in view.hooks if event in (None, hook.event)],
         }
 
-    def describe(self, hook: Hook) -> dict[str, Any]:
+    def _our_name(self, connection: Connection, event: str) -> str:
+        """Return our name of an event that a session may have named in its dialect; any other name unchanged."""
+        session = connection.session
+        if session is None or session.terms.dialect is None:
+            return event
+        return self.native.canonical_name(self.dialects.find(session.terms.dialect), event)
+
+    def _describe(self, hook: Hook) -> dict[str, Any]:
         """Return what a list of hooks shows of one."""
         return {
             "id": hook.id,
@@ -59,8 +86,8 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
             "target": hook.target.describe(),
             "kind": kind_of(hook),
             "origin": str(hook.origin) if hook.origin else None,
-            "digests": digests_of(hook, self.files, self.sources),
-            "state": self.hook_states.of(hook),
+            "digests": self.parts.files.digests_of(hook),
+            "state": self.parts.state_of(hook),
             "problem": hook.problem,
             "enabled": hook.enabled,
             "observe": hook.observe,
@@ -69,18 +96,19 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
             "priority": hook.priority,
             "timeout": hook.timeout,
             "description": hook.description,
-            "timings": self.statistics.timings(hook.name, hook.owner),
+            "timings": self.parts.statistics.timings(hook.name, hook.owner),
         }
 
-    def events(self, session: Session | None, *, is_admin: bool) -> dict[str, Any]:
+    async def _events(self, connection: Connection, params: FilterParams) -> object:
         """List the catalogue, with each event's budget for this viewer and how often it was fired.
 
         An agent sees the fires of its own session only, an administrator all.  In a session of a dialect these are the
         dialect's events; each shows the counts of the first of our events that it maps to.
         """
-        view = self.registries.view_of(session)
-        catalogue = self.registries.catalogue
-        counted = self.statistics.event if is_admin or session is None else session.count_of
+        session = viewed(self.parts.sessions, connection, params.session)
+        view = self.parts.registries.view_of(session)
+        catalogue = self.parts.registries.catalogue
+        counted = self.parts.statistics.event if connection.is_admin or session is None else session.count_of
 
         def described(name: str) -> dict[str, Any]:
             return self._event(catalogue[name], view, counted(name))
@@ -118,11 +146,13 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
             "timings": count.timings,
         }
 
-    def explain(self, session: Session | None, spec: EventSpec, payload: Payload) -> dict[str, Any]:
+    async def _explain(self, connection: Connection, params: ExplainParams) -> object:
         """Return which hooks would fire for a payload, in which order, and for each other hook why it would not."""
-        view = self.registries.view_of(session)
+        spec = self.parts.dispatcher.spec(self._our_name(connection, params.event))
+        view = self.parts.registries.view_of(viewed(self.parts.sessions, connection, params.session))
+        payload = Payload(bytes(params.payload))
         try:
-            firing, _ = parted(self.suspensions, view.for_event(spec))
+            firing, _ = parted(self.parts.suspensions, view.for_event(spec))
             chain = Chain(spec, firing)
             selection = chain.select(payload)
         except PayloadError as error:
@@ -149,7 +179,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
     def _hidden(self, view: Snapshot) -> list[Hook]:
         """Return the hooks of plugins that this viewer does not allow."""
         seen = {hook.name for hook in view.hooks}
-        shared = self.registries.view.hooks
+        shared = self.parts.registries.view.hooks
         return [hook for hook in shared if hook.plugin is not None and hook.name not in seen]
 
     def _brief(self, hook: Hook) -> dict[str, Any]:
@@ -158,7 +188,7 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
             "layer": hook.layer.label,
             "hook": hook.id,
             "match": hook.matcher.text,
-            "state": self.hook_states.of(hook),
+            "state": self.parts.state_of(hook),
             "priority": hook.priority,
             "amends": hook.amends,
         }
@@ -168,13 +198,13 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
             return f"it is a hook of {hook.event}"
         if not hook.enabled:
             return "it is disabled"
-        if (suspension := find(self.suspensions, hook)) is not None:
+        if (suspension := find(self.parts.suspensions, hook)) is not None:
             return f"it is suspended: {suspension.reason}"
         if hook.plugin is not None and hook.name not in {one.name for one in view.hooks}:
             return f"this session does not allow the plugin {hook.plugin!r}"
         return f"its matcher ({hook.matcher.text}) does not match {spec.match}"
 
-    def about(self, name: str, viewer: Session | None, *, is_admin: bool) -> dict[str, Any]:
+    async def _hook(self, connection: Connection, params: HookParams) -> object:
         """Describe every hook of this id (or `layer/id`) that the viewer sees; an admin without a session sees all.
 
         A session sees only the failures of its own hooks: those of others may hold others' payloads.
@@ -182,27 +212,25 @@ class HookReports(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             RpcError: there is none.
         """
-        registries = self.registries
+        name, registries = params.id, self.parts.registries
+        viewer = viewed(self.parts.sessions, connection, params.session)
         seen = registries.every_hook() if viewer is None else [*registries.view_of(viewer).hooks]
         hooks = [hook for hook in dict.fromkeys(seen) if name in (hook.id, hook.name)]
         if not hooks:
             near = did_you_mean(name, {known for hook in seen for known in (hook.id, hook.name)})
             raise RpcError(ErrorCode.NOT_FOUND, f"there is no hook {name!r}{near} (see: hooklatch hooks)")
+        own, failures = viewer.id if viewer is not None else None, self.parts.statistics.failures
         return {
             "revision": registries.view_of(viewer).revision,
             "hooks": [
-                self._described(hook, is_shown=is_admin or (viewer is not None and hook.owner == viewer.id))
+                {
+                    **self._describe(hook),
+                    "owner": hook.owner or None,
+                    "command": hook.target.command or None if isinstance(hook.target, PythonTarget) else None,
+                    "last_failures": failures.of(hook) if connection.is_admin or hook.owner == own else None,
+                }
                 for hook in hooks
             ],
-        }
-
-    def _described(self, hook: Hook, *, is_shown: bool) -> dict[str, Any]:
-        target = hook.target
-        return {
-            **self.describe(hook),
-            "owner": hook.owner or None,
-            "command": target.command or None if isinstance(target, PythonTarget) else None,
-            "last_failures": self.statistics.failures.of(hook) if is_shown else None,
         }
 
 

@@ -5,35 +5,76 @@ One object serves all connections; what belongs to one connection is on the conn
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
 from hooklatch.core.protocol import ErrorCode, Request, RpcError, convert
-from hooklatch.service.api.administration import AdminMethods
-from hooklatch.service.api.session_methods import ClientMethods
+from hooklatch.core.text import did_you_mean
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import FireParams
 from hooklatch.service.registry.registries import Registries
+from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
 from hooklatch_worker.author.ambiguity import ambiguity
 
-__all__ = ["Firing", "Methods"]
+__all__ = ["Method", "MethodTable", "Methods", "own_session", "viewed"]
 
 WITHOUT_HELLO = frozenset({"hello", "fire", "ping", "health"})
 
+Params = TypeVar("Params")
 
-class Firing:
-    """Answers `fire`."""
 
-    def __init__(self, dispatcher: Dispatcher, dialects: Dialects, native: Native) -> None:
+class Method(NamedTuple, Generic[Params]):
+    """The type of a method's params (Raw: it takes none, whatever is sent), and what answers it."""
+
+    params: type[Params]
+    answer: Callable[[Connection, Params], Awaitable[object]]
+
+
+MethodTable: TypeAlias = Mapping[str, Method[Any]]
+
+
+class Methods:
+    """Answers requests."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        dialects: Dialects,
+        native: Native,
+        registries: Registries,
+        bus: Bus,
+        *,
+        of_clients: Iterable[MethodTable],
+        of_administrators: MethodTable,
+    ) -> None:
         self._dispatcher = dispatcher
         self._dialects = dialects
         self._native = native
+        self._registries = registries
+        self._bus = bus
+        self._client_methods = {name: method for table in of_clients for name, method in table.items()}
+        self.admin_methods = of_administrators
 
-    async def fire(self, connection: Connection, raw: msgspec.Raw) -> object:
+    def handle(self, connection: Connection, request: Request) -> Awaitable[object]:
+        """Return what answers one request.
+
+        Raises:
+            RpcError: what is wrong with it.
+        """
+        if request.method == "fire":
+            return self._fire(connection, request.params)
+        method = self._client_methods.get(request.method) or self._admin_method(connection, request.method)
+        if not connection.has_greeted and request.method not in WITHOUT_HELLO:
+            raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
+        takes_none = method.params is msgspec.Raw
+        return method.answer(connection, request.params if takes_none else convert(request.params, method.params))
+
+    async def _fire(self, connection: Connection, raw: msgspec.Raw) -> object:
         params = convert(raw, FireParams)
         session = connection.session
         # Checked on the raw bytes: once decoded, a duplicate key can no longer be seen.
@@ -49,47 +90,14 @@ class Firing:
             return self._dispatcher.fire_later(params, session)
         return await self._dispatcher.fire(params, session)
 
-
-class Methods:
-    """Answers requests."""
-
-    def __init__(
-        self,
-        firing: Firing,
-        client_methods: Iterable[ClientMethods],
-        admin_methods: Iterable[AdminMethods],
-        registries: Registries,
-        bus: Bus,
-    ) -> None:
-        self._fire = firing.fire
-        self._client_methods = {name: method for group in client_methods for name, method in group.items()}
-        self.admin_methods = {name: method for group in admin_methods for name, method in group.items()}
-        self._registries = registries
-        self._bus = bus
-
-    def handle(self, connection: Connection, request: Request) -> Awaitable[object]:
-        """Return what answers one request.
-
-        Raises:
-            RpcError: what is wrong with it.
-        """
-        if request.method == "fire":
-            return self._fire(connection, request.params)
-        method = self._client_methods.get(request.method) or self._admin_method(connection, request.method)
-        if not connection.has_greeted and request.method not in WITHOUT_HELLO:
-            raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
-        return method(connection, request.params)
-
-    def _admin_method(
-        self, connection: Connection, name: str
-    ) -> Callable[[Connection, msgspec.Raw], Awaitable[object]]:
-        administer = self.admin_methods.get(name)
-        if administer is None:
+    def _admin_method(self, connection: Connection, name: str) -> Method[Any]:
+        method = self.admin_methods.get(name)
+        if method is None:
             known = ", ".join(sorted((*self._client_methods, *self.admin_methods)))
             raise RpcError(ErrorCode.METHOD_NOT_FOUND, f"unknown method {name!r}; there are fire, {known}")
         if not connection.is_admin:
             raise RpcError(ErrorCode.NOT_ADMIN, f"{name} needs the admin socket")
-        return lambda _, raw: administer(raw)
+        return method
 
     def revision_for(self, connection: Connection) -> int:
         """Return the revision of what a connection sees; from now on every change of that is announced to it."""
@@ -98,3 +106,34 @@ class Methods:
     def closed(self, connection: Connection) -> None:
         """Note that a connection has ended."""
         self._bus.leave(connection)
+
+
+def own_session(connection: Connection) -> Session:
+    """Return the session of a connection.
+
+    Raises:
+        RpcError: it has none.
+    """
+    if connection.session is None:
+        raise RpcError(
+            ErrorCode.HELLO_REQUIRED, 'this connection has no session; say hello with one, or scope "global"'
+        )
+    return connection.session
+
+
+def viewed(sessions: Sessions, connection: Connection, session_id: str | None) -> Session | None:
+    """Return whose view a report shows: the connection's own, one below it, or over the admin socket any.
+
+    Raises:
+        RpcError: there is no such session, or it may not be seen from here.
+    """
+    own = connection.session
+    if session_id is None or (own is not None and own.id == session_id):
+        return own
+    session = sessions.get(session_id)
+    if not connection.is_admin and (own is None or session is None or not own.has_below(session)):
+        raise RpcError(ErrorCode.NOT_ADMIN, "a session that this one did not start needs the admin socket")
+    if session is None:
+        near = did_you_mean(session_id, (session.id for session in sessions))
+        raise RpcError(ErrorCode.NOT_FOUND, f"there is no live session {session_id!r}{near}")
+    return session

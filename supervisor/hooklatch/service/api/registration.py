@@ -6,7 +6,7 @@ Knows definitions and units; does not know what layers contain, and knows connec
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -25,6 +25,7 @@ from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.connection import Connection
 from hooklatch_worker.author.failures import clipped
+from hooklatch_worker.wire import Source
 
 __all__ = ["HookTables", "Registrant", "Registrar"]
 
@@ -51,24 +52,22 @@ HookTables: TypeAlias = Tables | dict[str, Any]  # a map of events, in dialects 
 
 
 class Wanted(NamedTuple):
-    """A definition, the native event that it was written for (or ""), and its size in bytes as JSON."""
+    """A definition, its source if it is not served, the native event that it is for (or ""), its size as JSON."""
 
     definition: HookDefinition
+    source: Source | None
     native: str
     size: int
 
 
-class Registrar:
+class Registrar(msgspec.Struct, frozen=True):
     """Makes hooks of the definitions that clients register."""
 
-    def __init__(
-        self, registries: Registries, files: Files, sources: Sources, dispatcher: Dispatcher, dialects: Dialects
-    ) -> None:
-        self._registries = registries
-        self._files = files
-        self._sources = sources
-        self._dispatcher = dispatcher
-        self._dialects = dialects
+    registries: Registries
+    files: Files
+    sources: Sources
+    dispatcher: Dispatcher
+    dialects: Dialects
 
     def read(self, tables: HookTables, registrant: Registrant) -> list[Wanted]:
         """Check definitions, without side effects.
@@ -77,25 +76,19 @@ class Registrar:
             RpcError: one of them is refused, and so all are.
         """
         try:
-            natives = [native for table in listed(tables, registrant) for native in self._read(table, registrant)]
+            natives = self._natives(tables, registrant)
             named(natives, registrant)
-            wanted = [
-                Wanted(definition, native.event, size)
-                for native in natives
-                for size in (size_of(native.table),)
-                for definition in read_definition(native.table)
-            ]
+            wanted = [one for native in natives for one in wanted_of(native, registrant)]
         except InvalidHookError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         ids = [one.definition.id for one in wanted]
         for hook_id in ids:
             if ids.count(hook_id) > 1:
                 raise RpcError(ErrorCode.INVALID_PARAMS, f"the id {hook_id!r} occurs twice in one call")
-        if registrant.id and len(registrant.own.keys() | set(ids)) > MAX_HOOKS:
-            raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
-        check_sizes(wanted, registrant)
+        if registrant.id:
+            check_limits(wanted, registrant.own)
         for one in wanted:
-            self._check(one.definition, registrant)
+            self._check(one, registrant)
         return wanted
 
     async def hooks_of(self, wanted: list[Wanted], connection: Connection, registrant: Registrant) -> list[Hook]:
@@ -105,70 +98,48 @@ class Registrar:
             RpcError: one of them cannot be loaded, and so none is registered.
         """
         for one in wanted:
-            await self._load(one.definition, registrant)
+            if one.source is not None:
+                try:
+                    await self.files.ensure(one.source)
+                except UnitError as error:
+                    raise RpcError(ErrorCode.LOAD_FAILED, f"hook {one.definition.id!r}: {error}") from None
         # No checkpoint from here on: a reload could activate other builds than those that were just loaded.
-        return [
-            msgspec.structs.replace(
-                self._hook_of(one.definition, one.native, connection, registrant), owner=registrant.id, size=one.size
-            )
-            for one in wanted
-        ]
+        return [self._hook_of(one, connection, registrant) for one in wanted]
 
-    def _read(self, table: dict[str, Any], registrant: Registrant) -> list[NativeHook]:
-        if registrant.dialect is None:
-            return [NativeHook(table, "")]
-        dialect = self._dialects.find(registrant.dialect)
-        return read_native_hooks(dialect, table, self._registries.catalogue)
+    def _natives(self, tables: HookTables, registrant: Registrant) -> list[NativeHook]:
+        """Read what was sent; a dialect's session may send one map of events, in that system's format."""
+        if registrant.dialect is not None:
+            dialect = self.dialects.find(registrant.dialect)
+            listed = tables if isinstance(tables, list) else [tables]
+            return [
+                native for table in listed for native in read_native_hooks(dialect, table, self.registries.catalogue)
+            ]
+        if not isinstance(tables, list):
+            text = "hooks must be a list of definitions; a map of events needs a dialect"
+            raise RpcError(ErrorCode.INVALID_PARAMS, text)
+        return [NativeHook(table, "") for table in tables]
 
-    def _check(self, definition: HookDefinition, registrant: Registrant) -> None:
-        spec = self._dispatcher.spec(definition.event)
-        if (fault := misfit(spec, definition.matcher, amends=definition.amends)) is not None:
+    def _check(self, one: Wanted, registrant: Registrant) -> None:
+        definition, source = one.definition, one.source
+        fault = misfit(self.dispatcher.spec(definition.event), definition.matcher, amends=definition.amends)
+        if fault is None and source is None and not registrant.id:
+            fault = "a global hook cannot be served"
+        if fault is None and source is not None and source.kind == "file" and not source.location.startswith("/"):
+            fault = f"{definition.run!r} is relative and there is no absolute cwd; give an absolute path"
+        if fault is not None:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: {fault}")
-        if definition.served:
-            if not registrant.id:
-                raise RpcError(ErrorCode.INVALID_PARAMS, f"hook {definition.id!r}: a global hook cannot be served")
-            return
-        source, _ = place_of(definition, registrant.cwd or "")
-        if source.kind == "file" and not source.location.startswith("/"):
-            raise RpcError(
-                ErrorCode.INVALID_PARAMS,
-                f"hook {definition.id!r}: {definition.run!r} is relative and there is no absolute cwd;"
-                " give an absolute path",
-            )
 
-    def _hook_of(self, definition: HookDefinition, native: str, connection: Connection, registrant: Registrant) -> Hook:
+    def _hook_of(self, one: Wanted, connection: Connection, registrant: Registrant) -> Hook:
         layer = Layer.SESSION if registrant.id else Layer.GLOBAL
-        binder = Binder(self._registries.catalogue, self._sources.units)
-        served = ServedTarget(connection.number) if definition.served else None
-        hook = binder.bind(definition, layer, folder=registrant.cwd or "", target=served)
+        served = ServedTarget(connection.number) if one.source is None else None
+        binder = Binder(self.registries.catalogue, self.sources.units)
+        hook = binder.bind(one.definition, layer, folder=registrant.cwd or "", target=served)
         if hook.problem is not None:
-            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {hook.problem}")
-        if not native or definition.shell is not None:  # a command says in its `payload` which format it takes
-            return hook
-        target = msgspec.structs.replace(hook.target, dialect=registrant.dialect or "", native=native)
-        return msgspec.structs.replace(hook, target=target)
-
-    async def _load(self, definition: HookDefinition, registrant: Registrant) -> None:
-        if definition.served:
-            return
-        source, _ = place_of(definition, registrant.cwd or "")
-        try:
-            await self._files.ensure(source)
-        except UnitError as error:
-            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {definition.id!r}: {error}") from None
-
-
-def listed(tables: HookTables, registrant: Registrant) -> list[dict[str, Any]]:
-    """Return the definitions of a request; a dialect's session may send one map of events, in that system's format.
-
-    Raises:
-        RpcError: it is a map, and there is no dialect to read it.
-    """
-    if isinstance(tables, list):
-        return tables
-    if registrant.dialect is None:
-        raise RpcError(ErrorCode.INVALID_PARAMS, "hooks must be a list of definitions; a map of events needs a dialect")
-    return [tables]
+            raise RpcError(ErrorCode.LOAD_FAILED, f"hook {hook.id!r}: {hook.problem}")
+        target = hook.target
+        if one.native and one.definition.shell is None:  # a command says in its `payload` which format it takes
+            target = msgspec.structs.replace(target, dialect=registrant.dialect or "", native=one.native)
+        return msgspec.structs.replace(hook, target=target, owner=registrant.id, size=one.size)
 
 
 def named(natives: list[NativeHook], registrant: Registrant) -> None:
@@ -181,28 +152,32 @@ def named(natives: list[NativeHook], registrant: Registrant) -> None:
             native.table["id"] = next(free)
 
 
-def size_of(table: dict[str, Any]) -> int:
-    """Return how many bytes a definition takes, as JSON.
+def wanted_of(native: NativeHook, registrant: Registrant) -> Iterator[Wanted]:
+    """Read the definitions of one table.
 
     Raises:
-        RpcError: too many.
+        InvalidHookError: it is not one.
+        RpcError: it takes too many bytes.
     """
-    size = len(msgspec.json.encode(table))
+    size = len(msgspec.json.encode(native.table))
     if size > MAX_HOOK_BYTES:
-        name = clipped(str(table.get("id")))
+        name = clipped(str(native.table.get("id")))
         text = f"the definition of hook {name!r} takes {size} bytes; {MAX_HOOK_BYTES} are allowed"
         raise RpcError(ErrorCode.INVALID_PARAMS, text)
-    return size
+    for definition in read_definition(native.table):
+        source = None if definition.served else place_of(definition, registrant.cwd or "")[0]
+        yield Wanted(definition, source, native.event, size)
 
 
-def check_sizes(wanted: list[Wanted], registrant: Registrant) -> None:
-    """Refuse definitions that take a session over its limit.
+def check_limits(wanted: list[Wanted], own: Mapping[str, int]) -> None:
+    """Refuse definitions that take a session, with its `own`, over its limits.
 
     Raises:
-        RpcError: the session's definitions would be too large.
+        RpcError: it would have too many hooks, or too large ones.
     """
-    kept = {**registrant.own, **{one.definition.id: one.size for one in wanted}}
-    total = sum(kept.values())
-    if registrant.id and total > MAX_SESSION_HOOK_BYTES:
+    kept = {**own, **{one.definition.id: one.size for one in wanted}}
+    if len(kept) > MAX_HOOKS:
+        raise RpcError(ErrorCode.OVERLOAD, f"a session may register {MAX_HOOKS} hooks")
+    if (total := sum(kept.values())) > MAX_SESSION_HOOK_BYTES:
         text = f"with these, the session's hooks take {total} bytes; {MAX_SESSION_HOOK_BYTES} are allowed"
         raise RpcError(ErrorCode.OVERLOAD, text)

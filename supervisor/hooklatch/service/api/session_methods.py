@@ -1,76 +1,120 @@
-"""What a connection does with its session: hello, change, close, subscribe.  Knows params and results, not bytes."""
+"""What a connection does with its session: hello, change, close, subscribe.
+
+A request that is refused, or whose client leaves meanwhile, leaves nothing behind: no session, no hook, no link to a
+parent, no revision, no timer.  So everything is checked and loaded first, then applied in one step:
+
+    check  ─▶  load the project, load the hooks' sources  ─▶  check again  ─▶  active
+               (the only places where others run)             └── without a checkpoint ──┘
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeAlias
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 
 import msgspec
 
 from hooklatch.core.hooks.registry import budget
-from hooklatch.core.limits import Names
+from hooklatch.core.limits import Name, Names, Path
 from hooklatch.core.payload import MAX_PAYLOAD
-from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, PROTOCOL, ErrorCode, RpcError, convert
+from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError
+from hooklatch.dialects.dialect import Dialect
 from hooklatch.record.writer import Record
-from hooklatch.service.api.session_opening import HelloParams, SessionOpening, UpdateParams
-from hooklatch.service.dispatch.dialect_fires import Dialects
+from hooklatch.service.api.methods import Method, MethodTable, own_session
+from hooklatch.service.api.registration import HookTables, Registrant, Registrar
+from hooklatch.service.dispatch.dialect_fires import Dialects, Native
+from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.projects import Projects
+from hooklatch.service.registry.places import Place, find_place
 from hooklatch.service.registry.registries import Registries
-from hooklatch.service.registry.sessions import Session
+from hooklatch.service.registry.sessions import Session, Sessions, Terms, new_id
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
-from hooklatch.version import VERSION
+from hooklatch.version import PROTOCOL, VERSION
 
-__all__ = ["ClientMethods", "SessionMethods", "TopicsParams", "own_session"]
+__all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams", "check_live"]
 
 TOPICS = frozenset({"registry", "decisions", "telemetry"})
-ClientMethods: TypeAlias = Mapping[str, Callable[[Connection, msgspec.Raw], Awaitable[object]]]
+
+
+class UpdateParams(msgspec.Struct, frozen=True):
+    """What a session may change while it lives: an absent key leaves a setting as it is, null resets it."""
+
+    cwd: Path | None = None
+    personality: Name | msgspec.UnsetType | None = msgspec.UNSET
+    plugins: Names | msgspec.UnsetType | None = msgspec.UNSET
+
+
+class SessionParams(UpdateParams, frozen=True):
+    """The session that a `hello` opens or joins."""
+
+    id: str | None = None  # validated by `Sessions.check`, with its own messages
+    resume_token: Name | None = None
+    parent_session_id: Name | None = None
+    parent_token: Name | None = None
+    began_in: Path | None = None
+    host: Name | None = None
+    require_handlers: Names = []
+    hooks: HookTables = []
+
+
+class ClientParams(msgspec.Struct, frozen=True):
+    name: Name = ""
+    version: Name = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.name} {self.version}".strip()
+
+
+class HelloParams(msgspec.Struct, frozen=True):
+    protocol: int
+    client: ClientParams = ClientParams()
+    session: SessionParams | None = None
+    dialect: Name | None = None
+    emits: Names = []
 
 
 class TopicsParams(msgspec.Struct, frozen=True):
     topics: Names
 
 
-class SessionMethods:
+class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     """Answers requests about a connection's own session."""
 
-    def __init__(
-        self,
-        opening: SessionOpening,
-        registries: Registries,
-        dialects: Dialects,
-        projects: Projects,
-        bus: Bus,
-        record: Record,
-    ) -> None:
-        self._opening = opening
-        self._registries = registries
-        self._dialects = dialects
-        self._projects = projects
-        self._bus = bus
-        self._record = record
-        self.methods: ClientMethods = {
-            "hello": self._hello,
-            "session.update": self._update,
-            "session.close": self._close,
-            "subscribe": self._subscribe,
-            "unsubscribe": self._unsubscribe,
+    registrar: Registrar
+    registries: Registries
+    sessions: Sessions
+    projects: Projects
+    files: Files
+    dialects: Dialects
+    native: Native
+    bus: Bus
+    record: Record
+
+    @property
+    def methods(self) -> MethodTable:
+        return {
+            "hello": Method(HelloParams, self._hello),
+            "session.update": Method(UpdateParams, self._update),
+            "session.close": Method(msgspec.Raw, self._close),
+            "subscribe": Method(TopicsParams, self._subscribe),
+            "unsubscribe": Method(TopicsParams, self._unsubscribe),
         }
 
-    async def _hello(self, connection: Connection, raw: msgspec.Raw) -> object:
-        params = convert(raw, HelloParams)
+    async def _hello(self, connection: Connection, params: HelloParams) -> object:
         if params.protocol != PROTOCOL:
             raise RpcError(
                 ErrorCode.INVALID_PARAMS, f"this daemon speaks protocol {PROTOCOL}, not {params.protocol}; update one"
             )
-        dialect = self._dialects.find(params.dialect) if params.dialect is not None else None
+        dialect = self.dialects.find(params.dialect) if params.dialect is not None else None
         if connection.has_greeted:
             raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has sent a hello already")
         session = None
         if params.session is not None or not connection.is_admin:
-            session = await self._opening.open(connection, params, dialect)
+            session = await self._open(connection, params, dialect)
         connection.has_greeted, connection.client = True, params.client.text
-        view, catalogue = self._registries.view_of(session), self._registries.catalogue
+        view, catalogue = self.registries.view_of(session), self.registries.catalogue
         return {
             "protocol": PROTOCOL,
             "server": {"name": "hooklatch", "version": VERSION},
@@ -80,50 +124,142 @@ class SessionMethods:
             "child_token": session.child_token if session else None,
             "revision": view.revision,
             "digest": view.digest,
-            "record": self._record.head,
+            "record": self.record.head,
             "limits": {"payload_bytes": MAX_PAYLOAD, "frame_bytes": MAX_FRAME, "in_flight": MAX_IN_FLIGHT},
             "budgets": {name: budget(catalogue[name], view.for_event(catalogue[name])) for name in catalogue},
-            "warnings": self._projects.warnings(session.places) if session else [],
+            "warnings": self.projects.warnings(session.places) if session else [],
         }
 
-    async def _update(self, connection: Connection, raw: msgspec.Raw) -> object:
-        session = own_session(connection)
-        await self._opening.update(session, convert(raw, UpdateParams))
-        await self._registries.announced()
-        view = self._registries.view_of(session)
-        return {"revision": view.revision, "warnings": self._projects.warnings(session.places)}
+    async def _update(self, connection: Connection, params: UpdateParams) -> object:
+        """Change what a session may change while it lives: all that is asked for, or nothing."""
+        session, here = own_session(connection), place_named(params.cwd)
+        self._check_personality(params)
+        async with self._loaded(here):
+            self._check_personality(params)
+            check_live(session)
+            self._change(session, params, here)
+            self.registries.take_settings(session)
+        await self.registries.announced()
+        view = self.registries.view_of(session)
+        return {"revision": view.revision, "warnings": self.projects.warnings(session.places)}
 
     async def _close(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return {"ended": self._bus.part(connection, own_session(connection))}
+        return {"ended": self.bus.part(connection, own_session(connection))}
 
-    async def _subscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
-        topics = known_topics(raw)
-        view = self._registries.follow(connection.session)  # before it listens: what is due to others is not for it
+    async def _subscribe(self, connection: Connection, params: TopicsParams) -> object:
+        topics = known_topics(params)
+        view = self.registries.follow(connection.session)  # before it listens: what is due to others is not for it
         connection.topics |= topics
-        self._bus.take_topics(connection)
+        self.bus.take_topics(connection)
         return {"revision": view.revision}
 
-    async def _unsubscribe(self, connection: Connection, raw: msgspec.Raw) -> object:
-        connection.topics -= known_topics(raw)
-        self._bus.take_topics(connection)
-        return {"revision": self._registries.view_of(connection.session).revision}
+    async def _unsubscribe(self, connection: Connection, params: TopicsParams) -> object:
+        connection.topics -= known_topics(params)
+        self.bus.take_topics(connection)
+        return {"revision": self.registries.view_of(connection.session).revision}
+
+    async def _open(self, connection: Connection, hello: HelloParams, dialect: Dialect | None) -> Session:
+        """Open the session that a client asks for, or join it.
+
+        Raises:
+            RpcError: a part of the request was refused, and nothing has happened.
+        """
+        params = hello.session or SessionParams()
+        emitted = frozenset(self.native.canonical_name(dialect, event) for event in hello.emits)
+        required = frozenset(self.native.canonical_name(dialect, event) for event in params.require_handlers)
+        known = self.sessions.check(params.id, params.resume_token)
+        self._parent_of(params, known)
+        here, began = place_named(params.cwd), place_named(params.began_in)
+        self._check_personality(params)
+        if known is not None:
+            registrant = Registrant.of(known)
+        else:
+            registrant = Registrant(params.id or new_id(), dialect.name if dialect is not None else None)
+        registrant = msgspec.structs.replace(registrant, cwd=params.cwd or registrant.cwd)
+        wanted = self.registrar.read(params.hooks, registrant)
+        async with self._loaded(here, began):
+            hooks = await self.registrar.hooks_of(wanted, connection, registrant)
+            if self.sessions.check(params.id, params.resume_token) is not known:
+                what = "opened" if known is None else "ended"
+                raise RpcError(
+                    ErrorCode.SESSION_IN_USE, f"session {params.id!r} was {what} meanwhile; send hello again"
+                )
+            parent = self._parent_of(params, known)
+            self._check_personality(params)
+            # From here on nothing can fail, and there is no checkpoint.
+            has_plugins_by_name = dialect is not None and dialect.plugins_without_list == "none"
+            terms = Terms(
+                dialect=registrant.dialect, host=params.host, emits=emitted, require_handlers=required,
+                plugins_without_list=frozenset() if has_plugins_by_name else None,
+            )  # fmt: skip
+            session = known or self.sessions.open(registrant.id, params.resume_token, self.registries.view, terms)
+            session.client = hello.client.text
+            self._change(session, params, here, began)
+            if parent is not None:
+                self.registries.adopt(session, parent, hooks)
+            else:
+                self.registries.register_own(session, hooks)
+            self.bus.join(connection, session)
+        return session
+
+    def _parent_of(self, params: SessionParams, known: Session | None) -> Session | None:
+        """Return the parent of a new session; a live session has its parent, or none, already."""
+        if params.parent_session_id is None:
+            if params.parent_token is not None:
+                raise RpcError(ErrorCode.INVALID_PARAMS, "parent_token needs its parent_session_id")
+            return None
+        if known is None:
+            return self.sessions.parent(params.parent_session_id, params.parent_token)
+        if known.parent_id != params.parent_session_id:
+            raise RpcError(
+                ErrorCode.INVALID_PARAMS,
+                f"session {known.id!r} is live and is not a child of {params.parent_session_id!r}; open another one",
+            )
+        return None
+
+    def _check_personality(self, params: UpdateParams) -> None:
+        known = self.registries.personalities
+        if isinstance(params.personality, str) and params.personality not in known:
+            there = f"there are {', '.join(sorted(known))}" if known else "the configuration has none"
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown personality {params.personality!r}; {there}")
+
+    def _change(self, session: Session, params: UpdateParams, here: Place | None, began: Place | None = None) -> None:
+        """Change a session's settings, which were checked; the next commit updates its view."""
+        session.enter(here, began)
+        if params.personality is not msgspec.UNSET:
+            session.personality = params.personality
+            named = self.registries.personalities[params.personality] if params.personality is not None else None
+            session.personality_plugins = frozenset(named) if named is not None else None
+        if params.plugins is not msgspec.UNSET:
+            session.plugins = frozenset(params.plugins) if params.plugins is not None else None
+
+    @asynccontextmanager
+    async def _loaded(self, *places: Place | None) -> AsyncGenerator[None]:
+        """Load the projects of new places, and keep them loaded until the block ends."""
+        projects = self.projects
+        folders = projects.nearest(place for place in places if place is not None)
+        with projects.holding(folders):
+            if not all(projects.is_settled(folder) for folder in folders):
+                await self.files.reload()
+            yield
 
 
-def known_topics(raw: msgspec.Raw) -> set[str]:
-    topics = set(convert(raw, TopicsParams).topics)
+def known_topics(params: TopicsParams) -> set[str]:
+    topics = set(params.topics)
     for topic in topics - TOPICS:
         raise RpcError(ErrorCode.INVALID_PARAMS, f"unknown topic {topic!r}; there are {', '.join(sorted(TOPICS))}")
     return topics
 
 
-def own_session(connection: Connection) -> Session:
-    """Return the session of a connection.
+def check_live(session: Session) -> None:
+    """Return if a session did not end while something was loaded for it.
 
     Raises:
-        RpcError: it has none.
+        RpcError: it was closed.
     """
-    if connection.session is None:
-        raise RpcError(
-            ErrorCode.HELLO_REQUIRED, 'this connection has no session; say hello with one, or scope "global"'
-        )
-    return connection.session
+    if session.has_ended:
+        raise RpcError(ErrorCode.INVALID_REQUEST, "the session was closed meanwhile")
+
+
+def place_named(folder: str | None) -> Place | None:
+    return find_place(folder) if folder is not None else None

@@ -1,4 +1,7 @@
-"""The report about the daemon itself: status.  Reads the parts; changes none."""
+"""The methods that show the daemon itself: status, sessions, log, ping, health.  Reads the parts; changes none.
+
+What `status` and `health` say is wrong is what `core/health.py` defines as red.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+import trio
 
-from hooklatch.core.health import red
-from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.hooks.suspension import Suspension
+from hooklatch.core.health import Condition, Faults, is_vital_well, red, word
+from hooklatch.core.hooks.registry import Hook, Snapshot
+from hooklatch.core.hooks.suspension import Suspension, find
+from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
+from hooklatch.record.files.reading import Filters, NoRecordError, query
 from hooklatch.record.writer import Record
-from hooklatch.service.api.health import Health
+from hooklatch.service.api.methods import Method, MethodTable, own_session, viewed
+from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.dispatch.breakers import Breakers
+from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.shared_state import SharedState
-from hooklatch.service.loading.digests import digests
 from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.plugins import Plugin
 from hooklatch.service.loading.projects import Projects
@@ -25,7 +33,10 @@ from hooklatch.service.loading.sources import Sources
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.registry.statistics import Statistics
+from hooklatch.service.registry.suspensions import Suspensions
+from hooklatch.service.registry.visibility import allowed_plugins
 from hooklatch.service.transport.bus import Bus
+from hooklatch.service.transport.connection import Connection
 from hooklatch.version import VERSION
 
 __all__ = ["StatusReport"]
@@ -34,7 +45,11 @@ __all__ = ["StatusReport"]
 class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     """Describes the daemon; `started` is its start time, and `places` are its files and sockets."""
 
-    health: Health
+    faults: Faults
+    listener_faults: Faults
+    breakers: Breakers
+    suspensions: Suspensions
+    dispatcher: Dispatcher
     registries: Registries
     sessions: Sessions
     bus: Bus
@@ -49,9 +64,89 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     places: Mapping[str, str]
     started: float
 
-    def of(self, session: Session | None, *, is_admin: bool) -> dict[str, Any]:
+    @property
+    def methods(self) -> MethodTable:
+        return {
+            "status": Method(msgspec.Raw, self._status),
+            "sessions": Method(msgspec.Raw, self._sessions),
+            "log": Method(Filters, self._log),
+            "ping": Method(msgspec.Raw, self._ping),
+            "health": Method(msgspec.Raw, self._health),
+        }
+
+    async def _sessions(self, connection: Connection, raw: msgspec.Raw) -> object:
+        """List live sessions; on the agent socket only the caller's own and those below it."""
+        only = None if connection.is_admin else own_session(connection)
+        shown = [session for session in self.sessions if only is None or only.has_below(session)]
+        return {"sessions": [described(session, self.registries.view_of(session)) for session in shown]}
+
+    async def _log(self, connection: Connection, filters: Filters) -> object:
+        if not connection.is_admin:
+            session = viewed(self.sessions, connection, filters.session) or own_session(connection)
+            filters = msgspec.structs.replace(filters, session=session.id, run=session.run)
+        try:
+            return await trio.to_thread.run_sync(query, self.record.folder, filters)
+        except NoRecordError as error:
+            raise RpcError(ErrorCode.NOT_FOUND, str(error)) from None
+
+    async def _ping(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return {}
+
+    async def _health(self, connection: Connection, raw: msgspec.Raw) -> object:
+        return self.report()
+
+    def _condition(self) -> Condition:
+        """Return everything that makes the daemon ready or not, at this moment."""
+        return Condition(
+            is_draining=self.dispatcher.is_draining,
+            parts=[fault for supervisor in self.supervisors for fault in supervisor.faults()],
+            listeners=list(self.listener_faults),
+            is_zygote_alive=self.sources.zygote.is_alive,
+            record=self.record.faults,
+            is_record_sound=self.record.is_sound,
+            isolation=self.sources.shortfalls(),
+            files=self.files.diagnostics,
+            hooks=inactive(self.registries.api_hooks),
+            faults=[*self.faults, *([self.state.unwritten] if self.state.unwritten else [])],
+            quarantined=self._quarantined(),
+            state=self.shared_state.faults,
+            suspended=list(self.suspensions),
+        )
+
+    def state_of(self, hook: Hook) -> str:
+        """Return whether a hook is called, and if not, why: it is disabled, suspended, inactive or quarantined."""
+        if not hook.enabled:
+            return "disabled"
+        if find(self.suspensions, hook) is not None:
+            return "suspended"
+        if hook.problem is not None:
+            return "inactive"
+        return "quarantined" if self.breakers.is_quarantined(hook) else "active"
+
+    def _quarantined(self) -> list[str]:
+        """Return the names of the shared hooks that are quarantined."""
+        if not any(breaker.is_quarantined for breaker in self.breakers):
+            return []
+        return [hook.name for hook in self.registries.all_hooks() if self.state_of(hook) == "quarantined"]
+
+    def report(self) -> dict[str, Any]:
+        """Answer `health`: one word, and one code for each kind of problem."""
+        condition = self._condition()
+        return {
+            "health": word(condition),
+            "reasons": list(dict.fromkeys(one.reason for one in red(condition))),
+            "revision": self.registries.view.revision,
+            "version": VERSION,
+        }
+
+    def is_vital_well(self) -> bool:
+        """Return whether no restart is needed.  The loop runs, since it runs this."""
+        return is_vital_well(is_zygote_alive=self.sources.zygote.is_alive, is_record_sound=self.record.is_sound)
+
+    async def _status(self, connection: Connection, raw: msgspec.Raw) -> object:
         """Return the daemon's status, as far as a session or an administrator may see it."""
-        condition = self.health.condition()
+        session, is_admin = connection.session, connection.is_admin
+        condition = self._condition()
         wrong = red(condition)
         view, record = self.registries.view, self.record.status()
         faults = [*condition.faults, *condition.listeners, *condition.parts, *condition.record, *condition.state]
@@ -90,10 +185,10 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
     def _missing(self) -> list[str]:
         """Warn if there is no configuration at all: a mistyped path guards nothing."""
-        config = self.files.config_path
-        if os.path.lexists(config) or os.path.lexists(self.files.folder):
+        main, folder = self.files.active.main.path, self.files.active.folder
+        if os.path.lexists(main) or os.path.lexists(folder):
             return []
-        return [f"{config} is not there, nor a hooks.d beside it: the only guards are those of clients and plugins"]
+        return [f"{main} is not there, nor a hooks.d beside it: the only guards are those of clients and plugins"]
 
     def _blamable(self, session: Session | None, *, is_admin: bool) -> list[Hook]:
         """Return the hooks whose failures a viewer may see: a session is not told of others' hooks."""
@@ -126,13 +221,13 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
                 )
                 if is_set
             ],
-            "plugins": [self._plugin(plugin) for plugin in self.files.plugins.values()],
+            "plugins": [self._plugin(plugin) for plugin in self.files.active.plugins.values()],
             "personalities": self.registries.personalities,
             "projects": [self._project(folder) for folder in sorted(self.projects.trusted)],
             "isolation": self._isolation(),
             "state": self.shared_state.status(),
             "sources": [pool.status() for pool in self.sources.pools.values()],
-            "files": digests(self.files, self.sources),
+            "files": self.files.digests(),
             "zygote": {"pid": self.sources.zygote.pid, "restarts": self.sources.zygote.restarts},
             "tree": [node for supervisor in self.supervisors for node in supervisor.tree()],
             "path": os.environ.get("PATH", os.defpath),
@@ -165,3 +260,26 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
 
 def left_of(suspension: Suspension) -> float:
     return round(max(suspension.until - time.time(), 0.0), 1)
+
+
+def described(session: Session, view: Snapshot) -> dict[str, Any]:
+    return {
+        "id": session.id,
+        "parent": session.parent.id if session.parent else None,
+        "client": session.client,
+        "host": session.terms.host,
+        "cwd": session.cwd,
+        "personality": session.personality,
+        "plugins": sorted(allowed) if (allowed := allowed_plugins(session)) is not None else None,
+        "connections": len(session.connections),
+        "created_at": session.created_at,
+        "fires": session.fires,
+        "hooks": len(session.own),
+        "revision": view.revision,
+        "digest": view.digest,
+    }
+
+
+def inactive(hooks: Sequence[Hook]) -> list[Diagnostic]:
+    """Return clients' hooks that cannot be called: those of files have diagnostics, these only show here."""
+    return [Diagnostic(f"hook {hook.id!r}", 0, hook.problem) for hook in hooks if hook.problem is not None]

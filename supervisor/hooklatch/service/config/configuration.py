@@ -19,7 +19,7 @@ from hooklatch.core.hooks.definitions import HookDefinition, HookTable, InvalidH
 from hooklatch.core.tables import InvalidTableError, unknown_key
 from hooklatch.processes.pool import TOTAL_BYTES, PoolLimits
 from hooklatch.record.settings import MIB
-from hooklatch.service.config.main_tables import MAIN_TABLES, LspTable, MainTables, OverrideTable, PersonalityTable
+from hooklatch.service.config.main_tables import LspTable, Override, OverrideTable, PersonalityTable
 from hooklatch.service.config.settings import (
     DaemonTable,
     IsolationTable,
@@ -34,7 +34,7 @@ from hooklatch_worker.wire import Source, WorkerLimits
 
 __all__ = [
     "PROJECT_TABLES", "TABLES", "ConfigError", "ConfigFile", "CustomDialect", "Diagnostic", "FileConfig",
-    "SourceEntry", "place_of", "read_config", "source_of",
+    "SourceTable", "place_of", "read_config", "source_of",
 ]  # fmt: skip
 
 DEFAULT = PoolLimits()
@@ -58,10 +58,13 @@ class SourceTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if len(given) != 1 or not given[0]:
             raise InvalidTableError('a source needs path = "guards.py" or module = "package.module"')
 
-    def entry(self, folder: str) -> SourceEntry:
-        if self.module is not None:
-            return SourceEntry("module", self.module, self.workers, self.isolation)
-        return SourceEntry("file", absolute(self.path or "", folder), self.workers, self.isolation)
+    @property
+    def source(self) -> Source:
+        return Source("module", self.module) if self.module is not None else Source("file", self.path or "")
+
+    def below(self, folder: str) -> SourceTable:
+        """Return the same table with an absolute path; a relative one is relative to `folder`."""
+        return self if self.path is None else msgspec.structs.replace(self, path=absolute(self.path, folder))
 
 
 class WorkersTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,17 +108,8 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     state: StateTable = StateTable()
 
 
-TABLES = ("source", "hook", "event", "dialect", "workers")  # of any file of the operator's
+TABLES = ("source", "hook", "event", "dialect", "workers")  # of a file in hooks.d
 PROJECT_TABLES = ("source", "hook")  # of a project's files: they change nothing that other sessions see
-
-
-class SourceEntry(msgspec.Struct, frozen=True):
-    """A [[source]] table: every function marked with @hook in it."""
-
-    kind: str
-    location: str
-    workers: int | None = None
-    isolation: str | None = None
 
 
 class CustomDialect(msgspec.Struct, frozen=True):
@@ -128,17 +122,23 @@ class CustomDialect(msgspec.Struct, frozen=True):
 class FileConfig(msgspec.Struct, frozen=True):
     """What one file declares, and the sha256 of its bytes (empty for a Python file: its source has the digest).
 
+    `lsp` is the config of the built-in hook, None if it is off.  Language servers write caches where they like, so
+    [isolation] does not apply to them; `lsp_isolation` does.
     `diagnostics` are about what could not be used although the rest of the file could.
     """
 
     path: str
     digest: str = ""
-    sources: list[SourceEntry] = []
+    sources: list[SourceTable] = []  # with absolute paths
     hooks: list[HookDefinition] = []
     events: list[EventDefinition] = []
     dialects: list[CustomDialect] = []
     limits: PoolLimits = PoolLimits()
-    main: MainTables = MainTables()
+    overrides: list[Override] = []
+    personalities: dict[str, list[str]] = {}
+    lsp: dict[str, Any] | None = None
+    lsp_isolation: str = "standard"
+    settings: Settings = Settings()
     diagnostics: list[Diagnostic] = []
 
 
@@ -158,8 +158,8 @@ def place_of(definition: HookDefinition, folder: str) -> tuple[Source, str]:
     return source_of(definition.run or "", folder)
 
 
-def read_config(path: str, data: bytes, tables: tuple[str, ...] = (*TABLES, *MAIN_TABLES)) -> FileConfig:
-    """Read one file's bytes; `tables` are those that the file may contain.
+def read_config(path: str, data: bytes, tables: tuple[str, ...] = ConfigFile.__struct_fields__) -> FileConfig:
+    """Read one file's bytes; `tables` are those that the file may contain, all of them if it is the main one.
 
     Raises:
         ConfigError: what is wrong, with its line.
@@ -171,16 +171,23 @@ def read_config(path: str, data: bytes, tables: tuple[str, ...] = (*TABLES, *MAI
     for index, event in enumerate(file.event):
         with document.at("event", index):
             Catalogue.standard().with_custom([event])
+    lsp = file.lsp
     return FileConfig(
         path=path,
-        sources=[source.entry(folder) for source in file.source],
+        sources=[source.below(folder) for source in file.source],
         hooks=[hook for index, table in enumerate(file.hook) for hook in hooks_of(document, index, table)],
         events=file.event,
         dialects=[
             CustomDialect(table, document.line_of(("dialect", index))) for index, table in enumerate(file.dialect)
         ],
         limits=file.workers.limits(),
-        main=main_tables_of(document, file, folder),
+        overrides=[
+            override.override(document.line_of(("override", index))) for index, override in enumerate(file.override)
+        ],
+        personalities={name: table.plugins for name, table in file.personality.items()},
+        lsp=lsp.config() if lsp is not UNSET else None,
+        lsp_isolation=lsp.isolation if lsp is not UNSET else "standard",
+        settings=settings_of(document, file, folder),
     )
 
 
@@ -203,22 +210,14 @@ def hooks_of(document: TomlDocument, index: int, table: HookTable) -> list[HookD
         return define(table, document.content["hook"][index], is_lenient=True, line=line)
 
 
-def main_tables_of(document: TomlDocument, file: ConfigFile, folder: str) -> MainTables:
-    lsp, metrics_file = file.lsp, file.daemon.metrics_file
+def settings_of(document: TomlDocument, file: ConfigFile, folder: str) -> Settings:
+    metrics_file = file.daemon.metrics_file
     with document.at("isolation"):
         isolation = file.isolation.settings(folder)
-    return MainTables(
-        overrides=[
-            override.override(document.line_of(("override", index))) for index, override in enumerate(file.override)
-        ],
-        personalities={name: table.plugins for name, table in file.personality.items()},
-        lsp=lsp.config() if lsp is not UNSET else None,
-        lsp_isolation=lsp.isolation if lsp is not UNSET else "standard",
-        settings=Settings(
-            record=file.record.settings(file.daemon.record),
-            isolation=isolation,
-            metrics_port=file.daemon.metrics_port,
-            metrics_file=absolute(metrics_file, folder) if metrics_file is not None else None,
-            keeps_state=file.state.kept,
-        ),
+    return Settings(
+        record=file.record.settings(file.daemon.record),
+        isolation=isolation,
+        metrics_port=file.daemon.metrics_port,
+        metrics_file=absolute(metrics_file, folder) if metrics_file is not None else None,
+        keeps_state=file.state.kept,
     )

@@ -5,22 +5,16 @@ Knows their keys and values; does not know files, or which hooks exist.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from hooklatch.core.hooks.definitions import Priority, Timeout
-from hooklatch.service.config.settings import Level, Settings
+from hooklatch.service.config.settings import Level
 from hooklatch_worker.lsp import diagnostics
 
-__all__ = ["MAIN_TABLES", "LspTable", "MainTables", "Override", "OverrideTable", "PersonalityTable"]
-
-Servers: TypeAlias = Annotated[
-    dict[Annotated[str, Meta(pattern=r"^\.")], list[str]],
-    Meta(extra={"is": 'a table of commands by extension, like { ".py" = ["pyright-langserver", "--stdio"] }'}),
-]
-MAIN_TABLES = ("override", "personality", "lsp", "daemon", "record", "isolation", "state")
+__all__ = ["LspTable", "Override", "OverrideTable", "PersonalityTable"]
 
 
 class Override(msgspec.Struct, frozen=True):
@@ -29,19 +23,6 @@ class Override(msgspec.Struct, frozen=True):
     id: str
     changes: dict[str, Any]
     line: int = 0
-
-
-class MainTables(msgspec.Struct, frozen=True):
-    """What these tables say; `lsp` is the config of the built-in hook, None if it is off.
-
-    Language servers write caches where they like, so [isolation] does not apply to them; `lsp_isolation` does.
-    """
-
-    overrides: list[Override] = []
-    personalities: dict[str, list[str]] = {}
-    lsp: dict[str, Any] | None = None
-    lsp_isolation: str = "standard"
-    settings: Settings = Settings()
 
 
 class OverrideTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -71,10 +52,6 @@ class PersonalityTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LspTable(diagnostics.Config, frozen=True, forbid_unknown_fields=True):
     """[lsp]: the built-in hook that shows a language server's diagnostics, and how its servers are isolated."""
 
-    timeout: Annotated[
-        float, Meta(gt=0, le=int(diagnostics.MAX_TIMEOUT), extra={"note": "seconds, not milliseconds"})
-    ] = 1.5
-    servers: Servers = msgspec.field(default_factory=dict[str, list[str]])
     isolation: Level = "standard"
 
     def config(self) -> dict[str, Any] | None:

@@ -6,7 +6,6 @@ that after a restart a file that is now broken still denies at its gates.
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import os
 from typing import Any
@@ -16,20 +15,17 @@ import trio
 
 from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.suspension import Suspension
+from hooklatch.directories import sync_folder
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.path_lookup import Absent, Fault, look
 from hooklatch.service.config.settings import Settings
 
-__all__ = ["LockedError", "ManifestHook", "State", "StateFile", "lock"]
+__all__ = ["ManifestHook", "State", "StateFile"]
 
 logger = logging.getLogger("hooklatch.state")
 VERSION = 1
 MAX_STATE = 64 * 2**20  # bytes of the whole file
-
-
-class LockedError(Exception):
-    """Another daemon holds this directory."""
 
 
 class ManifestHook(msgspec.Struct, frozen=True):
@@ -144,26 +140,4 @@ class StateFile:
             file.flush()
             os.fsync(fd)
         os.replace(temporary, self.path)
-        folder = os.open(os.path.dirname(self.path), os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def lock(folder: str, name: str) -> int:
-    """Lock a directory for the life of this process; return the descriptor to keep open.
-
-    Raises:
-        LockedError: another process holds it; its pid is in the message.
-    """
-    fd = os.open(os.path.join(folder, name), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(fd, 32).decode("ascii", "replace").strip() or "unknown"
-        os.close(fd)
-        raise LockedError(f"another hooklatch daemon (pid {holder}) already uses {folder}") from None
-    os.ftruncate(fd, 0)
-    os.write(fd, f"{os.getpid()}\n".encode())
-    return fd
+        sync_folder(os.path.dirname(self.path))

@@ -25,8 +25,8 @@ from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import Cause, Decision, Outcome
 from hooklatch.core.payload import MAX_PAYLOAD, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.dialects.find import unknown_event
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.service.config.custom_events import unknown_event
 from hooklatch.service.dispatch.calls import Calls, Targets
 from hooklatch.service.dispatch.fires import EnvelopeParams, Fire, FireParams, Plan, Settled, begin
 from hooklatch.service.dispatch.generations import Generations

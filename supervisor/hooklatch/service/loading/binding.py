@@ -16,8 +16,8 @@ from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.names import quoted
 from hooklatch.core.hooks.registry import Hook, Layer, Origin, PythonTarget, ServedTarget, misfit
 from hooklatch.core.hooks.shell_definitions import shell_config
+from hooklatch.dialects.find import unknown_event
 from hooklatch.service.config.configuration import Diagnostic, place_of
-from hooklatch.service.config.custom_events import unknown_event
 from hooklatch.service.loading.sources import Unit
 from hooklatch_worker.wire import Source
 
@@ -30,8 +30,8 @@ class Binder:
     def __init__(
         self, catalogue: Catalogue, units: Mapping[str, Unit], faults: Mapping[str, Diagnostic] | None = None
     ) -> None:
-        self._catalogue = catalogue
-        self._units = units
+        self.catalogue = catalogue
+        self.units = units
         self._faults = faults or {}
 
     def bind(
@@ -44,13 +44,13 @@ class Binder:
         origin: Origin | None = None,
     ) -> Hook:
         """Return the hook of a definition; without a `target`, its target is looked up, relative to `folder`."""
-        problem, spec = None, self._catalogue.get(definition.event)
+        problem, spec = None, self.catalogue.get(definition.event)
         if target is None:
             target, problem = self._target(definition, folder)
         config, matcher, amends = definition.config, definition.matcher, definition.amends
         problem = definition.problem or problem
         if spec is None:
-            problem = problem or unknown_event(self._catalogue, definition.event)
+            problem = problem or unknown_event(self.catalogue, definition.event)
         elif (fault := misfit(spec, matcher, amends=amends)) is not None:
             matcher, amends, problem = compile_matcher(None), False, fault
         if definition.shell is not None and spec is not None and isinstance(target, PythonTarget):
@@ -68,7 +68,7 @@ class Binder:
 
     def _target(self, definition: HookDefinition, folder: str) -> tuple[PythonTarget, str | None]:
         source, function = place_of(definition, folder)
-        unit = self._units.get(source.location)
+        unit = self.units.get(source.location)
         if unit is None:
             return PythonTarget(source, 0, function), self.why_unloaded(source.location)
         if function not in unit.loaded.functions:

@@ -10,54 +10,33 @@ If a source does not load, every Python file beside it is watched, since a chang
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import msgspec
 import trio
 
-from hooklatch.core.hooks.registry import Difference, Origin
+from hooklatch.core.hooks.registry import Difference, Hook, Origin, PythonTarget
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.processes.scratch import root_below
-from hooklatch.service.config.configuration import (
-    TABLES,
-    ConfigError,
-    Diagnostic,
-    FileConfig,
-    SourceEntry,
-    read_config,
-)
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.main_tables import MAIN_TABLES
-from hooklatch.service.config.path_lookup import Absent, Fault, Names, Stamp, is_passing, look, names_in, stamp
+from hooklatch.service.config.configuration import Diagnostic, FileConfig
+from hooklatch.service.config.path_lookup import Names, Stamp, names_in, stamp
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.config.settings_files import ENDING, read_settings
-from hooklatch.service.config.state_file import ManifestHook, StateFile
-from hooklatch.service.loading.layer_builder import Layers, assemble
-from hooklatch.service.loading.plan import (
-    Active,
-    Plan,
-    Seen,
-    SeenFile,
-    Wanted,
-    is_text,
-    known_files,
-    manifests,
-    paths_of,
-    plan,
-)
-from hooklatch.service.loading.plugins import Discovery, Plugin, discover
+from hooklatch.service.config.state_file import StateFile
+from hooklatch.service.loading.layer_builder import Layers, assemble, manifests
+from hooklatch.service.loading.plan import Plan, Seen, known_files, plan
+from hooklatch.service.loading.plugins import Discovery, discover
 from hooklatch.service.loading.projects import Projects
+from hooklatch.service.loading.reading import SeenFile, paths_of, read_files, read_project
 from hooklatch.service.loading.source_builder import Built, SourceBuilder, aimed_at, aimed_at_nothing
-from hooklatch.service.loading.sources import Sources, Unit, UnitError
+from hooklatch.service.loading.sources import Sources, Unit, UnitError, read
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
 
-__all__ = ["Files", "Reloaded"]
+__all__ = ["Files", "Reloaded", "first_plan"]
 
 logger = logging.getLogger("hooklatch.files")
 STAT_INTERVAL = 2.0  # seconds; inotify is only a hint (it does not see a directory that is recreated)
@@ -75,12 +54,30 @@ class Reloaded(msgspec.Struct, frozen=True):
     diagnostics: list[Diagnostic]
 
 
+def first_plan(config_path: str, state: StateFile) -> Plan:
+    """Return what the first hooks need: how workers are limited and isolated, and which events there are."""
+    known = state.state
+    last = Plan(
+        main=FileConfig(os.path.abspath(config_path), overrides=known.overrides, settings=known.settings),
+        temporary=root_below(os.path.dirname(state.path)),
+    )
+    listing, files = read_files(last.main.path, last.folder, known_files(last, known.manifests), {})
+    found = plan(last, Seen(listing, files, Discovery({}, {}, set()), known.manifests), is_explicit=False)
+    return Plan(
+        main=found.main,
+        temporary=found.temporary,
+        catalogue=found.catalogue,
+        levels=found.levels,
+        workers=found.workers,
+    )
+
+
 class Files:
     """Keeps the global layer in step with the configuration file and the hooks.d directory beside it."""
 
     def __init__(
         self,
-        config_path: str,
+        first: Plan,
         sources: Sources,
         registries: Registries,
         state: StateFile,
@@ -89,42 +86,43 @@ class Files:
         on_declared: Callable[[str, str], None],
         on_settings: Callable[[Settings], None],
     ) -> None:
-        self.config_path = os.path.abspath(config_path)
-        self.folder = os.path.join(os.path.dirname(self.config_path), "hooks.d")
+        self.active = first
         self.diagnostics: list[Diagnostic] = []
-        self.dialects: dict[str, Dialect] = {}
         self.hint = trio.Event()
+        self.reloads: Counter[str] = Counter()  # by their result
         self._sources = sources
         self._registries = registries
         self._state = state
         self._projects = projects
-        self.plugins: dict[str, Plugin] = {}
-        self.settings = state.state.settings
         self._on_declared = on_declared
         self._on_settings = on_settings
-        self.reloads: Counter[str] = Counter()  # by their result
         self._lock = trio.Lock()
-        self._good: dict[str, FileConfig] = {}  # the active versions; the listing of hooks.d is one of these
-        self._parsed: dict[str, FileConfig] = {}  # the latest version read of each file
-        self._packages: set[str] = set()  # the directories whose plugins were known at the last reload
-        self._wanted: Wanted = {}
+        self._read: Mapping[str, SeenFile] = {}  # the version of each file that was read last
         self._built = Built()
-        self._is_to_retry = False  # a fault may go away by itself, without a change of any file
-        self.declared_digests: dict[str, str] = {}  # of every active file
-        self._builder = SourceBuilder(sources, registries, state)
+
+    @property
+    def dialects(self) -> dict[str, Dialect]:
+        return self.active.dialects
+
+    @property
+    def settings(self) -> Settings:
+        return self.active.main.settings
 
     @property
     def watched(self) -> list[str]:
         """Return every path whose change may matter."""
-        listing = names_in(self.folder)
-        listed = paths_of(self.folder, listing) if isinstance(listing, Names) else []
-        files = {self.config_path, self.folder, *listed, *known_files(self._active, self.folder), *self._wanted}
+        active = self.active
+        files = {active.main.path, active.folder, *self._known_files(), *active.wanted}
+        files.update(paths_of(active.folder, names_in(active.folder)))
         files.update(self._projects.watched)
         for unit in self._sources.units.values():
-            files.update(unit.files)
+            files.update(unit.stamps)
         for fault in self._built.faults.values():
             files.update((fault.file, *siblings_of(fault.file)))
         return sorted(path for path in files if os.path.isabs(path))  # a module's name is not a path
+
+    def _known_files(self) -> set[str]:
+        return known_files(self.active, self._state.state.manifests)
 
     async def watch(self) -> None:
         """Reload whenever a watched file changes."""
@@ -136,7 +134,7 @@ class Files:
             async with self._lock:
                 self._forget_unused()
             now = self._stamps()
-            if now == seen and not self._is_to_retry:
+            if now == seen and not (self.active.is_to_retry or self._built.is_to_retry):
                 continue
             while True:
                 await trio.sleep(SETTLE)
@@ -169,94 +167,49 @@ class Files:
                 logger.info("reloaded", extra={"revision": revision})
             return Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
 
-    @property
-    def _active(self) -> Active:
-        state = self._state.state
-        return Active(self._good, state.manifests, self.settings, state.overrides, self.plugins, self._packages)
-
-    def prepare(self) -> None:
-        """Prepare what the first hooks need: how workers are limited and isolated, and which events there are."""
-        seen = self._look(self._active, Discovery({}, {}, set()))
-        taken = plan(self._active, seen, is_explicit=False)
-        self._limit(taken)
-        self._registries.catalogue = taken.catalogue
-
     async def _reload(self, *, is_explicit: bool) -> Difference:
-        active = self._active
-        seen = msgspec.structs.replace(await self.see(active), projects=self._projects.read())
-        taken = plan(active, seen, is_explicit=is_explicit)
-        self._limit(taken)
-        self._on_settings(self.settings)
-        built = await self._builder.build(taken, is_explicit=is_explicit)
+        seen = await self.see()
+        self._read = seen.files
+        taken = plan(self.active, seen, is_explicit=is_explicit)
+        self._on_settings(taken.main.settings)
+        remembered = self._state.state.manifests
+        builder = SourceBuilder(self._sources, taken, self._targets(), remembered, is_explicit=is_explicit)
+        built = await builder.build()
         # From here to the end of the commit there is no checkpoint: every fire sees all of it or nothing.
+        state = self._state.state
+        taken = msgspec.structs.replace(taken, projects=[self._projects.verified(one) for one in taken.projects])
         layers = self._layers_of(taken, built)
         change = self._commit(taken, built, layers)
-        self._packages = seen.packages.known(self._packages)
-        before = self._state.state.manifests  # read now: a project may have been untrusted meanwhile
-        found = manifests(before, taken, seen, layers, self._sources.units, built.faults, is_explicit=is_explicit)
-        is_changed = self._remember(taken, found)
-        if is_changed:
+        before = (state.settings, state.overrides, state.manifests)
+        state.settings, state.overrides = taken.main.settings, taken.main.overrides
+        # The manifests of now: a project may have been untrusted meanwhile.
+        state.manifests = manifests(state.manifests, taken, seen, layers, built.faults, is_explicit=is_explicit)
+        if before != (state.settings, state.overrides, state.manifests):
             await self._state.store()
         await self._registries.announced()
         return change
 
-    async def see(self, active: Active) -> Seen:
+    async def see(self) -> Seen:
         """Read what is there, in a thread: the disk may be slow, and files long."""
-        return await trio.to_thread.run_sync(lambda: self._look(active, discover()))
+        return await trio.to_thread.run_sync(self.look())
 
-    def _look(self, active: Active, packages: Discovery) -> Seen:
-        """Read every file once, by one thread at a time."""
-        listing = names_in(self.folder)
-        paths = {self.config_path, *known_files(active, self.folder)}
-        if isinstance(listing, Names):
-            paths.update(paths_of(self.folder, listing))
-        files = {path: self._read(path) for path in paths}
-        self._parsed = {path: config for path, config in files.items() if isinstance(config, FileConfig)}
-        return Seen(self.config_path, self.folder, listing, files, packages)
+    def look(self, find_packages: Callable[[], Discovery] = discover) -> Callable[[], Seen]:
+        """Return how to read every file once; it uses nothing that may change meanwhile."""
+        active, known, remembered, before = self.active, self._known_files(), self._state.state.manifests, self._read
+        used = {folder: self._projects.trusted[folder] for folder in self._projects.used()}
+        loaded = self._projects.active
 
-    def _read(self, path: str) -> SeenFile:
-        if not is_text(path):
-            shown = os.fsencode(path).decode("utf-8", "backslashreplace")
-            return Diagnostic(shown, 0, "its name is not UTF-8; rename it")
-        seen = look(path)
-        if isinstance(seen, Absent | Fault):
-            return seen
-        try:
-            return self._parse(path)
-        except ConfigError as error:
-            return error.diagnostic
-        except (UnsafeFileError, OSError) as error:
-            return Fault(str(error), is_passing(error))
+        def read_all() -> Seen:
+            listing, files = read_files(active.main.path, active.folder, known, before)
+            projects = [read_project(folder, pins, loaded.get(folder)) for folder, pins in used.items()]
+            return Seen(listing, files, find_packages(), remembered, projects)
 
-    def _parse(self, path: str) -> FileConfig:
-        if path.endswith(".py"):
-            return FileConfig(path, sources=[SourceEntry("file", path)])
-        data = read_safely(path)
-        digest = hashlib.sha256(data).hexdigest()
-        known = self._parsed.get(path)
-        if known is not None and known.digest == digest:
-            return known
-        tables = (*TABLES, *MAIN_TABLES) if path == self.config_path else TABLES
-        config = read_settings(path, data) if path.endswith(ENDING) else read_config(path, data, tables)
-        return msgspec.structs.replace(config, digest=digest)
-
-    def _limit(self, taken: Plan) -> None:
-        """From now on run workers as the main file says; if it has an error, as its last good version said."""
-        self.settings = taken.settings
-        folder = root_below(os.path.dirname(self._state.path))
-        isolation = msgspec.structs.replace(taken.settings.isolation, temporary=folder)
-        worker = msgspec.structs.replace(taken.limits.worker, isolation=isolation)
-        self._sources.limits = msgspec.structs.replace(taken.limits, worker=worker)
-        self._sources.levels = taken.levels
+        return read_all
 
     def _layers_of(self, taken: Plan, built: Built) -> Layers:
         units = {key: unit for key, unit in self._sources.units.items() if key not in built.too_weak} | built.fresh
-        return assemble(
-            config_path=self.config_path, main=taken.main, plugins=taken.plugins, files=taken.files,
-            unreadable=taken.unreadable, projects=[self._projects.verified(project) for project in taken.projects],
-            catalogue=taken.catalogue, units=units, faults=built.faults, manifests=self._state.state.manifests,
-            taken={hook.id: Origin("a client of the admin socket") for hook in self._registries.api_hooks},
-        )  # fmt: skip
+        ids = {hook.id: Origin("a client of the admin socket") for hook in self._registries.api_hooks}
+        return assemble(taken, units, built.faults, self._state.state.manifests, ids)
 
     def _commit(self, taken: Plan, built: Built, layers: Layers) -> Difference:
         for unit in built.fresh.values():
@@ -271,30 +224,26 @@ class Files:
             files=layers.shared, catalogue=taken.catalogue, projects=layers.projects,
             personalities=taken.main.personalities,
         )  # fmt: skip
-        self._projects.taken()
-        self._good, self.dialects, self._wanted, self._built = taken.good, taken.dialects, taken.wanted, built
-        self._is_to_retry = taken.is_to_retry or built.is_to_retry
-        self.plugins = {plugin.name: plugin for plugin in taken.plugins}
+        before, self.active, self._built = self.active, taken, built
+        self._projects.active = {project.folder: project for project in taken.projects}
         self.diagnostics = [*taken.diagnostics, *built.diagnostics, *layers.diagnostics]
-        before = self.declared_digests
-        self.declared_digests = {config.path: config.digest for config in taken.configs if config.digest}
-        for path, digest in self.declared_digests.items():
-            if before.get(path) != digest:
+        for path, digest in taken.digests.items():
+            if before.digests.get(path) != digest:
                 self._on_declared(path, digest)
         self._forget_unused()
         return change
 
-    def _remember(self, taken: Plan, found: dict[str, list[ManifestHook]]) -> bool:
-        """Store what the next start must know; return whether that has changed."""
-        state = self._state.state
-        before = (state.settings, state.overrides, state.manifests)
-        if taken.is_main_good:
-            state.settings, state.overrides = taken.settings, taken.main.overrides
-        state.manifests = found
-        return before != (state.settings, state.overrides, state.manifests)
+    def _targets(self) -> list[PythonTarget]:
+        """Return the Python targets of the hooks that clients registered; a stand-in has no source."""
+        hooks = self._registries.api_and_own_hooks()
+        targets = [hook.target for hook in hooks if isinstance(hook.target, PythonTarget)]
+        return [target for target in targets if target.source.location]
+
+    def _used(self) -> set[str]:
+        return {*self.active.wanted, *(target.source.location for target in self._targets())}
 
     def _forget_unused(self) -> None:
-        self._sources.forget(self._wanted.keys() | self._builder.used())
+        self._sources.forget(self._used())
 
     def _drop_below(self, folder: str) -> None:
         units = self._sources.units
@@ -306,23 +255,45 @@ class Files:
         Raises:
             UnitError: it cannot be loaded.
         """
-        location = source.location
         async with self._lock:
-            unit = self._sources.units.get(location)
-            is_current = unit is not None and unit.is_current
-            if unit is not None and not is_current and location in self._wanted.keys() | self._builder.used():
-                await self._reload(is_explicit=False)  # the watch has not noticed the change yet
-                if location in self._built.faults:
-                    fault = self._built.faults[location]
-                    raise UnitError(fault.message, fault.file, fault.line)
-                unit = self._sources.units.get(location)
-                # It may have changed again: only another reload may take that, which moves all hooks on it.
-                is_current = unit is not None
-            if unit is None or not is_current:
-                unit = await self._sources.build(source)
-                self._sources.adopt(unit)
+            unit = await self._ensured(source)
             unit.asked_for = trio.current_time()
             return unit
+
+    async def _ensured(self, source: Source) -> Unit:
+        location, units = source.location, self._sources.units
+        unit = units.get(location)
+        if unit is not None and not unit.is_untouched and location in self._used():
+            await self._reload(is_explicit=False)  # the watch has not noticed the change yet
+            if location in self._built.faults:
+                raise UnitError(self._built.faults[location])
+            # It may have changed again: only another reload may take that, which moves all hooks on it.
+            if (unit := units.get(location)) is not None:
+                return unit
+        if unit is None:
+            version = read(source)
+        elif (newer := unit.newer()) is not None:
+            version = newer
+        else:
+            return unit
+        unit = await self._sources.build(version, self.active.limits_of(source))
+        self._sources.adopt(unit)
+        return unit
+
+    def digests(self) -> dict[str, str]:
+        """Return the sha256 of all files that declare hooks, and of those that each source was loaded from."""
+        found = dict(self.active.digests)
+        for unit in self._sources.units.values():
+            found |= unit.digests
+        return found
+
+    def digests_of(self, hook: Hook) -> dict[str, str]:
+        """Return the sha256 of the files of a hook: where it is declared, and what its code was loaded from."""
+        unit = self._sources.units.get(hook.target.source.location) if isinstance(hook.target, PythonTarget) else None
+        found = dict(unit.digests) if unit is not None else {}
+        if hook.origin is not None and hook.origin.file in self.active.digests:
+            found[hook.origin.file] = self.active.digests[hook.origin.file]
+        return found
 
 
 def siblings_of(path: str) -> list[str]:

@@ -2,12 +2,15 @@
 
 What cannot be built keeps its place: a hook whose source is broken is there with a `problem`, a file that cannot be
 read is replaced by the hooks of its manifest, and one without a manifest by a hook on every gate.
+
+    assemble(taken, …)     the hooks of all layers
+    manifests(before, …)   what to remember for a start at which a file is broken
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -18,144 +21,89 @@ from hooklatch.core.hooks.matchers import MatcherError, compile_matcher
 from hooklatch.core.hooks.names import AmbiguousNameError, UnknownNameError, resolve
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, misfit
 from hooklatch.core.text import did_you_mean
-from hooklatch.service.config.configuration import Diagnostic, FileConfig, SourceEntry
-from hooklatch.service.config.custom_events import unknown_event
-from hooklatch.service.config.main_tables import MainTables, Override
+from hooklatch.dialects.find import unknown_event
+from hooklatch.service.config.configuration import Diagnostic, FileConfig
+from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.binding import Binder, with_way_out
-from hooklatch.service.loading.plugins import Plugin
+from hooklatch.service.loading.plan import Manifests, Plan, Seen, remembered_plugins
+from hooklatch.service.loading.plugins import PLUGIN, Plugin
+from hooklatch.service.loading.reading import DeclaredFile, ProjectFiles
 from hooklatch.service.loading.sources import Unit
-from hooklatch_worker.author.marker import Marker
 from hooklatch_worker.lsp import diagnostics
-from hooklatch_worker.wire import Declared, Source
+from hooklatch_worker.wire import Source
 
-__all__ = ["DeclaredFile", "Layers", "ProjectFiles", "assemble", "manifest_of"]
+__all__ = ["Layers", "assemble", "manifests"]
 
 LSP_MARGIN = 1.0  # seconds that the hook has beyond its server's time: no answer is better than a killed worker
 
 
-class DeclaredFile(msgspec.Struct, frozen=True):
-    """One file in its place: what it declares, or why that is unknown.
-
-    `is_absent` if the file does not exist: with a fault, it was active; without one, its absence is accepted.
-    """
-
-    path: str
-    config: FileConfig | None
-    fault: str | None = None
-    is_absent: bool = False
-
-    @property
-    def is_accepted_absence(self) -> bool:
-        return self.is_absent and self.fault is None
-
-
-class ProjectFiles(msgspec.Struct, frozen=True):
-    """What a trusted project's files declare; a `fault` if they are not those that were trusted."""
-
-    folder: str
-    files: list[DeclaredFile] = []
-    fault: str | None = None
-
-    @property
-    def configs(self) -> list[FileConfig]:
-        return [file.config for file in self.files if file.config is not None]
-
-
 class Layers(msgspec.Struct, frozen=True):
-    """The hooks that all viewers share, those of each project, and what is wrong."""
+    """The hooks that all viewers share, those of each project, and what is wrong.
+
+    `by_file` has the hooks of each file and plugin, `by_source` those that are marked in a source.
+    """
 
     shared: list[Hook]
     projects: dict[str, list[Hook]]
     diagnostics: list[Diagnostic]
     by_file: dict[str, list[Hook]]
-
-    @property
-    def hooks(self) -> Iterable[Hook]:
-        yield from self.shared
-        for hooks in self.projects.values():
-            yield from hooks
+    by_source: dict[str, list[Hook]] = {}
 
 
 class LayerBuilder:
-    """Makes the hooks of a layer from all its files, and collects the problems."""
+    """Makes the hooks of one layer, and collects the problems; `taken` are the ids that are in use already."""
 
     def __init__(
         self,
-        catalogue: Catalogue,
-        units: Mapping[str, Unit],
-        faults: Mapping[str, Diagnostic],
-        manifests: Mapping[str, list[ManifestHook]],
+        layer: Layer,
+        binder: Binder,
+        remembered: Manifests,
         taken: Mapping[str, Origin],
-        layer: Layer = Layer.GLOBAL,
         project: str = "",
     ) -> None:
-        self._catalogue = catalogue
         self._layer = layer
         self._project = project
-        self._units = units
-        self._binder = Binder(catalogue, units, faults)
-        self._manifests = manifests
+        self._binder = binder
+        self._manifests = remembered
         self._taken = dict(taken)
         self.hooks: list[Hook] = []
         self.diagnostics: list[Diagnostic] = []
         self.by_file: dict[str, list[Hook]] = {}
+        self.by_source: dict[str, list[Hook]] = {}
 
     def add(self, file: DeclaredFile) -> None:
         """Add one file's hooks; call it in the order of the files."""
         before = len(self.hooks)
         if file.config is None:
-            self._stand_in(file.path, file.fault or "it could not be read", is_gone=file.is_absent)
+            self._stand_in(file.path, str(file.fault), is_gone=file.is_absent)
         else:
             folder = os.path.dirname(file.path)
             self.diagnostics += file.config.diagnostics
-            for entry in file.config.sources:
-                self._add_source(entry)
+            for table in file.config.sources:
+                self._add_source(table.source.location)
             for definition in file.config.hooks:
-                self._add_definition(definition, folder, Origin(file.path, definition.line))
+                self.add_definition(definition, folder, Origin(file.path, definition.line))
         self.by_file[file.path] = self.hooks[before:]
 
-    def _add_source(self, entry: SourceEntry) -> None:
-        unit = self._units.get(entry.location)
+    def _add_source(self, location: str) -> None:
+        unit, first = self._binder.units.get(location), len(self.hooks)
         if unit is None:
-            self._stand_in(entry.location, self._binder.why_unloaded(entry.location))
-            return
-        self._add_unit(unit, lambda declared: declared.marker)
-
-    def _add_unit(self, unit: Unit, marked: Callable[[Declared], Marker], plugin: str | None = None) -> None:
-        location = unit.source.location
-        stem = os.path.basename(location).removesuffix(".py")
-        names = [declared.function for declared in unit.loaded.hooks]
-        for declared in unit.loaded.hooks:
-            origin = Origin(location, declared.line)
-            try:
-                definition = from_marker(
-                    marked(declared),
-                    stem=stem,
-                    function=declared.function,
-                    line=declared.line,
-                    has_siblings=names.count(declared.function) > 1,
-                )
-            except InvalidHookError as error:
-                self.diagnostics.append(Diagnostic(origin.file, origin.line, str(error)))
-                self._add_unusable(f"{stem}:{declared.function}", declared.marker.event, str(error), origin, plugin)
-                continue
-            definition = msgspec.structs.replace(definition, plugin=plugin)
-            target = PythonTarget(unit.source, unit.build, declared.function, declared.marker.runtime)
-            self._append(self._binder.bind(definition, self._layer, target=target, origin=origin))
+            self._stand_in(location, self._binder.why_unloaded(location))
+        else:
+            self._add_unit(unit)
+            self.by_source.setdefault(location, []).extend(self.hooks[first:])
 
     def add_plugin(self, plugin: Plugin) -> None:
         """Add a plugin's hooks, or their stand-ins if it is broken; each is named after the plugin."""
         before = len(self.hooks)
-        unit = self._units.get(plugin.module)
-        fault = plugin.fault
-        if fault is None and unit is None:
-            fault = self._binder.why_unloaded(plugin.module)
-        if fault is not None or unit is None:
-            self._stand_in(plugin.key, f"plugin {plugin.name!r}: {fault}", plugin=plugin.name)
+        unit = self._binder.units.get(plugin.module)
+        if plugin.fault is None and unit is not None:
+            self._add_unit(unit, plugin)
         else:
-            self._add_unit(unit, lambda declared: plugin.named(declared), plugin.name)
+            fault = plugin.fault or self._binder.why_unloaded(plugin.module)
+            self._stand_in(plugin.key, f"plugin {plugin.name!r}: {fault}", plugin=plugin.name)
         self.by_file[plugin.key] = self.hooks[before:]
 
     def add_unreadable(self, path: str, fault: str) -> None:
@@ -163,27 +111,53 @@ class LayerBuilder:
         self._stand_in(path, fault)
         self.diagnostics.append(Diagnostic(path, 0, fault))
 
-    def add_changed(self, folder: str, problem: str) -> None:
-        """Add the stand-ins of a project whose files are not those that were trusted."""
-        paths = [path for path in self._manifests if path.startswith(f"{folder}/")]
-        for path in paths or [folder]:
-            self._stand_in(path, "", problem=problem)
+    def add_project(self, project: ProjectFiles) -> None:
+        """Add a project's hooks, or their stand-ins if its files are not those that were trusted."""
+        if project.fault is not None:
+            folder = trust.folder_of(project.folder)
+            for path in [path for path in self._manifests if path.startswith(f"{folder}/")] or [folder]:
+                self._stand_in(path, "", problem=project.fault)
+            self.diagnostics.append(Diagnostic(project.folder, 0, project.fault))
+        for file in project.files:
+            self.add(file)
+            if file.fault is not None:
+                self.diagnostics.append(file.fault)
 
-    def add_builtin(self, definition: HookDefinition) -> None:
-        """Add a built-in hook."""
-        self._append(self._binder.bind(definition, self._layer))
-
-    def _add_definition(self, definition: HookDefinition, folder: str, origin: Origin) -> None:
+    def add_definition(self, definition: HookDefinition, folder: str = "/", origin: Origin | None = None) -> None:
         self._append(self._binder.bind(definition, self._layer, folder=folder, origin=origin))
 
-    def _append(self, hook: Hook, *, is_said: bool = False) -> None:
+    def _add_unit(self, unit: Unit, plugin: Plugin | None = None) -> None:
+        location = unit.source.location
+        stem = os.path.basename(location).removesuffix(".py")
+        names = [declared.function for declared in unit.loaded.hooks]
+        name = plugin.name if plugin is not None else None
+        for declared in unit.loaded.hooks:
+            origin = Origin(location, declared.line)
+            try:
+                definition = from_marker(
+                    declared.marker if plugin is None else plugin.named(declared),
+                    stem=stem,
+                    function=declared.function,
+                    line=declared.line,
+                    has_siblings=names.count(declared.function) > 1,
+                )
+            except InvalidHookError as error:  # somebody wrote it as a guard, so it keeps its place
+                hook_id = f"{f'{name}.' if name is not None else ''}{stem}:{declared.function}"
+                definition = HookDefinition(
+                    id=hook_id, event=declared.marker.event, matcher=compile_matcher(None), problem=error.reason
+                )
+            definition = msgspec.structs.replace(definition, plugin=name)
+            target = PythonTarget(unit.source, unit.build, declared.function, declared.marker.runtime)
+            self._append(self._binder.bind(definition, self._layer, target=target, origin=origin))
+
+    def _append(self, hook: Hook) -> None:
         origin = hook.origin or Origin("?")
-        if hook.event not in self._catalogue:
-            self._complain(hook, origin, unknown_event(self._catalogue, hook.event))
+        if hook.event not in self._binder.catalogue:
+            self._complain(hook, origin, unknown_event(self._binder.catalogue, hook.event))
             return
         location = hook.target.source.location if isinstance(hook.target, PythonTarget) else ""
-        is_said = is_said or hook.problem == self._binder.why_unloaded(location)  # the source's own fault
-        if hook.problem is not None and not is_said:
+        is_sources = hook.problem == self._binder.why_unloaded(location)  # which is a diagnostic already
+        if hook.problem is not None and not is_sources:
             self._complain(hook, origin, hook.problem)
         other = self._taken.get(hook.id)
         if other is not None:
@@ -200,14 +174,6 @@ class LayerBuilder:
 
     def _complain(self, hook: Hook, origin: Origin, text: str) -> None:
         self.diagnostics.append(Diagnostic(origin.file, origin.line, f"hook {hook.id!r}: {text}"))
-
-    def _add_unusable(self, hook_id: str, event: str, problem: str, origin: Origin, plugin: str | None) -> None:
-        """Add a stand-in for a marked function of which no hook can be made: somebody wrote it as a guard."""
-        target = PythonTarget(Source("file", origin.file), 0, "")
-        matcher = compile_matcher(None)
-        hook_id = f"{plugin}.{hook_id}" if plugin is not None else hook_id
-        self._append(Hook(id=hook_id, event=event, layer=self._layer, matcher=matcher, target=target, origin=origin,
-                          problem=problem, plugin=plugin), is_said=True)  # fmt: skip
 
     def _stand_in(
         self, path: str, fault: str, *, plugin: str | None = None, problem: str = "", is_gone: bool = False
@@ -243,56 +209,37 @@ def placed(problem: str, origin: Origin, name: str) -> str:
 
 
 def assemble(
-    *,
-    config_path: str,
-    main: MainTables,
-    plugins: Sequence[Plugin],
-    unreadable: Mapping[str, str],
-    files: Sequence[DeclaredFile],
-    projects: Sequence[ProjectFiles],
-    catalogue: Catalogue,
+    taken: Plan,
     units: Mapping[str, Unit],
     faults: Mapping[str, Diagnostic],
-    manifests: Mapping[str, list[ManifestHook]],
-    taken: Mapping[str, Origin],
+    remembered: Manifests,
+    ids: Mapping[str, Origin],
 ) -> Layers:
-    """Make the hooks of all layers; `taken` are the ids of those that clients registered globally.
-
-    `unreadable` are the directories that may hold a plugin, and why that is unknown.
-    """
-
-    def layer(which: Layer, ids: Mapping[str, Origin], project: str = "") -> LayerBuilder:
-        made.append(LayerBuilder(catalogue, units, faults, manifests, ids, which, project))
-        return made[-1]
-
-    made: list[LayerBuilder] = []
-    builtin, packaged, own = layer(Layer.BUILTIN, {}), layer(Layer.PLUGIN, {}), layer(Layer.GLOBAL, taken)
-    if main.lsp is not None:
-        builtin.add_builtin(lsp_definition(main.lsp))
-    for plugin in plugins:
+    """Make the hooks of all layers; `ids` are those of hooks that clients registered globally."""
+    binder = Binder(taken.catalogue, units, faults)
+    builtin, packaged = LayerBuilder(Layer.BUILTIN, binder, {}, {}), LayerBuilder(Layer.PLUGIN, binder, remembered, {})
+    own = LayerBuilder(Layer.GLOBAL, binder, remembered, ids)
+    if taken.main.lsp is not None:
+        builtin.add_definition(lsp_definition(taken.main.lsp))
+    for plugin in taken.plugins.values():
         packaged.add_plugin(plugin)
-    for path, fault in unreadable.items():
+    for path, fault in taken.unreadable.items():
         packaged.add_unreadable(path, fault)
-    for file in files:
+    for file in taken.files:
         own.add(file)
     given = [*builtin.hooks, *packaged.hooks]
-    changed, complaints = overridden(given, main.overrides, config_path, plugins, catalogue)
-    by_project: dict[str, list[Hook]] = {}
-    for project in projects:
-        builder = layer(Layer.PROJECT, {}, project.folder)
-        if project.fault is not None:
-            builder.add_changed(trust.folder_of(project.folder), project.fault)
-            complaints.append(Diagnostic(project.folder, 0, project.fault))
-        for file in project.files:
-            builder.add(file)
-            if file.fault is not None:
-                complaints.append(Diagnostic(file.path, 0, file.fault))
-        by_project[project.folder] = builder.hooks
+    overridden_hooks, complaints = overridden(given, taken.main, taken.catalogue)
+    by_project: dict[str, LayerBuilder] = {}
+    for project in taken.projects:
+        by_project[project.folder] = LayerBuilder(Layer.PROJECT, binder, remembered, {}, project.folder)
+        by_project[project.folder].add_project(project)
+    made = [builtin, packaged, own, *by_project.values()]
     return Layers(
-        [*changed, *own.hooks],
-        by_project,
+        [*overridden_hooks, *own.hooks],
+        {folder: builder.hooks for folder, builder in by_project.items()},
         [*complaints, *(one for builder in made for one in builder.diagnostics)],
         {path: hooks for builder in made for path, hooks in builder.by_file.items()},
+        {location: hooks for builder in made for location, hooks in builder.by_source.items()},
     )
 
 
@@ -302,28 +249,22 @@ def lsp_definition(config: Mapping[str, object]) -> HookDefinition:
         event="post_tool_use",
         matcher=compile_matcher(list(diagnostics.TOOLS)),
         run=f"{LSP.source.location}:{LSP.function}",
-        timeout=diagnostics.read_config(config).timeout + LSP_MARGIN,
+        timeout=msgspec.convert(config, diagnostics.Config).timeout + LSP_MARGIN,
         description="a language server's diagnostics after an edit",
         config=msgspec.json.encode(config),
     )
 
 
-def overridden(
-    hooks: Iterable[Hook],
-    overrides: Iterable[Override],
-    path: str,
-    plugins: Iterable[Plugin],
-    catalogue: Catalogue,
-) -> tuple[list[Hook], list[Diagnostic]]:
+def overridden(hooks: Iterable[Hook], main: FileConfig, catalogue: Catalogue) -> tuple[list[Hook], list[Diagnostic]]:
     """Apply the operator's overrides to hooks that the operator did not write."""
     by_name = {hook.name: hook for hook in hooks}
     broken = {hook.plugin for hook in by_name.values() if hook.problem is not None} - {None}
     complaints: list[Diagnostic] = []
-    for override in overrides:
+    for override in main.overrides:
         try:
             target = resolve(override.id, by_name.values())
         except AmbiguousNameError as error:
-            complaints.append(Diagnostic(path, override.line, str(error)))
+            complaints.append(Diagnostic(main.path, override.line, str(error)))
             continue
         except UnknownNameError:
             target = None
@@ -331,11 +272,11 @@ def overridden(
             for hook in target.hooks:
                 by_name[hook.name], fault = changed(hook, override, catalogue)
                 if fault is not None:
-                    complaints.append(Diagnostic(path, override.line, f"override of {override.id!r}: {fault}"))
+                    complaints.append(Diagnostic(main.path, override.line, f"override of {override.id!r}: {fault}"))
         elif override.id.partition(".")[0] not in broken:  # the hooks of a broken plugin are unknown
             hint = did_you_mean(override.id, [hook.id for hook in by_name.values()]) or "; see: hooklatch hooks"
             text = f"there is no built-in hook and no plugin's of the id {override.id!r}{hint}"
-            complaints.append(Diagnostic(path, override.line, text))
+            complaints.append(Diagnostic(main.path, override.line, text))
     return list(by_name.values()), complaints
 
 
@@ -345,6 +286,40 @@ def changed(hook: Hook, override: Override, catalogue: Catalogue) -> tuple[Hook,
     spec = catalogue.get(hook.event)
     fault = misfit(spec, wanted.matcher, amends=wanted.amends) if spec is not None else None
     return (wanted if fault is None else msgspec.structs.replace(wanted, amends=hook.amends)), fault
+
+
+def manifests(
+    before: Manifests,
+    taken: Plan,
+    seen: Seen,
+    layers: Layers,
+    faults: Collection[str],
+    *,
+    is_explicit: bool,
+) -> dict[str, list[ManifestHook]]:
+    """Return the manifest of every good file, including those without hooks; an accepted removal leaves none.
+
+    A source with one of the `faults` keeps the manifest that it had.
+    """
+    # Another configuration of the same user may share this state.
+    kept = {path: hooks for path, hooks in before.items() if not taken.is_ours(path)}
+    kept = {path: hooks for path, hooks in kept.items() if path not in taken.wanted}
+    known = {path for path in taken.good.keys() | before.keys() if taken.is_ours(path)} - taken.absent
+    for path, hooks in layers.by_file.items():
+        is_sound = all(hook.problem is None for hook in hooks)
+        remembered = None if is_sound else before.get(path)
+        if not remembered:  # the stand-ins of a file that is good in part are better remembered than nothing
+            remembered = manifest_of(hooks) if is_sound or path in known else []
+        if remembered or path in known:
+            kept[path] = remembered
+    for location, hooks in layers.by_source.items():
+        if found := [hook for hook in hooks if hook.problem is None]:
+            kept[location] = manifest_of(found)
+    kept |= {path: hooks for path, hooks in before.items() if path in faults}
+    if is_explicit and not seen.packages.faults:
+        for name in remembered_plugins(before) - taken.plugins.keys():
+            kept.pop(PLUGIN + name, None)
+    return kept
 
 
 def manifest_of(hooks: Iterable[Hook]) -> list[ManifestHook]:

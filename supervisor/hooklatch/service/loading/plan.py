@@ -2,208 +2,205 @@
 
     plan(active, seen)    which version of each file, which events, plugins and projects, and which sources are wanted
     too_weak(held, …)     whether a build must go although its source has no other
-    manifests(before, …)  what to remember for a start at which a file is broken
 
-A file with an error changes nothing that is active: its last good version stays.  Only what does not exist and was
-never active counts as empty; what is gone or has lost its hooks waits for an explicit reload, and what cannot be read
-is never accepted.
+The plan that was committed last is what is active.  A file with an error changes nothing of that: its last good version
+stays.  Only what does not exist and was never active counts as empty; what is gone or has lost its hooks waits for an
+explicit reload, and what cannot be read is never accepted.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import TypeAlias
 
 import msgspec
 
-from hooklatch.core.hooks.builtin_sources import LSP
+from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES, LSP
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.registry import Hook, Layer
-from hooklatch.dialects.dialect import Dialect
+from hooklatch.core.tables import InvalidTableError
+from hooklatch.dialects.dialect import Dialect, InvalidDialectError
+from hooklatch.dialects.find import from_table, unknown_event
 from hooklatch.processes.pool import PoolLimits
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, place_of
-from hooklatch.service.config.custom_events import catalogue_of, dialects_of, unknown_event
-from hooklatch.service.config.isolation_levels import as_strong_as, levels_of
-from hooklatch.service.config.main_tables import MainTables, Override
 from hooklatch.service.config.path_lookup import Absent, Fault, Names
-from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.settings_files import ENDING
 from hooklatch.service.config.state_file import ManifestHook
-from hooklatch.service.loading.layer_builder import DeclaredFile, Layers, ProjectFiles, manifest_of
 from hooklatch.service.loading.plugins import PLUGIN, Discovery, Plugin, in_force
-from hooklatch.service.loading.sources import Unit
-from hooklatch_worker.wire import Isolation, Source
+from hooklatch.service.loading.reading import ENDINGS, DeclaredFile, ProjectFiles, SeenFile, is_text, paths_of
+from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
-__all__ = [
-    "Active", "Plan", "Seen", "SeenFile", "Wanted", "is_text", "known_files", "manifests", "paths_of", "plan",
-    "too_weak",
-]  # fmt: skip
+__all__ = ["Manifests", "Plan", "Seen", "known_files", "plan", "remembered_plugins", "too_weak"]
 
-ENDINGS = (".toml", ".py", ENDING)  # what hooks.d may contain
-SeenFile: TypeAlias = (
-    FileConfig | Diagnostic | Absent | Fault
-)  # its content, what is wrong in it, or that it cannot be read
 Manifests: TypeAlias = Mapping[str, list[ManifestHook]]
-Wanted: TypeAlias = dict[str, tuple[Source, int | None]]  # by location: a source, and its number of workers
-
-
-class Active(msgspec.Struct, frozen=True):
-    """What is active: the last good version of each file, and the manifests from before the last start."""
-
-    configs: Mapping[str, FileConfig] = {}
-    manifests: Manifests = {}
-    settings: Settings = Settings()
-    overrides: list[Override] = []
-    plugins: Mapping[str, Plugin] = {}
-    packages: Collection[str] = frozenset()  # the directories whose plugins were known
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What is there now; every file was read once."""
+    """What is there now, every file read once; `manifests` are from when each file was last good."""
 
-    main: str
-    folder: str
     listing: Names | Absent | Fault
     files: Mapping[str, SeenFile]
     packages: Discovery
+    manifests: Manifests = {}
     projects: list[ProjectFiles] = []
 
 
-class Plan(msgspec.Struct, frozen=True):
-    """What a reload is about to make active."""
+class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+    """What a reload is about to make active, and then what is active.
 
-    files: list[DeclaredFile]
-    catalogue: Catalogue
-    dialects: dict[str, Dialect]
-    main: MainTables
-    settings: Settings
-    limits: PoolLimits
-    levels: dict[str, str]
-    plugins: list[Plugin]
-    unreadable: dict[str, str]
-    projects: list[ProjectFiles]
-    wanted: Wanted
-    diagnostics: list[Diagnostic]
-    is_main_good: bool
-    is_to_retry: bool  # a fault may go away by itself, without a change of any file
+    `main` is the main file's version that applies, `packages` the directories whose plugins are known.
+    """
 
-    @property
+    main: FileConfig
+    temporary: str = ""  # where isolated workers have their own directories
+    files: list[DeclaredFile] = []
+    catalogue: Catalogue = msgspec.field(default_factory=Catalogue.standard)
+    dialects: dict[str, Dialect] = {}
+    levels: dict[str, str] = {}  # the isolation of sources with their own level
+    plugins: dict[str, Plugin] = {}
+    packages: set[str] = set()
+    unreadable: dict[str, str] = {}
+    projects: list[ProjectFiles] = []
+    wanted: dict[str, Source] = {}  # by location
+    workers: dict[str, int] = {}  # of sources with their own number of them
+    diagnostics: list[Diagnostic] = []
+    is_to_retry: bool = False  # a fault may go away by itself, without a change of any file
+
+    @cached_property
+    def folder(self) -> str:
+        """Return the path of hooks.d, beside the main file."""
+        return os.path.join(os.path.dirname(self.main.path), "hooks.d")
+
+    @cached_property
     def configs(self) -> list[FileConfig]:
-        return [*configs_of(self.files), *(config for project in self.projects for config in project.configs)]
+        return configs_of([*self.files, *(file for project in self.projects for file in project.files)])
 
-    @property
+    @cached_property
     def good(self) -> dict[str, FileConfig]:
-        """Return the versions that are active from now on."""
+        """Return the active version of each file; the listing of hooks.d is one of these."""
         return {file.path: file.config for file in self.files if file.config and not file.is_accepted_absence}
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """Return the sha256 of each active file that declares hooks."""
+        return {config.path: config.digest for config in self.configs if config.digest}
+
+    def is_ours(self, path: str) -> bool:
+        """Return whether a file is the main one, or in hooks.d."""
+        return path in (self.main.path, self.folder) or os.path.dirname(path) == self.folder
 
     @property
     def absent(self) -> set[str]:
         return {file.path for file in self.files if file.is_accepted_absence}
 
-    @property
-    def extra(self) -> list[Source]:
-        """Return the sources that no file names."""
-        plugins = [plugin.source for plugin in self.plugins if plugin.fault is None]
-        return [*plugins, LSP.source] if self.main.lsp is not None else plugins
+    def limits_of(self, source: Source) -> PoolLimits:
+        """Return a source's limits: the common ones, with its own on top."""
+        common, isolation = self.main.limits, self.main.settings.isolation
+        level = self.levels.get(source.location, isolation.level)
+        isolation = msgspec.structs.replace(isolation, level=level, temporary=self.temporary)
+        ours = BUILTIN_SOURCES.get(source)
+        return msgspec.structs.replace(
+            common,
+            workers=self.workers.get(source.location, common.workers),
+            worker=msgspec.structs.replace(common.worker, isolation=isolation),
+            total_bytes=common.total_bytes if ours is None or ours.is_total_bounded else None,
+            may_emit=ours is not None and ours.may_emit,
+        )
 
 
-def plan(active: Active, seen: Seen, *, is_explicit: bool) -> Plan:
+def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
     """Decide what a reload changes; an explicit one also accepts what is gone or empty."""
-    files, diagnostics = declared_files(active, seen, is_explicit=is_explicit)
-    catalogue = catalogue_of(configs_of(files), [])
-    files, unknown = with_known_events(files, catalogue, active.configs)
-    diagnostics += unknown
-    good = {file.path: file.config for file in files if file.config is not None}
-    catalogue = catalogue_of(good.values(), diagnostics)
-    dialects = dialects_of(good.values(), catalogue, diagnostics)
-    main_file = good.get(seen.main)
-    # If the main file has an error, its last good switches and overrides must at least not be undone.
-    main = main_file.main if main_file is not None else MainTables(overrides=active.overrides)
-    settings = main_file.main.settings if main_file is not None else active.settings
-    remembered = remembered_plugins(active.manifests)
+    read = declared_files(active, seen, is_explicit=is_explicit)
+    catalogue, clashes = catalogue_of(configs_of(read))
+    files = with_known_events(read, catalogue, active.good)
+    if files != read:  # what a refused file would have added is not there
+        catalogue, clashes = catalogue_of(configs_of(files))
+    dialects, unusable = dialects_of(configs_of(files), catalogue)
+    # If the main file has an error and no last good version, its last good switches must at least not be undone.
+    main = files[0].config or active.main
+    remembered = remembered_plugins(seen.manifests)
     plugins, complaints = in_force(active.plugins, remembered, seen.packages, is_explicit=is_explicit)
     projects = [
-        msgspec.structs.replace(project, files=with_known_events(project.files, catalogue, {})[0])
+        msgspec.structs.replace(project, files=with_known_events(project.files, catalogue, {}))
         for project in seen.projects
     ]
+    configs = configs_of([*files, *(file for project in projects for file in project.files)])
+    extra = [plugin.source for plugin in plugins if plugin.fault is None]
     looked_at = (seen.listing, *seen.files.values(), *seen.packages.faults.values())
-    found = Plan(
-        files=files, catalogue=catalogue, dialects=dialects, main=main, settings=settings,
-        limits=(main_file.limits if main_file is not None else None) or PoolLimits(), levels={}, plugins=plugins,
-        unreadable=seen.packages.unread(set(active.packages)), projects=projects, wanted={},
-        diagnostics=[*diagnostics, *complaints], is_main_good=main_file is not None,
+    return Plan(
+        main=main,
+        temporary=active.temporary,
+        files=files,
+        catalogue=catalogue,
+        dialects=dialects,
+        levels=levels_of(configs, active, main),
+        plugins={plugin.name: plugin for plugin in plugins},
+        packages=seen.packages.known(active.packages),
+        unreadable=seen.packages.unread(active.packages),
+        projects=projects,
+        workers={one.source.location: one.workers for config in configs for one in config.sources if one.workers},
+        wanted=wanted_sources(configs, [*extra, LSP.source] if main.lsp is not None else extra),
+        diagnostics=[
+            *misnamed(active.folder, seen.listing),
+            *(file.fault for file in files if file.fault is not None),
+            *clashes,
+            *unusable,
+            *complaints,
+        ],
         is_to_retry=any(isinstance(one, Fault) and one.is_passing for one in looked_at),
-    )  # fmt: skip
-    levels = levels_of(
-        found.configs, lambda path: is_ours(path, seen.main, seen.folder), settings.isolation.level, main.lsp_isolation
     )
-    return msgspec.structs.replace(found, levels=levels, wanted=wanted_sources(found.configs, found.extra))
 
 
 # -- files -------------------------------------------------------------------------------------------------------
 
 
-def declared_files(active: Active, seen: Seen, *, is_explicit: bool) -> tuple[list[DeclaredFile], list[Diagnostic]]:
+def declared_files(active: Plan, seen: Seen, *, is_explicit: bool) -> list[DeclaredFile]:
     """Return the files in their order: the main one, then the hooks.d directory itself, then the files in it.
 
     One that existed and is gone keeps its place until an explicit reload.
     """
-    listing, misnamed = seen.listing, list[Diagnostic]()
-    found: list[tuple[DeclaredFile, Diagnostic | None]] = [
-        version(active, seen.main, seen.files[seen.main], is_explicit)
-    ]
-    paths: set[str] = set()
-    if isinstance(listing, Names):
-        misnamed = [misnamed_file(seen.folder, name) for name in listing.names if is_misnamed(name)]
-        paths = set(paths_of(seen.folder, listing))
-        found.append((DeclaredFile(seen.folder, FileConfig(seen.folder)), None))
-    else:
-        # Without a listing the directory's present content is unknown, but what was active stays.
-        found.append(version(active, seen.folder, listing, is_explicit))
-    if isinstance(listing, Fault) or not is_explicit:
-        paths |= known_files(active, seen.folder)
-    found += [version(active, path, seen.files[path], is_explicit) for path in sorted(paths)]
-    return [file for file, _ in found], [*misnamed, *(fault for _, fault in found if fault is not None)]
+    paths = set(paths_of(active.folder, seen.listing))
+    # Without a listing the directory's present content is unknown, but what was active stays.
+    if isinstance(seen.listing, Fault) or not is_explicit:
+        paths |= known_files(active, seen.manifests)
+    return [version(active, seen, path, is_explicit) for path in (active.main.path, active.folder, *sorted(paths))]
 
 
-def version(active: Active, path: str, seen: SeenFile, is_explicit: bool) -> tuple[DeclaredFile, Diagnostic | None]:
+def version(active: Plan, seen: Seen, path: str, is_explicit: bool) -> DeclaredFile:
     """Decide which version of a file is used: the present one, or the last good one, and why."""
-    known = active.configs.get(path)
-    match seen:
-        case FileConfig():
-            held_hooks = bool(known and (known.hooks or known.sources)) or bool(active.manifests.get(path))
-            fault = missing(seen) if held_hooks and not is_explicit else None
-            if fault is None:
-                return DeclaredFile(path, seen), None
+    known, remembered = active.good.get(path), seen.manifests.get(path)
+    match seen.listing if path == active.folder else seen.files[path]:
+        case FileConfig() as config:
+            held_hooks = bool(known and (known.hooks or known.sources)) or bool(remembered)
+            fault = missing(config) if held_hooks and not is_explicit else None
+            return DeclaredFile(path, config if fault is None else known, fault)
+        case Names():  # what the directory holds is declared by the files in it
+            return DeclaredFile(path, FileConfig(path))
         case Absent():
-            if is_explicit or (known is None and path not in active.manifests):
-                return DeclaredFile(path, FileConfig(path), is_absent=True), None
+            if is_explicit or (known is None and remembered is None):
+                return DeclaredFile(path, FileConfig(path), is_absent=True)
             fault = Diagnostic(path, 0, "it was active and is gone; to accept that: hooklatch reload")
-            return DeclaredFile(path, known, str(fault), is_absent=True), fault
-        case Fault():
-            fault = Diagnostic(path, 0, seen.reason)
-        case Diagnostic():
-            fault = seen
-    return DeclaredFile(fault.file if not is_text(path) else path, known, str(fault)), fault
+            return DeclaredFile(path, known, fault, is_absent=True)
+        case Fault(reason):
+            return DeclaredFile(path, known, Diagnostic(path, 0, reason))
+        case Diagnostic() as fault:
+            return DeclaredFile(fault.file if not is_text(path) else path, known, fault)
 
 
 def with_known_events(
     files: Iterable[DeclaredFile], catalogue: Catalogue, known: Mapping[str, FileConfig]
-) -> tuple[list[DeclaredFile], list[Diagnostic]]:
+) -> list[DeclaredFile]:
     """Refuse each file that names an undefined event: what it guards is unknown."""
     checked: list[DeclaredFile] = []
-    diagnostics: list[Diagnostic] = []
     for file in files:
         hooks = file.config.hooks if file.config is not None and file.fault is None else []
         unknown = next((hook for hook in hooks if hook.event not in catalogue), None)
-        if unknown is None:
-            checked.append(file)
-            continue
-        text = f"hook {unknown.id!r}: {unknown_event(catalogue, unknown.event)}"
-        diagnostics.append(Diagnostic(file.path, unknown.line, text))
-        checked.append(DeclaredFile(file.path, known.get(file.path), str(diagnostics[-1])))
-    return checked, diagnostics
+        if unknown is not None:
+            text = f"hook {unknown.id!r}: {unknown_event(catalogue, unknown.event)}"
+            file = DeclaredFile(file.path, known.get(file.path), Diagnostic(file.path, unknown.line, text))
+        checked.append(file)
+    return checked
 
 
 def missing(config: FileConfig) -> Diagnostic | None:
@@ -217,106 +214,104 @@ def missing(config: FileConfig) -> Diagnostic | None:
     return Diagnostic(config.path, dropped.line, text)
 
 
-def known_files(active: Active, folder: str) -> set[str]:
+def known_files(active: Plan, manifests: Manifests) -> set[str]:
     """Return the files of hooks.d that are active, or were before the last start."""
-    return {path for path in (*active.configs, *active.manifests) if os.path.dirname(path) == folder}
+    return {path for path in (*active.good, *manifests) if os.path.dirname(path) == active.folder}
 
 
-def paths_of(folder: str, listing: Names) -> list[str]:
-    return [os.path.join(folder, name) for name in listing.names if name.endswith(ENDINGS) and name[0] != "."]
-
-
-def is_misnamed(name: str) -> bool:
-    """Return whether a file was most likely meant to be read, and is not because of its ending."""
-    return name[0] != "." and name.lower().endswith((*ENDINGS, f"{ENDING}c")) and not name.endswith(ENDINGS)
-
-
-def misnamed_file(folder: str, name: str) -> Diagnostic:
-    path = os.path.join(folder, name).encode("utf-8", "backslashreplace").decode()
-    return Diagnostic(path, 0, f"it is not read, since its ending is not one of {', '.join(ENDINGS)}; rename it")
-
-
-def is_ours(path: str, main: str, folder: str) -> bool:
-    return path in (main, folder) or os.path.dirname(path) == folder
-
-
-def is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def misnamed(folder: str, listing: Names | Absent | Fault) -> list[Diagnostic]:
+    """Name the files that were most likely meant to be read, and are not because of their ending."""
+    names = listing.names if isinstance(listing, Names) else []
+    text = f"it is not read, since its ending is not one of {', '.join(ENDINGS)}; rename it"
+    return [
+        Diagnostic(os.path.join(folder, name).encode("utf-8", "backslashreplace").decode(), 0, text)
+        for name in names
+        if name[0] != "." and name.lower().endswith((*ENDINGS, f"{ENDING}c")) and not name.endswith(ENDINGS)
+    ]
 
 
 def configs_of(files: Iterable[DeclaredFile]) -> list[FileConfig]:
     return [file.config for file in files if file.config is not None]
 
 
+# -- events and dialects ----------------------------------------------------------------------------------------
+
+
+def catalogue_of(configs: Iterable[FileConfig]) -> tuple[Catalogue, list[Diagnostic]]:
+    """Return the standard catalogue with the events of these files, and which of them cannot be used."""
+    catalogue, diagnostics = Catalogue.standard(), list[Diagnostic]()
+    for path, event in [(config.path, event) for config in configs for event in config.events]:
+        try:
+            catalogue = catalogue.with_custom([event])
+        except InvalidTableError as error:
+            diagnostics.append(Diagnostic(path, 0, str(error)))
+    return catalogue, diagnostics
+
+
+def dialects_of(configs: Iterable[FileConfig], catalogue: Catalogue) -> tuple[dict[str, Dialect], list[Diagnostic]]:
+    """Return the dialects of these files by name, and which of them cannot be used."""
+    found, diagnostics = dict[str, Dialect](), list[Diagnostic]()
+    for path, custom in [(config.path, custom) for config in configs for custom in config.dialects]:
+        try:
+            dialect = from_table(custom.table, catalogue)
+            found[dialect.name] = dialect
+        except InvalidDialectError as error:
+            diagnostics.append(Diagnostic(path, custom.line, str(error)))
+    return found, diagnostics
+
+
 # -- sources -----------------------------------------------------------------------------------------------------
 
 
-def wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) -> Wanted:
-    """Return the sources that files and packages name; a file's own number of workers wins."""
-    wanted: Wanted = {source.location: (source, None) for source in extra}
+def wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) -> dict[str, Source]:
+    """Return the sources that files and packages name."""
+    wanted = {source.location: source for source in extra}
     for config in configs:
         folder = os.path.dirname(config.path)
-        named = [(Source(entry.kind, entry.location), entry.workers) for entry in config.sources]
-        for source, workers in (*named, *((place_of(hook, folder)[0], None) for hook in config.hooks)):
-            if source.location not in wanted or workers is not None:
-                wanted[source.location] = source, workers
+        named = (*(table.source for table in config.sources), *(place_of(hook, folder)[0] for hook in config.hooks))
+        for source in named:
+            wanted.setdefault(source.location, source)
     return wanted
 
 
-def too_weak(held: Isolation | None, wanted: Isolation) -> bool:
-    """Return whether an active build must go, though the new version of its source cannot be built."""
-    return held is not None and wanted.is_required and not as_strong_as(held, wanted)
+def levels_of(configs: Iterable[FileConfig], active: Plan, main: FileConfig) -> dict[str, str]:
+    """Return the isolation level of each source that has its own; if several are named for one, the strictest wins.
 
-
-# -- what is remembered ------------------------------------------------------------------------------------------
-
-
-def manifests(
-    before: Manifests,
-    taken: Plan,
-    seen: Seen,
-    layers: Layers,
-    units: Mapping[str, Unit],
-    faults: Collection[str],
-    *,
-    is_explicit: bool,
-) -> dict[str, list[ManifestHook]]:
-    """Return the manifest of every good file, including those without hooks; an accepted removal leaves none.
-
-    A source with one of the `faults` keeps the manifest that it had.
+    The operator's files may make a source stricter than [isolation] says, or weaker.  A project's files may only make
+    it stricter: a project does not decide over the user's files.
     """
-    # Another configuration of the same user may share this state.
-    kept = {path: hooks for path, hooks in before.items() if not is_ours(path, seen.main, seen.folder)}
-    kept = {path: hooks for path, hooks in kept.items() if path not in taken.wanted}
-    known = {path for path in taken.good.keys() | before.keys() if is_ours(path, seen.main, seen.folder)} - taken.absent
-    for path, hooks in layers.by_file.items():
-        is_sound = all(hook.problem is None for hook in hooks)
-        remembered = None if is_sound else before.get(path)
-        if not remembered:  # the stand-ins of a file that is good in part are better remembered than nothing
-            remembered = manifest_of(hooks) if is_sound or path in known else []
-        if remembered or path in known:
-            kept[path] = remembered
-    for location, unit in units.items():
-        found = [hook for hook in layers.hooks if declared_in(hook, location)]
-        if found and unit.loaded.hooks:
-            kept[location] = manifest_of(found)
-    kept |= {path: hooks for path, hooks in before.items() if path in faults}
-    if is_explicit and not seen.packages.faults:
-        for name in remembered_plugins(before) - {plugin.name for plugin in taken.plugins}:
-            kept.pop(PLUGIN + name, None)
-    return kept
+    levels = {LSP.source.location: main.lsp_isolation}
+    for config in configs:
+        for table in config.sources:
+            if table.isolation is not None:
+                location, least = table.source.location, main.settings.isolation.level
+                named = table.isolation if active.is_ours(config.path) else strictest(table.isolation, least)
+                levels[location] = strictest(named, levels.get(location, named))
+    return levels
+
+
+def strictest(*levels: str) -> str:
+    return max(levels, key=ISOLATION_LEVELS.index)
+
+
+def too_weak(held: Isolation | None, wanted: Isolation) -> bool:
+    """Return whether an active build must go, though the new version of its source cannot be built.
+
+    Its workers may do something that is denied to those that are required now.
+    """
+    return (
+        held is not None
+        and wanted.is_required
+        and not (
+            strictest(held.level, wanted.level) == held.level
+            and set(held.write) <= set(wanted.write)
+            and set(held.read) <= set(wanted.read)
+            and held.network <= wanted.network
+        )
+    )
 
 
 def remembered_plugins(known: Iterable[str]) -> set[str]:
     """Return the plugins that had hooks before the last start."""
     keys = (key.partition(PLUGIN) for key in known)
     return {name for before, found, name in keys if found and not before}
-
-
-def declared_in(hook: Hook, location: str) -> bool:
-    is_there = hook.origin is not None and hook.origin.file == location
-    return is_there and hook.problem is None and hook.layer is not Layer.PLUGIN

@@ -9,30 +9,17 @@ Knows which directories are trusted and in use, and what their files hold; build
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shlex
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 
-import msgspec
 import trio
 
-from hooklatch.service.config.configuration import (
-    PROJECT_TABLES,
-    ConfigError,
-    Diagnostic,
-    FileConfig,
-    SourceEntry,
-    place_of,
-    read_config,
-)
-from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
-from hooklatch.service.config.settings_files import ENDING, read_settings
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading import trust
-from hooklatch.service.loading.layer_builder import DeclaredFile, ProjectFiles
+from hooklatch.service.loading.reading import ProjectFiles, changed
 from hooklatch.service.registry.places import Place, alike, nearest
 from hooklatch.service.registry.sessions import Sessions
 
@@ -49,9 +36,7 @@ class Projects:
         self._sessions = sessions
         self._asked: dict[str, float] = {}
         self._held: Counter[str] = Counter()
-        self._seen: dict[str, trust.Stamps | None] = {}  # stamps of when it was last read
-        self._taken: dict[str, trust.Stamps | None] = {}  # stamps of the version that is active
-        self.faults: dict[str, str] = {}
+        self.active: dict[str, ProjectFiles] = {}
 
     @property
     def trusted(self) -> dict[str, trust.Pins]:
@@ -102,58 +87,28 @@ class Projects:
 
     def is_settled(self, folder: str) -> bool:
         """Return whether the active version of a project is the present one."""
-        return folder not in self.trusted or is_now(self._taken, folder)
-
-    def taken(self) -> None:
-        """Record that the version last read is now active."""
-        self._taken = dict(self._seen)
-
-    def read(self) -> list[ProjectFiles]:
-        """Read all that are in use."""
-        before = {folder: seen for folder, seen in self._seen.items() if folder not in self.faults}
-        self._seen = {folder: trust.stamps(folder) for folder in self.used()}
-        self.faults = {}
-        return [
-            self._read(folder, is_known=seen is not None and seen == before.get(folder))
-            for folder, seen in self._seen.items()
-        ]
-
-    def _read(self, folder: str, *, is_known: bool) -> ProjectFiles:
-        pins = self.trusted[folder]
-        fault = None if is_known else self._fault(folder, pins)
-        if fault is not None:
-            return self.changed(folder, fault)
-        root = trust.folder_of(folder)
-        names = [name for name in pins if is_declaring(name)]
-        names.sort(key=lambda name: (name != "hooks.toml", name))
-        return ProjectFiles(folder, [declared(root, name, pins) for name in names])
-
-    def _fault(self, folder: str, pins: trust.Pins) -> str | None:
-        try:
-            fault = trust.difference(pins, trust.pin(folder))
-        except (UnsafeFileError, OSError) as error:
-            return str(error)
-        return fault if fault is not None or self._seen[folder] is not None else "it cannot be accessed"
-
-    def changed(self, folder: str, fault: str) -> ProjectFiles:
-        """Return the fault of a project whose files are not those that were trusted."""
-        self.faults[folder] = (
-            f"{trust.folder_of(folder)} has changed since it was trusted ({fault}); "
-            f"look at it, then: hooklatch trust {shlex.quote(folder)}"
-        )
-        return ProjectFiles(folder, fault=self.faults[folder])
+        return folder not in self.trusted or (folder in self.active and self._is_now(self.active[folder]))
 
     def verified(self, project: ProjectFiles) -> ProjectFiles:
-        """Return a project as it was read, unless its files changed while its sources were loaded."""
-        if project.fault is not None or is_now(self._seen, project.folder):
+        """Return a project as it was read, unless its files or pins changed while its sources were loaded."""
+        if project.fault is not None or self._is_now(project):
             return project
-        return self.changed(project.folder, "just now")
+        return changed(project, "just now")
+
+    def _is_now(self, project: ProjectFiles) -> bool:
+        is_pinned = self.trusted.get(project.folder) is project.pins
+        return is_pinned and project.stamps == trust.stamps(project.folder)
+
+    @property
+    def faults(self) -> dict[str, str]:
+        return {folder: project.fault for folder, project in self.active.items() if project.fault is not None}
 
     def warnings(self, places: Iterable[Place]) -> list[str]:
         """Return the warnings about projects for whoever works in these places."""
         places = list(places)
         faults = [place.fault for place in places if place.fault is not None and self.trusted]
-        changed = [self.faults[folder] for folder in sorted(self.nearest(places)) if folder in self.faults]
+        wrong = self.faults
+        changed = [wrong[folder] for folder in sorted(self.nearest(places)) if folder in wrong]
         ignored = sorted({path for place in places for path in place.paths[-1:] if path not in self.trusted})
         return [*faults, *changed, *(untrusted(path) for path in ignored if os.path.isdir(trust.folder_of(path)))]
 
@@ -177,8 +132,6 @@ class Projects:
         below = f"{trust.folder_of(folder)}/"
         state = self._state.state
         state.manifests = {path: kept for path, kept in state.manifests.items() if not path.startswith(below)}
-        self._seen.pop(folder, None)
-        self._taken.pop(folder, None)
 
 
 def untrusted(folder: str) -> str:
@@ -186,41 +139,3 @@ def untrusted(folder: str) -> str:
         f"{trust.folder_of(folder)} is not trusted, its hooks are ignored; "
         f"look at them, then: hooklatch trust {shlex.quote(folder)}"
     )
-
-
-def is_now(seen: Mapping[str, trust.Stamps | None], folder: str) -> bool:
-    return folder in seen and seen[folder] == trust.stamps(folder)
-
-
-def is_declaring(name: str) -> bool:
-    folder, _, file = name.rpartition("/")
-    return name == "hooks.toml" or (folder == "hooks.d" and file.endswith((".toml", ".py", ENDING)) and file[0] != ".")
-
-
-def declared(root: str, name: str, pins: trust.Pins) -> DeclaredFile:
-    path = os.path.join(root, name)
-    if name.endswith(".py"):
-        return DeclaredFile(path, FileConfig(path, sources=[SourceEntry("file", path)]))
-    try:
-        data = read_safely(path)
-        if hashlib.sha256(data).hexdigest() != pins[name]:
-            return DeclaredFile(path, None, "it changes while it is read")
-        config = read_settings(path, data) if name.endswith(ENDING) else read_config(path, data, PROJECT_TABLES)
-        config = msgspec.structs.replace(config, digest=pins[name])
-        check_places(config, root)
-    except ConfigError as error:
-        return DeclaredFile(path, None, str(error))
-    except (UnsafeFileError, OSError) as error:
-        return DeclaredFile(path, None, str(error))
-    return DeclaredFile(path, config)
-
-
-def check_places(config: FileConfig, root: str) -> None:
-    """Refuse a file that names Python code outside of the pinned directory."""
-    places = [(entry.kind, entry.location, 0) for entry in config.sources]
-    for hook in config.hooks:
-        source, _ = place_of(hook, os.path.dirname(config.path))
-        places.append((source.kind, source.location, hook.line))
-    for kind, location, line in places:
-        if kind == "file" and not location.startswith(f"{root}/"):
-            raise ConfigError(Diagnostic(config.path, line, f"{location} is not below {root}, so it is not pinned"))

@@ -17,67 +17,106 @@ from collections.abc import Awaitable, Callable, Iterable
 import msgspec
 import trio
 
-from hooklatch.core.hooks.builtin_sources import BUILTIN_SOURCES
 from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.worker import LoadError
 from hooklatch.processes.zygote import ForkError, Zygote
+from hooklatch.service.config.configuration import ConfigError, Diagnostic
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import Stamp, is_passing, stamp
 from hooklatch_worker.wire import Loaded, Source
 
-__all__ = ["Sources", "Unit", "UnitError"]
+__all__ = ["Sources", "Unit", "UnitError", "Version", "read"]
 
 logger = logging.getLogger("hooklatch.sources")
 GRACE = 60.0  # seconds for a client to register hooks on the unit that it had built
 
 
-class UnitError(Exception):
-    """A source that cannot be used: what is wrong, and where; `is_passing` if trying again may help."""
+class UnitError(ConfigError):
+    """A source that cannot be used; `is_passing` if trying again may help."""
 
-    def __init__(self, message: str, file: str, line: int = 0, *, is_passing: bool = False) -> None:
-        super().__init__(f"{file}:{line}: {message}" if line else f"{file}: {message}")
-        self.message = message
-        self.file = file
-        self.line = line
+    def __init__(self, diagnostic: Diagnostic, *, is_passing: bool = False) -> None:
+        super().__init__(diagnostic)
         self.is_passing = is_passing
+
+
+class Version(msgspec.Struct, frozen=True):
+    """A source as it was read just now; the code of a module is read by the worker that imports it."""
+
+    source: Source
+    code: bytes
+    stamps: dict[str, Stamp]
+    began_ns: int
+
+
+def read(source: Source) -> Version:
+    """Read the present version of a source.
+
+    Raises:
+        UnitError: it is missing, unsafe, or cannot be read.
+    """
+    began_ns = time.time_ns()
+    if source.kind != "file":
+        return Version(source, b"", {}, began_ns)
+    before = stamp(source.location)
+    try:
+        code = read_safely(source.location)
+    except FileNotFoundError:
+        raise UnitError(Diagnostic(source.location, 0, "there is no such file")) from None
+    except (UnsafeFileError, OSError) as error:
+        raise UnitError(Diagnostic(source.location, 0, str(error)), is_passing=is_passing(error)) from None
+    source = Source(source.kind, source.location, hashlib.sha256(code).hexdigest())
+    return Version(source, code, {source.location: before}, began_ns)
 
 
 class Unit:
     """A proven build of a source."""
 
-    def __init__(
-        self, source: Source, build: int, pool: Pool, loaded: Loaded, stamps: dict[str, Stamp], began_ns: int
-    ) -> None:
-        self.source = source
-        self.build = build
+    def __init__(self, version: Version, pool: Pool, loaded: Loaded) -> None:
+        self.source = version.source
+        self.build = pool.build
         self.pool = pool
         self.loaded = loaded
-        self.stamps = stamps
+        self.stamps = version.stamps | {path: stamp(path) for path in loaded.files if path not in version.stamps}
         # From what was loaded, not from the present files: a file that changed meanwhile must count as changed.
-        self.digests: dict[str, str | None] = {source.location: source.digest} if source.digest else {}
+        self._digests: dict[str, str | None] = dict.fromkeys(version.stamps, self.source.digest)
         self._is_behind = False  # one of them changed while it was loaded, so that its stamp may be the new version's
-        for path in stamps:
-            if path not in self.digests:
-                self.digests[path] = self._digest(path)
-                if has_changed_since(path, began_ns):
-                    self.digests[path], self._is_behind = None, True
+        for path in self.stamps:
+            if path not in self._digests:
+                self._digests[path] = self._digest(path)
+                if has_changed_since(path, version.began_ns):
+                    self._digests[path], self._is_behind = None, True
         self.asked_for = -math.inf  # when a client last named it
 
     @property
-    def files(self) -> list[str]:
-        return list(self.stamps)
+    def digests(self) -> dict[str, str]:
+        """Return the sha256 of each file that it was loaded from."""
+        return {path: digest for path, digest in self._digests.items() if digest is not None}
 
     @property
-    def is_current(self) -> bool:
-        """Return whether its files still have the loaded content, and may; a new mtime alone is not a new version."""
+    def is_untouched(self) -> bool:
+        """Return whether nothing was written to its files, so that they need not be read to be compared."""
+        return not self._is_behind and all(stamp(path) == known for path, known in self.stamps.items())
+
+    def newer(self) -> Version | None:
+        """Return the present version, or None if its files still have the loaded content, and may.
+
+        A new mtime alone is not a new version.
+
+        Raises:
+            UnitError: the source cannot be read.
+        """
+        if self.is_untouched:
+            return None
         now = {path: stamp(path) for path in self.stamps}
-        if now == self.stamps and not self._is_behind:
-            return True
-        if any(known is None or self._digest(path) != known for path, known in self.digests.items()):
-            return False  # unreadable then or now: not known to be the same
+        version = read(self.source)
+        if version.source != self.source:
+            return version
+        others = ((path, digest) for path, digest in self._digests.items() if path not in version.stamps)
+        if any(known is None or self._digest(path) != known for path, known in others):
+            return version  # unreadable then or now: not known to be the same
         self.stamps = now
-        return True
+        return None
 
     def _digest(self, path: str) -> str | None:
         """Hash a file; None if it cannot be read, or may not be loaded.  Packages are trusted wherever they are."""
@@ -96,14 +135,11 @@ class Sources:
     def __init__(
         self,
         zygote: Zygote,
-        limits: PoolLimits,
         quiesced: Callable[[], Awaitable[None]],
         pools: dict[tuple[str, int], Pool],
         *,
         on_adopted: Callable[[Unit], None],
     ) -> None:
-        self.limits = limits
-        self.levels: dict[str, str] = {}  # the isolation of sources with their own level
         self.units: dict[str, Unit] = {}
         self.pools = pools
         self.zygote = zygote
@@ -113,63 +149,40 @@ class Sources:
         self._builds = 0
         self.supervisor = Supervisor("pools")
 
-    @property
-    def pools_in_force(self) -> dict[str, Pool]:
-        """Return the pool of each source that new fires use, by the source's location."""
-        return {location: unit.pool for location, unit in self.units.items()}
+    def shortfalls(self) -> list[Diagnostic]:
+        """Name the active sources whose workers are isolated less than configured."""
+        return [
+            Diagnostic(
+                location, 0,
+                f"its workers should be {now.configured}, but only {now.in_force} is fully active; this kernel lacks "
+                f"{'; '.join(now.missing)}",
+            )
+            for location, unit in self.units.items()
+            if (now := unit.pool.isolation).missing
+        ]  # fmt: skip
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Own the pools until cancelled."""
-        await self.supervisor.run(task_status)
-
-    def limits_of(self, source: Source, workers: int | None) -> PoolLimits:
-        """Return a source's limits: the common ones, with its own on top."""
-        isolation = self.limits.worker.isolation
-        isolation = msgspec.structs.replace(isolation, level=self.levels.get(source.location, isolation.level))
-        ours = BUILTIN_SOURCES.get(source)
-        return msgspec.structs.replace(
-            self.limits,
-            workers=workers or self.limits.workers,
-            worker=msgspec.structs.replace(self.limits.worker, isolation=isolation),
-            total_bytes=self.limits.total_bytes if ours is None or ours.is_total_bounded else None,
-            may_emit=ours is not None and ours.may_emit,
-        )
-
-    async def build(self, source: Source, *, workers: int | None = None) -> Unit:
-        """Prove that the present version of a source imports, in a worker of a new pool.
+    async def build(self, version: Version, limits: PoolLimits) -> Unit:
+        """Prove that a version of a source imports, in a worker of a new pool.
 
         The unit is not active yet: `adopt` or `discard` it.
 
         Raises:
-            UnitError: it is missing, unsafe, or its code fails; or no worker could be forked.
+            UnitError: its code fails, or no worker could be forked.
         """
-        began_ns = time.time_ns()
-        before = {source.location: stamp(source.location)} if source.kind == "file" else {}
-        source, code = self._read(source)
+        source = version.source
         self._builds += 1
-        pool = Pool(source, self._builds, self.zygote, self.limits_of(source, workers), code)
+        pool = Pool(source, self._builds, self.zygote, limits, version.code)
         spec = ChildSpec(name_of(source, pool.build), pool.run, reports_start=True, below=pool.workers)
         try:
             loaded = await self.supervisor.start(spec)
         except LoadError as error:
-            raise UnitError(error.message, error.file or source.location, error.line) from None
+            raise UnitError(Diagnostic(error.file or source.location, error.line, error.message)) from None
         except (ForkError, OSError) as error:
-            raise UnitError(f"no worker could be started: {error}", source.location, is_passing=True) from None
-        stamps = before | {path: stamp(path) for path in loaded.files if path not in before}
-        unit = Unit(source, pool.build, pool, loaded, stamps, began_ns)
+            fault = Diagnostic(source.location, 0, f"no worker could be started: {error}")
+            raise UnitError(fault, is_passing=True) from None
+        unit = Unit(version, pool, loaded)
         self.pools[source.location, unit.build] = pool
         return unit
-
-    def _read(self, source: Source) -> tuple[Source, bytes]:
-        if source.kind != "file":
-            return source, b""
-        try:
-            data = read_safely(source.location)
-        except FileNotFoundError:
-            raise UnitError("there is no such file", source.location) from None
-        except (UnsafeFileError, OSError) as error:
-            raise UnitError(str(error), source.location, is_passing=is_passing(error)) from None
-        return Source(source.kind, source.location, hashlib.sha256(data).hexdigest()), data
 
     def adopt(self, unit: Unit) -> None:
         """Make a unit active; the one before it retires once no fire can need it."""
@@ -183,10 +196,6 @@ class Sources:
         """Retire a unit that must not be used any more, though there is no other."""
         self._retire(self.units.pop(location))
 
-    def discard(self, unit: Unit) -> None:
-        """Drop a unit that was never active."""
-        self._end(unit)
-
     def forget(self, keep: Iterable[str]) -> None:
         """Retire every unit whose source is no longer declared, except those just built for a registration."""
         now = trio.current_time()
@@ -199,9 +208,10 @@ class Sources:
 
     async def _retire_when_quiet(self, unit: Unit) -> None:
         await self._quiesced()
-        self._end(unit)
+        self.discard(unit)
 
-    def _end(self, unit: Unit) -> None:
+    def discard(self, unit: Unit) -> None:
+        """End the pool of a unit that no fire uses."""
         logger.info("pool ended", extra={"source": unit.source.location, "build": unit.build})
         if self.pools.pop((unit.source.location, unit.build), None) is not None:
             self.ended.update(unit.pool.counts)

@@ -1,28 +1,14 @@
 """The composition root: opens files and processes, runs each part as the tree says, and ends them in reverse order.
 
-The tree is what `foundations`, `services` and `main` list (one_for_one; `hooklatch status --tree` shows it, and
-docs/design.md says what each part owns and what its failure means):
-
-    daemon
-    ├─ record              significant: the daemon ends with it, and clients deny
-    ├─ zygote              permanent: each run is the life of one process
-    ├─ pools               a permanent pool for each build of a source; below it its workers
-    ├─ background fires, session timers     temporary children
-    ├─ suspensions, shared state, metrics     permanent
-    ├─ admission, reader handoff, line timeouts, hangups     permanent
-    ├─ memory watch, file watch, file hints     permanent
-    ├─ agent connections, administrator connections     temporary children
-    └─ agent listener, administrator listener     significant
-    process (from before the daemon's start to after its end)
-    ├─ signal receiver     permanent
-    ├─ lifecycle           permanent: reload, drain
-    └─ watchdog            transient: it returns if no manager watches
+The supervision tree is what `foundations`, `services` and `main` list, one_for_one throughout.  docs/design.md says
+what each part owns and what its failure means, and `hooklatch status --tree` shows how each is.
 
 The registries have no task: an exception there goes to the caller, who gets an error, and clients deny.
 """
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import resource
@@ -50,13 +36,13 @@ from hooklatch.service.process.folders import (
     Options,
     StartError,
     check_config,
-    check_stale,
+    check_nobody_listens,
     raise_open_files,
     take_locks,
     take_over,
 )
-from hooklatch.service.process.lifecycle import Drain, Lifecycle
-from hooklatch.service.process.parts import Ground, Parts, assemble
+from hooklatch.service.process.lifecycle import Lifecycle
+from hooklatch.service.process.parts import Parts
 from hooklatch.service.process.service_manager import Notifier
 from hooklatch.service.process.signals import Signals
 from hooklatch.service.process.socket_activation import ActivationError, Inherited, take_sockets
@@ -65,9 +51,10 @@ from hooklatch.service.transport.server import Listener, listen
 from hooklatch_worker.sandbox import linux
 from hooklatch_worker.sandbox.isolation import be_unreadable
 
-__all__ = ["Daemon", "Process", "Ready", "run_daemon", "serve"]
+__all__ = ["Daemon", "Process", "Ready", "make_full_collections_rare", "run_daemon", "serve"]
 
 logger = logging.getLogger("hooklatch.daemon")
+FULL_COLLECTION = 1000  # collections of the middle generation before one of everything; Python's own value is 10
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -126,14 +113,16 @@ async def main(
             with signals.starting:
                 async with serve(options, Process(process, signals.end, inherited)) as daemon:
                     parts = daemon.parts
-                    outliving = daemon.listeners if inherited is not None else ()
-                    drain = Drain(parts.dispatcher, parts.generations, parts.bus.connections, outliving)
-                    lifecycle = Lifecycle(signals.hand_on(), notifier, parts.administration, drain)
-                    feed = partial(notifier.keep_alive, parts.health.is_vital_well)
+                    lifecycle = Lifecycle(
+                        signals.hand_on(), notifier, parts.administration, generations=parts.generations,
+                        connections=parts.bus.connections, outliving=daemon.listeners if inherited is not None else (),
+                    )  # fmt: skip
+                    feed = partial(notifier.keep_alive, parts.status.is_vital_well)
                     await start_all(process, [
                         ChildSpec("lifecycle", lifecycle.run, reports_start=True, below=lifecycle.supervisor),
                         ChildSpec("watchdog", feed, Restart.TRANSIENT),
                     ])  # fmt: skip
+                    make_full_collections_rare()
                     on_ready(daemon.ready)
                     hooks = counted(len(parts.registries.view.hooks), "hook")
                     await notifier.ready(f"revision {daemon.ready.revision}, {hooks}")
@@ -142,6 +131,16 @@ async def main(
             failure = cause_of(group)
     if failure is not None:
         raise failure
+
+
+def make_full_collections_rare() -> None:
+    """Have the garbage collector look at everything only rarely: beside 2,000 sessions that holds the loop for 0.1 s.
+
+    Sessions and connections leave no cycles: they are freed as soon as nothing refers to them.
+    """
+    gc.freeze()  # what the start has made stays until the end, and is not looked at again
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, FULL_COLLECTION)
 
 
 @asynccontextmanager
@@ -166,22 +165,20 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
     with ExitStack() as opened:
         for fd in locks:
             opened.callback(os.close, fd)
-        if inherited is None:
-            check_stale(agent, admin)
+        for path in (agent, admin) if inherited is None else ():
+            check_nobody_listens(path)
         state = StateFile(options.state_dir)
         fault = state.read()
         record = open_record(options, state)
         opened.push(partial(close_record, record))
-        parts = assemble(
-            Ground(
-                config=options.config,
-                state=state,
-                record=record,
-                zygote=Zygote(owns_process=options.owns_process),
-                supervisors=(supervisor, *([process.supervisor] if process is not None else [])),
-                end=process.end if process is not None else None,
-                places={"agent": agent, "admin": admin},
-            )
+        parts = Parts(
+            config=options.config,
+            state=state,
+            record=record,
+            zygote=Zygote(owns_process=options.owns_process),
+            supervisors=(supervisor, *([process.supervisor] if process is not None else [])),
+            end=process.end if process is not None else None,
+            places={"agent": agent, "admin": admin},
         )
         opened.callback(parts.shared_state.close)
         async with supervisor.open():
@@ -284,8 +281,7 @@ async def load_everything(parts: Parts, fault: str | None) -> None:
         logger.warning("%s", text, extra={"path": parts.state.path})
     scratch.clear(os.path.dirname(parts.state.path))
     parts.suspensions.restore()
-    parts.files.prepare()
     if parts.files.settings.keeps_state:
         parts.shared_state.open()
-    await parts.global_hooks.restore(fault)
+    await parts.hook_methods.restore(fault)
     await parts.files.reload()

@@ -7,15 +7,16 @@ import logging
 import os
 import resource
 import shlex
+import socket
+import stat
 
 import msgspec
 import trio
 
-from hooklatch.service.config.file_safety import UnsafeFileError, make_private
+from hooklatch.directories import LockedError, lock
+from hooklatch.service.config.file_safety import UnsafeFileError, check_folders, make_private
 from hooklatch.service.config.path_lookup import Absent, Fault, look
-from hooklatch.service.config.state_file import LockedError, lock
 from hooklatch.service.process.lifecycle import DRAIN_TIMEOUT
-from hooklatch.service.transport.server import RuntimeDirError, check_nobody_listens, make_runtime_dir
 
 __all__ = [
     "SUCCESSION",
@@ -23,7 +24,8 @@ __all__ = [
     "Options",
     "StartError",
     "check_config",
-    "check_stale",
+    "check_nobody_listens",
+    "make_runtime_dir",
     "raise_open_files",
     "take_locks",
     "take_over",
@@ -32,6 +34,7 @@ __all__ = [
 logger = logging.getLogger("hooklatch.daemon")
 SUCCESSION = DRAIN_TIMEOUT + 10.0  # seconds that a daemon with inherited sockets waits for its predecessor to end
 LOCK_INTERVAL = 0.02
+MAX_PATH = 107  # bytes of a Unix socket's path (unix(7))
 
 
 class Options(msgspec.Struct, frozen=True):
@@ -71,6 +74,29 @@ def check_config(path: str) -> None:
         raise ConfigMissingError(f"the file of hooks that was named: {seen.reason}")
 
 
+def make_runtime_dir(path: str) -> None:
+    """Make the directory, readable by nobody else, or check the existing one.
+
+    Raises:
+        StartError: it is somebody else's, or open to others, or its path is too long.
+    """
+    if len(os.fsencode(os.path.join(path, "agent.sock"))) > MAX_PATH:
+        raise StartError(f"{path} is too long for a Unix socket ({MAX_PATH} bytes); choose a shorter --runtime-dir")
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        status = os.stat(path)
+    except OSError as error:
+        raise StartError(f"{path} cannot be created: {error.strerror}") from None
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise StartError(f"{path} is not a directory of this user; choose another --runtime-dir")
+    if status.st_mode & 0o077:
+        raise StartError(f"{path} is open to others; fix it with: chmod 700 {path}")
+    try:
+        check_folders(path)
+    except (UnsafeFileError, OSError) as error:
+        raise StartError(f"{error}; or choose another --runtime-dir") from None
+
+
 def take_locks(options: Options) -> list[int]:
     try:
         make_runtime_dir(options.runtime_dir)
@@ -79,8 +105,6 @@ def take_locks(options: Options) -> list[int]:
         first = lock(options.runtime_dir, "daemon.lock")
     except LockedError as error:
         raise HeldError(f"{error}; stop it, or give this one another --runtime-dir") from None
-    except RuntimeDirError as error:
-        raise StartError(str(error)) from None
     except UnsafeFileError as error:
         raise StartError(f"{error}; or give this one another XDG_STATE_HOME") from None
     except OSError as error:
@@ -107,12 +131,29 @@ async def take_over(options: Options) -> list[int]:
     raise AssertionError("unreachable")
 
 
-def check_stale(*sockets: str) -> None:
-    try:
-        for path in sockets:
-            check_nobody_listens(path)
-    except RuntimeDirError as error:
-        raise StartError(str(error)) from None
+def check_nobody_listens(path: str) -> None:
+    """Return if an existing socket is stale, for a caller that holds the directory's lock.
+
+    Raises:
+        StartError: somebody listens who needs no lock: a service manager, for a daemon that it starts.
+    """
+    if is_listened_to(path):
+        raise StartError(
+            f"somebody listens at {path} already; if that is systemd: systemctl --user start hooklatch, "
+            "or systemctl --user stop hooklatch-agent.socket hooklatch-admin.socket"
+        )
+
+
+def is_listened_to(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except BlockingIOError:
+            return True  # unix(7): its backlog is full
+        except OSError:
+            return False
+    return True
 
 
 def raise_open_files() -> None:

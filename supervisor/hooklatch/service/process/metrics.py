@@ -13,16 +13,18 @@ import socket
 import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager, suppress
+from functools import partial
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any, TypeVar
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
+import msgspec
 import trio
 
 from hooklatch.core.health import Faults
-from hooklatch.service.api.health import Health
+from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.process.measurements import Family, Measurements, Spread
+from hooklatch.service.process.measurements import measure
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -59,19 +61,17 @@ class MetricsPlaces:
             self._changed.set()
 
 
-class Metrics:
+class Metrics(msgspec.Struct, frozen=True):
     """Publishes metrics where the settings want them."""
 
-    def __init__(self, places: MetricsPlaces, measurements: Measurements, health: Health, faults: Faults) -> None:
-        self._places = places
-        self._measurements = measurements
-        self._health = health
-        self._faults = faults
+    places: MetricsPlaces
+    status: StatusReport
+    faults: Faults
 
     async def run(self) -> None:
         while True:
-            changed = self._places.next_change()
-            port, path = self._places.port, self._places.path
+            changed = self.places.next_change()
+            port, path = self.places.port, self.places.path
             async with trio.open_nursery() as nursery:
                 if port is not None:
                     nursery.start_soon(self._keep, self._serve, port)
@@ -105,18 +105,18 @@ class Metrics:
     def _report(self, place: object, text: str | None, *, before: str | None) -> str | None:
         if text is not None and text != before:
             logger.error("%s", text)
-        self._faults.report(f"metrics at {place}", *([text] if text is not None else []))
+        self.faults.report(f"metrics at {place}", *([text] if text is not None else []))
         return text
 
     async def _serve(self, port: int, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        page = Page(self._measurements, self._health, trio.lowlevel.current_trio_token())
+        page = Page(self.status)
         with serving(port, page.answer):
             logger.info("metrics are given", extra={"port": port})
             task_status.started()
             await trio.sleep_forever()
 
     async def _write(self, path: str, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        page = Page(self._measurements, self._health, trio.lowlevel.current_trio_token())
+        page = Page(self.status)
         try:
             while True:
                 await trio.to_thread.run_sync(write_whole, path, page.text)
@@ -131,12 +131,11 @@ class Metrics:
 class Page:
     """Answers the library's threads."""
 
-    def __init__(self, measurements: Measurements, health: Health, token: trio.lowlevel.TrioToken) -> None:
+    def __init__(self, status: StatusReport) -> None:
         import prometheus_client
 
-        self._measurements = measurements
-        self._health = health
-        self._token = token
+        self._status = status
+        self._token = trio.lowlevel.current_trio_token()
         self._registry = prometheus_client.CollectorRegistry()
         self._registry.register(self)
         prometheus_client.ProcessCollector(registry=self._registry)
@@ -147,7 +146,7 @@ class Page:
         return []  # otherwise registering would collect everything, here on the loop
 
     def collect(self) -> list[Metric]:
-        return [metric_of(family) for family in self._on_the_loop(self._measurements.measure)]
+        return self._on_the_loop(partial(measure, self._status))
 
     def text(self) -> bytes:
         """Return all metrics, for the file."""
@@ -164,11 +163,11 @@ class Page:
                 case "/metrics":
                     return self._metrics(environ, start_response)
                 case "/healthz":
-                    if self._on_the_loop(self._health.is_vital_well):
+                    if self._on_the_loop(self._status.is_vital_well):
                         return plain(start_response, "200 OK", "ok")
                     return plain(start_response, UNAVAILABLE, "a vital part is not well; status says which")
                 case "/readyz":
-                    state = self._on_the_loop(self._health.report)
+                    state = self._on_the_loop(self._status.report)
                     text = " ".join([state["health"], *state["reasons"]])
                     return plain(start_response, "200 OK" if text == "ready" else UNAVAILABLE, text)
                 case _:
@@ -183,27 +182,6 @@ class Page:
 def plain(start_response: Callable[..., Any], status: str, text: str) -> list[bytes]:
     start_response(status, [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")])
     return [f"{text}\n".encode()]
-
-
-def metric_of(family: Family) -> Metric:
-    """Convert a family to the library's own type."""
-    from prometheus_client import core
-
-    made: Any = {
-        "counter": core.CounterMetricFamily,
-        "gauge": core.GaugeMetricFamily,
-        "histogram": core.HistogramMetricFamily,
-        "summary": core.SummaryMetricFamily,
-    }[family.kind](family.name, family.text, labels=family.labels)
-    for labels, value in family.values.items():
-        match value:
-            case Spread(up_to=[]):
-                made.add_metric(labels, count_value=value.count, sum_value=value.total)
-            case Spread():
-                made.add_metric(labels, buckets=value.up_to, sum_value=value.total)
-            case _:
-                made.add_metric(labels, value)
-    return made  # type: ignore[no-any-return]  # each class has an add_metric of its own
 
 
 class Server(ThreadingMixIn, WSGIServer):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+import msgspec
+
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.record.writer import Record, RecordError
 from hooklatch.service.loading.sources import Unit
@@ -16,16 +18,15 @@ logger = logging.getLogger("hooklatch.record_notes")
 CHANGES = ("previous", "revision", "digest", "added", "removed", "changed")
 
 
-class RecordNotes:
+class RecordNotes(msgspec.Struct, frozen=True):
     """Entries that nothing is denied for if they cannot be recorded: that is logged instead."""
 
-    def __init__(self, record: Record) -> None:
-        self._record = record
+    record: Record
 
     def note(self, kind: str, fields: dict[str, Any]) -> None:
         """Record one event of this daemon."""
         try:
-            self._record.append(kind, **fields)
+            self.record.append(kind, **fields)
         except RecordError as error:
             logger.error("not recorded kind=%s: %s", kind, error)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
 import time
 from collections.abc import Callable, MutableMapping
 
@@ -52,11 +51,10 @@ class Notifier:
         if self._address is None:
             return
         text = "\n".join(f"{name}={' '.join(str(value).split())}" for name, value in words.items())
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel, trio.move_on_after(PATIENCE):
-            channel.setblocking(False)
+        with trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_DGRAM) as channel, trio.move_on_after(PATIENCE):
             try:
-                channel.connect(self._address)
-                await send(channel, text.encode("utf-8", "backslashreplace"))
+                await channel.connect(self._address)
+                await channel.send(text.encode("utf-8", "backslashreplace"))
             except OSError as error:
                 logger.warning("the service manager was not told: %s", error, extra={"words": " ".join(words)})
 
@@ -70,12 +68,3 @@ class Notifier:
                 await trio.sleep(min(RECHECK, pause / 4))
             await self.tell(WATCHDOG=1)
             await trio.sleep(pause)
-
-
-async def send(channel: socket.socket, data: bytes) -> None:
-    while True:
-        try:
-            channel.send(data)
-            return
-        except BlockingIOError:
-            await trio.lowlevel.wait_writable(channel)

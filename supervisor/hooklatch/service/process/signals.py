@@ -15,8 +15,8 @@ from functools import partial
 
 import trio
 
-from hooklatch.processes.reaping import reap_strangers
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
+from hooklatch.processes.zygote import reap_strangers
 
 __all__ = ["Signals"]
 

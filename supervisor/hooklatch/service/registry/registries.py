@@ -89,11 +89,6 @@ class Registries:
         self._telling = trio.Lock()
 
     @property
-    def revision(self) -> int:
-        """Return the highest revision of any view."""
-        return self._revision
-
-    @property
     def api_hooks(self) -> list[Hook]:
         return list(self._api.values())
 
@@ -139,23 +134,14 @@ class Registries:
     def set_global(
         self,
         *,
-        files: Iterable[Hook] | None = None,
-        api: Iterable[Hook] | None = None,
-        catalogue: Catalogue | None = None,
-        projects: Mapping[str, list[Hook]] | None = None,
-        personalities: Mapping[str, list[str]] | None = None,
+        files: list[Hook],
+        catalogue: Catalogue,
+        projects: Mapping[str, list[Hook]],
+        personalities: Mapping[str, list[str]],
     ) -> Difference:
-        """Replace the global layers, in one revision; a call without changes makes no revision."""
-        if files is not None:
-            self._files = list(files)
-        if api is not None:
-            self._api = {hook.id: hook for hook in api}
-        if catalogue is not None:
-            self.catalogue = catalogue
-        if projects is not None:
-            self._projects = dict(projects)
-        if personalities is not None:
-            self.personalities = dict(personalities)
+        """Replace what files declare, in one revision; a call without changes makes no revision."""
+        self._files, self.catalogue = files, catalogue
+        self._projects, self.personalities = dict(projects), dict(personalities)
         return self._commit_global(hands_down=True)
 
     def all_hooks(self) -> list[Hook]:
@@ -223,7 +209,9 @@ class Registries:
         Raises:
             RpcError: a file declares it.
         """
-        hook = self._global_hook(name)
+        # Ids are unique in the global layer, whatever other layers hold.
+        hooks = [hook for hook in (*self._api.values(), *self._files) if hook.layer is Layer.GLOBAL]
+        hook = next((hook for hook in hooks if name in (hook.id, hook.name)), None)
         if hook is None:
             return None
         if hook.id not in self._api:
@@ -236,11 +224,6 @@ class Registries:
         self.switches.pop(hook.name, None)  # a later hook of this id must not begin disabled
         self._commit_global()
         return hook
-
-    def _global_hook(self, name: str) -> Hook | None:
-        """Find a hook of the global layer; ids are unique there, whatever other layers hold."""
-        hooks = [hook for hook in (*self._api.values(), *self._files) if hook.layer is Layer.GLOBAL]
-        return next((hook for hook in hooks if name in (hook.id, hook.name)), None)
 
     def switch_global(self, name: str, *, enabled: bool) -> Target[Hook]:
         """Enable or disable the one hook, or the one whole plugin, that a name identifies; not a session's own.
@@ -270,13 +253,10 @@ class Registries:
             session.own[hook.id] = hook
         self.take_settings(session)
 
-    def unregister_own(self, session: Session, hook_id: str) -> bool:
-        if hook_id not in session.own:
-            return False
-        hook = session.own.pop(hook_id)
-        session.switches.pop(hook.name, None)
-        self.take_settings(session)
-        return True
+    def unregister_own(self, session: Session, hook_id: str) -> None:
+        if (hook := session.own.pop(hook_id, None)) is not None:
+            session.switches.pop(hook.name, None)
+            self.take_settings(session)
 
     def switch_own(self, session: Session, hook_id: str, *, enabled: bool) -> Hook:
         """Enable or disable a hook of the session's own layer.
@@ -400,14 +380,8 @@ def found(name: str, hooks: Iterable[Hook]) -> Target[Hook]:
 
 
 def announcement(old: Snapshot, new: Snapshot, change: Difference) -> Announcement:
-    return Announcement(
-        previous=old.revision,
-        revision=new.revision,
-        digest=new.digest,
-        added=change.added,
-        removed=change.removed,
-        changed=change.changed,
-    )
+    changes = msgspec.structs.asdict(change)
+    return Announcement(previous=old.revision, revision=new.revision, digest=new.digest, **changes)
 
 
 def moved(hook: Hook, retargeted: Mapping[str, Callable[[Hook], Hook]]) -> Hook:

@@ -140,10 +140,6 @@ class Sessions:
     def get(self, session_id: str) -> Session | None:
         return self._by_id.get(session_id)
 
-    async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Run the timers that end sessions."""
-        await self.timers.run(task_status)
-
     def check(self, session_id: str | None, resume_token: str | None) -> Session | None:
         """Return the live session that this id and token join; None if they open a new one.
 
@@ -185,19 +181,14 @@ class Sessions:
             )
         return parent
 
-    def open(self, session_id: str | None, resume_token: str | None, view: Snapshot, terms: Terms) -> Session:
-        """Return the live session, or a new one on these terms.
+    def open(self, session_id: str, resume_token: str | None, view: Snapshot, terms: Terms) -> Session:
+        """Return a new session on these terms, as `check` has allowed.
 
-        A new one keeps a resume token that it brings: a client that outlived a daemon has given its token to others.
-
-        Raises:
-            RpcError: see `check`.
+        It keeps a resume token that it brings: a client that outlived a daemon has given its token to others.
         """
-        if (known := self.check(session_id, resume_token)) is not None:
-            return known
+        assert session_id not in self._by_id
         kept = resume_token if resume_token is not None and TOKEN.fullmatch(resume_token) else None
-        session = Session(session_id or new_id(), view, terms, kept)
-        self._by_id[session.id] = session
+        session = self._by_id[session_id] = Session(session_id, view, terms, kept)
         logger.info("session opened", extra={"session": session.id})
         return session
 

@@ -104,7 +104,7 @@ class Statistics:
     def __init__(self) -> None:
         self._hooks: dict[tuple[str, str], Record] = {}  # by the session that registered it, and its name
         self.failures = Failures()
-        self._events: dict[str, Record] = {}
+        self.event_records: dict[str, Record] = {}
         self._fired: dict[str, tuple[int, float | None]] = {}  # how often each event was, and when last
         self.decisions: dict[tuple[str, str, str], int] = {}  # by event, verdict and cause
         self.abandoned = 0
@@ -122,9 +122,9 @@ class Statistics:
         record.add(cause, duration_ms)
 
     def decided(self, decision: Decision) -> None:
-        record = self._events.get(decision.event)
+        record = self.event_records.get(decision.event)
         if record is None:
-            record = self._events[decision.event] = Record()
+            record = self.event_records[decision.event] = Record()
         record.add(decision.cause, decision.duration_ms)
         key = decision.event, decision.verdict, decision.cause or "none"
         self.decisions[key] = self.decisions.get(key, 0) + 1
@@ -146,10 +146,6 @@ class Statistics:
                 found[cause] += count
         return found
 
-    @property
-    def event_records(self) -> dict[str, Record]:
-        return self._events
-
     def hook_record(self, hook: str) -> Record | None:
         """Return the timings of a shared hook by its layer and id; None if it was never called."""
         return self._hooks.get(("", hook))
@@ -164,13 +160,13 @@ class Statistics:
         return record.timings() if record is not None else HookTimings()
 
     def event(self, name: str) -> EventCount:
-        record = self._events.get(name)
+        record = self.event_records.get(name)
         timings = record.timings() if record is not None else HookTimings()
         return EventCount(*self._fired.get(name, NEVER), timings)
 
     def events(self) -> dict[str, HookTimings]:
         """Return the timings of every event that was fired."""
-        return {name: record.timings() for name, record in self._events.items()}
+        return {name: record.timings() for name, record in self.event_records.items()}
 
     @property
     def total_fired(self) -> int:

@@ -28,7 +28,6 @@ class Bus:
         self._sessions = sessions
         self._on_change = on_change
         self._listening: dict[int, Connection] = {}  # those with a topic: each decision looks them up
-        self._without_session: set[int] = set()  # the numbers of those of them that have no session
         self._numbers = itertools.count(1)
 
     def connect(self, stream: socket.socket, handler: Handler, shared: Shared, *, is_admin: bool) -> Connection:
@@ -51,7 +50,7 @@ class Bus:
     def leave(self, connection: Connection) -> None:
         """Forget a connection that is closed."""
         self.connections.pop(connection.number, None)
-        self._stop_listening(connection)
+        self._listening.pop(connection.number, None)
         if connection.session is not None:
             self._sessions.left(connection.session, connection.number)
 
@@ -59,8 +58,9 @@ class Bus:
         """Tell a viewer's subscribers of a change in its view, and return whether there are any."""
         if viewer is None:
             self._on_change(announcement)
-        numbers = self._without_session if viewer is None else viewer.connections
-        listening = filter(None, map(self._listening.get, numbers))
+            listening = [one for one in self._listening.values() if one.session is None]
+        else:
+            listening = [*filter(None, map(self._listening.get, viewer.connections))]
         told = [connection for connection in listening if "registry" in connection.topics]
         for connection in told:
             connection.announce(announcement.line, is_registry=True)
@@ -89,14 +89,8 @@ class Bus:
         """Note that a connection's topics have changed."""
         if connection.topics and connection.number in self.connections:
             self._listening[connection.number] = connection
-            if connection.session is None:
-                self._without_session.add(connection.number)
         else:
-            self._stop_listening(connection)
-
-    def _stop_listening(self, connection: Connection) -> None:
-        self._listening.pop(connection.number, None)
-        self._without_session.discard(connection.number)
+            self._listening.pop(connection.number, None)
 
 
 def is_shown(session: Session | None, connection: Connection) -> bool:

@@ -1,4 +1,4 @@
-"""The two listening sockets.  Knows directories, modes and peers, but no request."""
+"""The two listening sockets.  Knows modes and peers, but no request."""
 
 from __future__ import annotations
 
@@ -6,55 +6,23 @@ import errno
 import logging
 import os
 import socket
-import stat
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 
 import trio
 
 from hooklatch.core.health import Faults
 from hooklatch.core.protocol import ErrorCode, RpcError, encode_error
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 from hooklatch.service.transport.connection import Connection
 from hooklatch.service.transport.peers import PeerGoneError, Peers
 
-__all__ = ["Listener", "RuntimeDirError", "check_nobody_listens", "listen", "make_runtime_dir"]
+__all__ = ["Listener", "listen"]
 
 logger = logging.getLogger("hooklatch.server")
 BACKLOG = 1024
-MAX_PATH = 107  # bytes of a Unix socket's path (unix(7))
 ACCEPT_PAUSE = 0.1  # seconds to wait when the system has no descriptor or memory left
 READS = 4  # of 256 KiB each, of what a refused client has sent already
-
-
-class RuntimeDirError(Exception):
-    """The directory for the sockets cannot be used."""
-
-
-def make_runtime_dir(path: str) -> None:
-    """Make the directory, readable by nobody else, or check the existing one.
-
-    Raises:
-        RuntimeDirError: it is somebody else's, or open to others, or its path is too long.
-    """
-    if len(os.fsencode(os.path.join(path, "agent.sock"))) > MAX_PATH:
-        raise RuntimeDirError(
-            f"{path} is too long for a Unix socket ({MAX_PATH} bytes); choose a shorter --runtime-dir"
-        )
-    try:
-        os.makedirs(path, mode=0o700, exist_ok=True)
-        status = os.stat(path)
-    except OSError as error:
-        raise RuntimeDirError(f"{path} cannot be created: {error.strerror}") from None
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise RuntimeDirError(f"{path} is not a directory of this user; choose another --runtime-dir")
-    if status.st_mode & 0o077:
-        raise RuntimeDirError(f"{path} is open to others; fix it with: chmod 700 {path}")
-    try:
-        check_folders(path)
-    except (UnsafeFileError, OSError) as error:
-        raise RuntimeDirError(f"{error}; or choose another --runtime-dir") from None
 
 
 def listen(path: str) -> socket.socket:
@@ -72,31 +40,6 @@ def listen(path: str) -> socket.socket:
     listener.listen(BACKLOG)
     listener.setblocking(False)
     return listener
-
-
-def check_nobody_listens(path: str) -> None:
-    """Return if an existing socket is stale, for a caller that holds the directory's lock.
-
-    Raises:
-        RuntimeDirError: somebody listens who needs no lock: a service manager, for a daemon that it starts.
-    """
-    if is_listened_to(path):
-        raise RuntimeDirError(
-            f"somebody listens at {path} already; if that is systemd: systemctl --user start hooklatch, "
-            "or systemctl --user stop hooklatch-agent.socket hooklatch-admin.socket"
-        )
-
-
-def is_listened_to(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.setblocking(False)
-        try:
-            probe.connect(path)
-        except BlockingIOError:
-            return True  # unix(7): its backlog is full
-        except OSError:
-            return False
-    return True
 
 
 class Listener:
@@ -128,7 +71,8 @@ class Listener:
 
     async def run(self) -> None:
         """Serve every client that connects, until it is closed."""
-        with self._scope, Spare() as spare:
+        with self._scope, ExitStack() as spare:
+            reserve(spare)
             while not self._scope.cancel_called:
                 try:
                     stream, _ = self._socket.accept()
@@ -138,7 +82,7 @@ class Listener:
                 except OSError as error:
                     self._set(f"clients of {self.name}s cannot be accepted: {error.strerror}")
                     if error.errno in (errno.EMFILE, errno.ENFILE):
-                        spare.refuse_one(self._socket, RpcError(ErrorCode.OVERLOAD, "no descriptor is left"))
+                        refuse_one(self._socket, spare)
                     await trio.sleep(ACCEPT_PAUSE)
                 else:
                     self._set(None)
@@ -183,35 +127,19 @@ class Listener:
             await connection.run()
 
 
-class Spare:
-    """A descriptor in reserve: when no other is left, it serves to tell a client so."""
+def reserve(spare: ExitStack) -> None:
+    """Keep a descriptor: when no other is left, it serves to tell a client so."""
+    with suppress(OSError):  # tried again later
+        spare.callback(os.close, os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
 
-    def __init__(self) -> None:
-        self._fd: int | None = None
 
-    def __enter__(self) -> Spare:
-        self._take()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._let_go()
-
-    def _take(self) -> None:
-        with suppress(OSError):  # tried again later
-            self._fd = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-
-    def _let_go(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
-
-    def refuse_one(self, listener: socket.socket, error: RpcError) -> None:
-        """Accept a client only to tell it why it is refused."""
-        self._let_go()
-        with suppress(OSError):
-            stream, _ = listener.accept()
-            refuse(stream, error)
-        self._take()
+def refuse_one(listener: socket.socket, spare: ExitStack) -> None:
+    """Accept a client only to tell it why it is refused, with the descriptor that was kept for that."""
+    spare.close()
+    with suppress(OSError):
+        stream, _ = listener.accept()
+        refuse(stream, RpcError(ErrorCode.OVERLOAD, "no descriptor is left"))
+    reserve(spare)
 
 
 def refuse(stream: socket.socket, error: RpcError) -> None:

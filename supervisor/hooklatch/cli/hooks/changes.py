@@ -1,0 +1,136 @@
+"""hooks add, remove, enable and disable: changes of the global hooks.  Asks the daemon; decides nothing itself."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.requests import administrator
+from hooklatch.core.text import did_you_mean
+
+__all__ = ["add_add", "add_disable", "add_enable", "add_remove"]
+
+EXITS = (Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
+
+
+def add_add(parser: Parser) -> None:
+    example = "hooklatch hooks add pre_tool_use --run guards.py:no_force_push --match Bash"
+    parser.runs(add, example=example, exits=(Exit.BAD_DATA, Exit.UNAVAILABLE, Exit.NOT_PERMITTED))
+    parser.add_argument("event", metavar="EVENT", help="its name (see: hooklatch events)")
+    parser.add_argument("--run", dest="target", metavar="FILE.py:FUNCTION", required=True, help="or MODULE:FUNCTION")
+    parser.add_argument("--id", help="default: FILE:FUNCTION without folder and .py")
+    match = parser.add_mutually_exclusive_group()
+    match.add_argument("--match", metavar="NAME", action="append", help="exactly this; may be repeated")
+    match.add_argument("--match-glob", metavar="GLOB", help="such as 'mcp__*'")
+    match.add_argument("--match-regex", metavar="REGEX", help="of RE2, matched in full, such as 'Edit|Write'")
+    parser.add_argument(
+        "--priority", metavar="N", type=int, help="0 to 1000; higher ones are asked first (default: 100)"
+    )
+    parser.add_argument("--timeout", metavar="TIME", type=span, help="such as 2, 90s, 2m (default: the event's)")
+    parser.add_argument("--description", metavar="TEXT")
+    parser.add_argument("--observe", action="store_true", help="run it and record its verdict, but do not enforce it")
+    parser.add_argument("--amends", action="store_true", help="it runs first, and guards judge what it made")
+    parser.add_argument("--optional", action="store_true", help="skip it if it fails, even on a gate")
+
+
+def add_remove(parser: Parser) -> None:
+    parser.runs(remove, example="hooklatch hooks remove guards:no_force_push", exits=EXITS)
+    add_id(parser)
+
+
+def add_enable(parser: Parser) -> None:
+    parser.runs(switch, example="hooklatch hooks enable guards:no_force_push", exits=EXITS)
+    add_id(parser)
+
+
+def add_disable(parser: Parser) -> None:
+    parser.runs(switch, example="hooklatch hooks disable guards:no_force_push", exits=EXITS)
+    add_id(parser)
+
+
+def add_id(parser: Parser) -> None:
+    parser.add_argument("id", metavar="ID", help="its id if that is unambiguous; else its full name, such as global/ID")
+
+
+def add(arguments: argparse.Namespace) -> int:
+    """Register a global hook."""
+    run = absolute(arguments.target)
+    definition: dict[str, object] = {
+        "id": arguments.id or default_id(run),
+        "event": arguments.event,
+        "match": match_of(arguments),
+        "run": run,
+        "priority": arguments.priority,
+        "timeout": arguments.timeout,
+        "description": arguments.description,
+        "observe": arguments.observe or None,
+        "optional": arguments.optional or None,
+        "amends": arguments.amends or None,
+    }
+    definition = {key: value for key, value in definition.items() if value is not None}
+    with administrator(arguments) as link:
+        result = link.ask("register", hooks=[definition], scope="global")
+    report(arguments, result, f"added {' '.join(result['ids'])}")
+    return Exit.OK
+
+
+def absolute(run: str) -> str:
+    """Return the target with an absolute path, since the daemon has another working directory."""
+    place, colon, function = run.rpartition(":")
+    if not place.endswith(".py") and "/" not in place:
+        return run
+    return os.path.abspath(os.path.expanduser(place)) + colon + function
+
+
+def default_id(run: str) -> str:
+    place, _, function = run.rpartition(":")
+    return f"{os.path.basename(place).removesuffix('.py')}:{function}"
+
+
+def match_of(arguments: argparse.Namespace) -> object:
+    names: list[str] | None = arguments.match
+    if names is not None:
+        return names[0] if len(names) == 1 else names
+    if arguments.match_glob is not None:
+        return {"glob": arguments.match_glob}
+    if arguments.match_regex is not None:
+        return {"regex": arguments.match_regex}
+    return None
+
+
+def remove(arguments: argparse.Namespace) -> int:
+    """Unregister a global hook; report, but do not fail, if there is none."""
+    hook_id: str = arguments.id
+    with administrator(arguments) as link:
+        hooks = [hook for hook in link.ask("hooks")["hooks"] if hook["layer"] == "global"]
+        result = link.ask("unregister", id=hook_id, scope="global")
+    ids = [hook["id"] for hook in hooks]
+    if hook_id in (*ids, *(hook["name"] for hook in hooks)):
+        report(arguments, result, f"removed {hook_id}")
+        return Exit.OK
+    output.complain(f"there was no hook {hook_id!r}{did_you_mean(hook_id, ids)}")
+    report(arguments, result, "nothing to remove")
+    return Exit.OK
+
+
+def switch(arguments: argparse.Namespace) -> int:
+    """Enable or disable a global hook."""
+    method: str = arguments.command
+    with administrator(arguments) as link:
+        result = link.ask(method, id=arguments.id, scope="global")
+    report(arguments, result, f"{method}d {arguments.id}")
+    return Exit.OK
+
+
+def report(arguments: argparse.Namespace, result: dict[str, Any], text: str) -> None:
+    if arguments.json:
+        output.say_json(result)
+    else:
+        output.say(f"{text} (revision {result['revision']})")
+    for warning in result.get("warnings", []):
+        output.complain(warning)

@@ -1,0 +1,86 @@
+"""events: the events that can be fired.  Queries the daemon; without one it knows the standard ones."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from hooklatch.cli.hooks.hooks import unknown_event
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.requests import administrator
+from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
+from hooklatch.errors import DaemonUnreachableError
+
+__all__ = ["add_events"]
+
+TITLES = ("EVENT", "MODEL", "FAILS", "VERDICTS", "OUTPUTS", "PATCH", "MATCH", "TIMEOUT", "HOOKS", "FIRED")
+
+
+def add_events(parser: Parser) -> None:
+    parser.runs(events, example="hooklatch events pre_tool_use", exits=(Exit.PROTOCOL,))
+    parser.add_argument("name", metavar="NAME", nargs="?", help="show this one, with its fields")
+
+
+def events(arguments: argparse.Namespace) -> int:
+    """Show the catalogue, or one event."""
+    try:
+        with administrator(arguments) as link:
+            known: list[dict[str, Any]] = link.ask("events")["events"]
+        is_live = True
+    except DaemonUnreachableError:
+        known = [described(spec) for spec in Catalogue.standard().values()]
+        is_live = False
+        output.complain("no daemon is reachable: this is the standard catalogue, without events of your own")
+    if arguments.name is not None:
+        named = [event for event in known if event["name"] == arguments.name]
+        if not named:
+            raise CommandError(Exit.USAGE, unknown_event(arguments.name, [event["name"] for event in known]))
+        known = named
+    if arguments.json:
+        output.say_json({"events": known, "live": is_live})
+    elif arguments.name is not None:
+        show_event(known[0])
+    else:
+        output.say_table(TITLES, [row_of(event) for event in known])
+    return Exit.OK
+
+
+def described(spec: EventSpec) -> dict[str, Any]:
+    """Describe a standard event in the daemon's format; hooks and counts are unknown."""
+    return {
+        "name": spec.name, "model": spec.model, "flow": spec.flow, "view": spec.view, "combine": spec.combine,
+        "verdicts": sorted(spec.verdicts), "outputs": sorted(spec.outputs), "patch": sorted(spec.patch),
+        "on_refusal": spec.on_refusal, "match": spec.match, "timeout": spec.timeout, "budget": spec.timeout,
+        "fails": "closed" if spec.fails_closed else "open", "when": spec.when,
+        "fields": [{"name": field.name, "type": field.type} for field in spec.fields],
+        "hooks": None, "fired": None, "last_fired": None, "timings": None,
+    }  # fmt: skip
+
+
+def row_of(event: dict[str, Any]) -> tuple[object, ...]:
+    words = (" ".join(event[key]) or None for key in ("verdicts", "outputs", "patch"))
+    return (
+        event["name"], event["model"], event["fails"], *words, event["match"], f"{event['timeout']:g} s",
+        event["hooks"], event["fired"],
+    )  # fmt: skip
+
+
+def show_event(event: dict[str, Any]) -> None:
+    output.say(f"{event['name']}: {event['when']}")
+    hooks_run = "one after another" if event["flow"] == "sequential" else "all at once"
+    output.say_lines(
+        ("model", f"{event['model']}, hooks run {hooks_run}, fails {event['fails']}"),
+        ("verdicts", " ".join(event["verdicts"])),
+        ("outputs", " ".join(event["outputs"])),
+        ("patch", " ".join(event["patch"])),
+        ("combine", event["combine"]),
+        ("match", event["match"]),
+        ("timeout", f"{event['timeout']:g} s a hook, {event['budget']:g} s for all"),
+        ("refusal", event["on_refusal"] and f"fires {event['on_refusal']}"),
+        ("fired", event["fired"]),
+    )
+    output.say("fields")
+    for field in event["fields"]:
+        output.say(f"  {field['name']}: {field['type']}")

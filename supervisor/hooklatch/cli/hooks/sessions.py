@@ -1,0 +1,40 @@
+"""sessions: the agents that are connected.  Only queries the daemon."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+from hooklatch.cli.terminal import durations, output
+from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.requests import administrator
+
+__all__ = ["add_sessions"]
+
+TITLES = ("ID", "CLIENT", "HOST", "CWD", "CONNECTIONS", "AGE", "FIRES", "OWN HOOKS", "REVISION")
+
+
+def add_sessions(parser: Parser) -> None:
+    parser.runs(sessions, example="hooklatch sessions --json", exits=(Exit.UNAVAILABLE,))
+
+
+def sessions(arguments: argparse.Namespace) -> int:
+    """List live sessions."""
+    with administrator(arguments) as link:
+        result = link.ask("sessions")
+    if arguments.json:
+        output.say_json(result)
+    elif result["sessions"]:
+        output.say_table(TITLES, [row_of(session) for session in result["sessions"]])
+    else:
+        output.say("no sessions (one-shots, such as `hooklatch fire` and `hooklatch hook`, open none)")
+    return Exit.OK
+
+
+def row_of(session: dict[str, Any]) -> tuple[object, ...]:
+    return (
+        session["id"], session["client"] or None, session["host"], session["cwd"], session["connections"],
+        durations.shown(time.time() - session["created_at"]), session["fires"], session["hooks"], session["revision"],
+    )  # fmt: skip

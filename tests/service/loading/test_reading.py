@@ -1,0 +1,102 @@
+"""What is read, and what is not read again: files of projects and of sources, without a daemon."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hooklatch.service.loading.reading import ProjectFiles, read_project
+from hooklatch.service.loading.sources import Unit, UnitError, read
+from hooklatch.service.loading.trust import Pins, pin
+from hooklatch_worker.wire import Loaded, Source
+from support.fake_pool import FakePool
+
+HOOKS = '[[hook]]\nid = "no"\nevent = "pre_tool_use"\ncommand = "exit 2"\n'
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    (tmp_path / ".hooklatch" / "hooks.d").mkdir(parents=True)
+    (tmp_path / ".hooklatch" / "hooks.toml").write_text(HOOKS)
+    (tmp_path / ".hooklatch" / "hooks.d" / "guards.py").write_text("")
+    return tmp_path
+
+
+def first_read(project: Path) -> tuple[Pins, ProjectFiles]:
+    pins = pin(str(project))
+    return pins, read_project(str(project), pins, None)
+
+
+def test_a_project_as_it_was_is_not_read_again(project: Path) -> None:
+    pins, before = first_read(project)
+
+    assert read_project(str(project), pins, before) is before
+    assert [os.path.basename(file.path) for file in before.files] == ["hooks.toml", "guards.py"]
+
+
+def test_a_project_that_was_trusted_again_is_read_again(project: Path) -> None:
+    pins, before = first_read(project)
+
+    assert read_project(str(project), dict(pins), before) is not before
+
+
+def test_a_project_with_another_content_declares_nothing_but_its_fault(project: Path) -> None:
+    pins, before = first_read(project)
+    (project / ".hooklatch" / "hooks.toml").write_text(HOOKS.replace("no", "another"))
+
+    after = read_project(str(project), pins, before)
+
+    assert (after.files, "changed hooks.toml" in str(after.fault)) == ([], True)
+
+
+def test_a_project_with_a_broken_file_is_read_again_although_it_is_as_it_was(project: Path) -> None:
+    (project / ".hooklatch" / "hooks.toml").write_text("broken")
+    pins, before = first_read(project)
+
+    after = read_project(str(project), pins, before)
+
+    assert after is not before
+    assert after.files[0].fault is not None
+
+
+@pytest.fixture
+def unit(tmp_path: Path) -> Unit:
+    for name in ("guards.py", "helper.py"):
+        (tmp_path / name).write_text("OLD = 1\n")
+    version = read(Source("file", str(tmp_path / "guards.py")))
+    return Unit(version, FakePool({}, version.source), Loaded(0, [], [], [str(tmp_path / "helper.py")]))
+
+
+def test_a_source_that_was_only_touched_has_no_newer_version(unit: Unit) -> None:
+    os.utime(unit.source.location, (1, 1))
+
+    assert unit.newer() is None
+    assert unit.is_untouched
+
+
+def test_the_bytes_that_were_compared_are_those_to_build(unit: Unit) -> None:
+    Path(unit.source.location).write_text("NEW = 1\n")
+
+    version = unit.newer()
+
+    assert version is not None
+    assert version.code == b"NEW = 1\n"
+    assert version.source.digest != unit.source.digest
+
+
+def test_another_content_of_an_imported_module_is_a_newer_version(unit: Unit, tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("NEW = 1\n")
+
+    version = unit.newer()
+
+    assert version is not None
+    assert version.source == unit.source
+
+
+def test_a_source_that_is_gone_is_an_error_and_no_version(unit: Unit) -> None:
+    os.unlink(unit.source.location)
+
+    with pytest.raises(UnitError, match="there is no such file"):
+        unit.newer()
