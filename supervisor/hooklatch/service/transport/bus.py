@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import socket
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -27,7 +28,7 @@ class Bus:
         self.connections: dict[int, Connection] = {}
         self._sessions = sessions
         self._on_change = on_change
-        self._listening: dict[int, Connection] = {}  # those with a topic: each decision looks them up
+        self._listening: defaultdict[str, dict[int, Connection]] = defaultdict(dict)  # by topic, by number
         self._numbers = itertools.count(1)
 
     def connect(self, stream: socket.socket, handler: Handler, shared: Shared, *, is_admin: bool) -> Connection:
@@ -50,7 +51,7 @@ class Bus:
     def leave(self, connection: Connection) -> None:
         """Forget a connection that is closed."""
         self.connections.pop(connection.number, None)
-        self._listening.pop(connection.number, None)
+        self._stop_listening(connection)
         if connection.session is not None:
             self._sessions.left(connection.session, connection.number)
 
@@ -58,39 +59,40 @@ class Bus:
         """Tell a viewer's subscribers of a change in its view, and return whether there are any."""
         if viewer is None:
             self._on_change(announcement)
-            listening = [one for one in self._listening.values() if one.session is None]
+            told = [one for one in self._listening["registry"].values() if one.session is None]
         else:
-            listening = [*filter(None, map(self._listening.get, viewer.connections))]
-        told = [connection for connection in listening if "registry" in connection.topics]
+            told = [*filter(None, map(self._listening["registry"].get, viewer.connections))]
         for connection in told:
             connection.announce(announcement.line, is_registry=True)
         return bool(told)
 
     def decided(self, session: Session | None, decision: Decision) -> None:
         """Show a decision to the subscribers of its session and of those above it, and to every admin's."""
-        params = {"topic": "decisions", "decision": decision, "session_id": session.id if session else None}
-        self._show("decisions", session, params)
+        if self._listening["decisions"]:
+            self._show("decisions", session, {"decision": decision})
 
     def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None:
         """Show telemetry to the subscribers of its session and of those above it, and to every admin's."""
-        params = {"topic": "telemetry", "session_id": session.id if session else None, "event_type": event_type,
-                  "data": data}  # fmt: skip
-        self._show("telemetry", session, params)
+        self._show("telemetry", session, {"event_type": event_type, "data": data})
 
-    def _show(self, topic: str, session: Session | None, params: Mapping[str, object]) -> None:
-        subscribed = [one for one in self._listening.values() if topic in one.topics]
-        shown = [one for one in subscribed if one.is_admin or is_shown(session, one)]
+    def _show(self, topic: str, session: Session | None, content: Mapping[str, object]) -> None:
+        shown = [one for one in self._listening[topic].values() if one.is_admin or is_shown(session, one)]
         if shown:
+            params = {"topic": topic, "session_id": session.id if session else None, **content}
             line = encode_notification("announce", params)
             for connection in shown:
                 connection.announce(line, is_registry=False)
 
     def take_topics(self, connection: Connection) -> None:
         """Note that a connection's topics have changed."""
-        if connection.topics and connection.number in self.connections:
-            self._listening[connection.number] = connection
-        else:
-            self._listening.pop(connection.number, None)
+        self._stop_listening(connection)
+        if connection.number in self.connections:
+            for topic in connection.topics:
+                self._listening[topic][connection.number] = connection
+
+    def _stop_listening(self, connection: Connection) -> None:
+        for listening in self._listening.values():
+            listening.pop(connection.number, None)
 
 
 def is_shown(session: Session | None, connection: Connection) -> bool:
