@@ -20,6 +20,7 @@ from hooklatch.processes.pool import Pool
 from hooklatch.processes.worker import FireContext
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.fires import Fire
+from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.dispatch.shared_state import Counted, SharedState
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch_worker import wire
@@ -78,28 +79,47 @@ class Targets:
         pool = self._pools.get((location, target.build))
         return pool or Outcome(cause="load", message=f"{location} is not loaded")
 
-    async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
-        """Call one hook's target; return the outcome by the deadline."""
+    async def run(self, call: Call, calls: Calls) -> Outcome:
+        """Run one call to its end, or to its deadline."""
         hook = call.hook
         target = self.find(hook.target) if hook.problem is None else Outcome(cause="load", message=hook.problem)
-        if isinstance(target, Outcome):
-            return target
         breaker = self._breakers.of(hook)
-        if breaker is not None and not breaker.permits(trio.current_time()):
-            why = f"{breaker.explain(trio.current_time())}. {way_out(hook)}"
-            return Outcome(cause="quarantined", message=why)
-        try:
-            if hook.target.native:
-                outcome = await self._native.call(target, call, fire, deadline)
-            else:
-                outcome = await target.call(call, fire, deadline)
-        except trio.Cancelled:
-            if breaker is not None:
-                breaker.unresolved(trio.current_time())
-            raise
-        if outcome.cause != "policy" or breaker is not None:
-            self._count_death(hook, outcome)
+        now = trio.current_time()
+        if isinstance(target, Outcome):
+            outcome = target
+        elif breaker is not None and not breaker.permits(now):
+            outcome = Outcome(cause="quarantined", message=f"{breaker.explain(now)}. {way_out(hook)}")
+        else:
+            deadline = min(now + (hook.timeout or calls.spec.timeout), calls.deadline)
+            try:
+                if hook.target.native:
+                    outcome = await self._native.call(target, call, calls, deadline)
+                else:
+                    outcome = await target.call(call, calls, deadline)
+            except trio.Cancelled:
+                if breaker is not None:
+                    breaker.unresolved(trio.current_time())
+                raise
+            if outcome.cause != "policy" or breaker is not None:
+                self._count_death(hook, outcome)
+        self._statistics.called(hook.name, outcome.cause, outcome.duration_ms, owner=hook.owner)
+        if outcome.cause == "policy":
+            self._statistics.failures.succeeded(hook)
+        else:
+            self._failed(hook, outcome, calls.fire)
         return outcome
+
+    async def run_all(self, asked: Sequence[Call], calls: Calls) -> list[Outcome]:
+        """Run several calls at the same time; return their outcomes in order."""
+        outcomes: dict[int, Outcome] = {}
+
+        async def run_into(call: Call) -> None:
+            outcomes[call.index] = await self.run(call, calls)
+
+        async with trio.open_nursery() as nursery:
+            for call in asked:
+                nursery.start_soon(run_into, call)
+        return [outcomes[call.index] for call in asked]
 
     def _count_death(self, hook: Hook, outcome: Outcome) -> None:
         if outcome.is_lost and outcome.cause in ("crash", "timeout") and not outcome.is_orphaned:
@@ -112,14 +132,18 @@ class Targets:
             else:
                 breaker.unresolved(trio.current_time())
 
-    def called(self, fire: Fire, hook: Hook, outcome: Outcome) -> None:
-        """Count a call that has ended, and keep why it failed."""
-        self._statistics.called(hook.name, outcome.cause, outcome.duration_ms, owner=hook.owner)
-        self._statistics.failures.called(
+    def _failed(self, hook: Hook, outcome: Outcome, fire: Fire) -> None:
+        self._statistics.failures.failed(
             hook, outcome, decision_id=fire.decision_id, event=fire.spec.name, session=fire.envelope.session_id
         )
         if outcome.cause in ("overload", "quarantined"):
             self._statistics.dropped[outcome.cause] += 1
+        if outcome.cause != "overload":  # a flood is counted, not logged call by call
+            what = {
+                "hook": hook.name, "event": fire.spec.name, "cause": outcome.cause, "session": fire.envelope.session_id,
+                "call": fire.envelope.call_id, "decision": fire.decision_id,
+            }  # fmt: skip
+            logger.warning("hook failed", extra=what)  # no message: it may quote the payload
 
 
 def way_out(hook: Hook) -> str:
@@ -134,44 +158,27 @@ def way_out(hook: Hook) -> str:
 class Calls:
     """The calls of one fire: their deadline, and what workers and serving clients need of the fire."""
 
-    __slots__ = ("_counted", "_deadline", "_fire", "_prepare", "_take_telemetry", "_targets", "share", "spec")
+    __slots__ = ("_counted", "_recording", "_state", "_take_telemetry", "deadline", "fire", "share", "spec")
 
     def __init__(
-        self, targets: Targets, fire: Fire, deadline: float, take_telemetry: Telemetry, prepare: Callable[[Fire], None]
+        self, fire: Fire, deadline: float, state: SharedState, recording: Recording, take_telemetry: Telemetry
     ) -> None:
+        self.fire = fire
+        self.deadline = deadline
         self.spec = fire.spec
         self.share = fire.share
-        self._targets = targets
-        self._fire = fire
-        self._deadline = deadline
+        self._state = state
+        self._recording = recording
         self._take_telemetry = take_telemetry
-        self._prepare = prepare
         self._counted: Counted = set()
 
     def sent(self) -> None:
         """Do what can be done while a worker works."""
-        self._prepare(self._fire)
-
-    async def run_into(self, outcomes: dict[int, Outcome], call: Call) -> None:
-        outcomes[call.index] = await self.run(call)
-
-    async def run(self, call: Call) -> Outcome:
-        """Run one call to its end, or to its deadline."""
-        hook, fire = call.hook, self._fire
-        deadline = min(trio.current_time() + (hook.timeout or self.spec.timeout), self._deadline)
-        outcome = await self._targets.call(call, self, deadline)
-        self._targets.called(fire, hook, outcome)
-        if outcome.cause not in ("policy", "overload"):  # a flood is counted, not logged call by call
-            what = {
-                "hook": hook.name, "event": self.spec.name, "cause": outcome.cause, "session": fire.envelope.session_id,
-                "call": fire.envelope.call_id, "decision": fire.decision_id,
-            }  # fmt: skip
-            logger.warning("hook failed", extra=what)  # no message: it may quote the payload
-        return outcome
+        self._recording.prepare(self.fire)
 
     def envelope(self, call: Call) -> Envelope:
         """Return what a callback is given besides the payload."""
-        envelope = self._fire.envelope
+        envelope = self.fire.envelope
         if call.context is envelope.context:
             return envelope
         return msgspec.structs.replace(envelope, context=call.context)
@@ -182,9 +189,9 @@ class Calls:
         Raises:
             FrameError: our own code in the worker never sends such a request.
         """
-        claimed = self._fire.params.envelope.session_id
-        return self._targets.state.answer(asked, call.hook, self._fire.session, self._counted, claimed=claimed)
+        claimed = self.fire.params.envelope.session_id
+        return self._state.answer(asked, call.hook, self.fire.session, self._counted, claimed=claimed)
 
     def take(self, emitted: Sequence[Emitted]) -> None:
         """Publish the telemetry that came with an answer."""
-        self._take_telemetry(self._fire, emitted)
+        self._take_telemetry(self.fire, emitted)

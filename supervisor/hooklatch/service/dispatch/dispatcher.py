@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -22,7 +22,7 @@ from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import MAX_BUDGET, Chain, Hook, Selection, Snapshot, has
 from hooklatch.core.hooks.suspension import Suspension, note, parted
 from hooklatch.core.limits import MAX_BACKGROUND_BYTES
-from hooklatch.core.messages import Cause, Decision, Outcome
+from hooklatch.core.messages import Cause, Decision
 from hooklatch.core.payload import MAX_PAYLOAD, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.find import unknown_event
@@ -63,6 +63,13 @@ class Audience(Protocol):
     def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None: ...
 
 
+class Suspensions(Protocol):
+    """What an operator has suspended."""
+
+    @property
+    def active(self) -> Sequence[Suspension]: ...
+
+
 class Dispatcher:
     """Turns a fire into a decision."""
 
@@ -74,7 +81,7 @@ class Dispatcher:
         statistics: Statistics,
         *,
         projects: Projects,
-        suspensions: Iterable[Suspension],
+        suspensions: Suspensions,
         recording: Recording,
         audience: Audience,
     ) -> None:
@@ -167,7 +174,9 @@ class Dispatcher:
         if session is not None:
             session.fired(spec.name)
         settled = self._projects.settled(session, params.envelope) or await self._settled_projects(fire)
-        view = self._registries.view_at(session, settled.folders, params.plugins)
+        view = self._registries.view_of(session, params.plugins)
+        if settled.folders:
+            view = self._registries.with_projects(view, settled.folders)
         generation = self._generations.enter()
         try:
             decision = await self._decide(fire, view, plan, settled.fault)
@@ -183,11 +192,7 @@ class Dispatcher:
             decision = await self._recording.on_disk(fire, decision)
         self._publish(fire, decision)
         if decision.is_refusal:
-            hook = f"{decision.layer}/{decision.hook}" if decision.hook else None
-            what = {"verdict": decision.verdict, "cause": decision.cause, "hook": hook}
-            logger.info("refused", extra=fire.ids | what)
-            if spec.on_refusal is not None:
-                self._fire_refusal(spec.on_refusal, fire, decision)
+            self._refused(fire, decision)
         return decision
 
     async def _settled_projects(self, fire: Fire) -> Settled:
@@ -212,7 +217,7 @@ class Dispatcher:
         return refused
 
     def _publish(self, fire: Fire, decision: Decision) -> None:
-        """Count a decision, and show it to subscribers."""
+        """Count a decision, and show it to subscribers; it is final from here on."""
         self._statistics.decided(decision)
         self._audience.decided(fire.session, decision)
 
@@ -220,7 +225,7 @@ class Dispatcher:
         started, began = trio.current_time(), time.perf_counter()
         spec, params, payload = fire.spec, fire.params, fire.payload
         chain = self._chain(fire, view, plan)
-        suspended = tuple(self._suspensions)
+        suspended = self._suspensions.active
         fault = self._fault(fire, chain, unsettled, suspended)
         warnings: list[str] = []
         if suspended and fault is None:
@@ -240,12 +245,12 @@ class Dispatcher:
         machine = phases.start(chain, selection, payload, fire.envelope.context)
         machine.warnings += warnings
         seconds = selection.seconds if params.timeout is None else min(params.timeout, MAX_BUDGET)
-        calls = Calls(self._targets, fire, started + seconds, self._take_telemetry, self._recording.prepare)
+        calls = Calls(fire, started + seconds, self._targets.state, self._recording, self._take_telemetry)
         if spec.fails_closed:
-            await play(machine, calls)
+            await play(machine, self._targets, calls)
         else:
             with self._to_the_end():  # also if its client leaves: its answer cannot refuse anything
-                await play(machine, calls)
+                await play(machine, self._targets, calls)
         elapsed = (time.perf_counter() - began) * 1000
         return machine.decide(decision_id=fire.decision_id, revision=view.revision, duration_ms=round(elapsed, 3))
 
@@ -291,10 +296,13 @@ class Dispatcher:
         for shield in self._shields:
             shield.cancel()
 
-    def _fire_refusal(self, event: str, fire: Fire, decision: Decision) -> None:
-        """Fire the event that follows a refusal, unless the host fires it itself."""
-        session, params = fire.session, fire.params
-        if session is None or event in session.terms.emits:
+    def _refused(self, fire: Fire, decision: Decision) -> None:
+        """Log a refusal, and fire the event that follows it, unless the host fires it itself."""
+        hook = f"{decision.layer}/{decision.hook}" if decision.hook else None
+        what = {"verdict": decision.verdict, "cause": decision.cause, "hook": hook}
+        logger.info("refused", extra=fire.ids | what)
+        session, params, event = fire.session, fire.params, fire.spec.on_refusal
+        if event is None or session is None or event in session.terms.emits:
             return
         spec = self._registries.catalogue.get(event)
         if spec is None or not self._registries.view_of(session, params.plugins).for_event(spec):
@@ -320,18 +328,14 @@ class Dispatcher:
         self.fire_later(following, fire.session)
 
 
-async def play(machine: Machine, calls: Calls) -> None:
+async def play(machine: Machine, targets: Targets, calls: Calls) -> None:
     """Run the calls that a machine requests, until it requests none."""
     while asked := machine.next_calls():
         if len(asked) == 1:
-            machine.receive(asked[0], await calls.run(asked[0]))
+            machine.receive(asked[0], await targets.run(asked[0], calls))
             continue
-        outcomes: dict[int, Outcome] = {}
-        async with trio.open_nursery() as nursery:
-            for one in asked:
-                nursery.start_soon(calls.run_into, outcomes, one)
-        for one in asked:
-            machine.receive(one, outcomes[one.index])
+        for call, outcome in zip(asked, await targets.run_all(asked, calls), strict=True):
+            machine.receive(call, outcome)
 
 
 def narrowed(

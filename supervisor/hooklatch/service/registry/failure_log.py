@@ -69,13 +69,14 @@ class Failures:
         self._kept: dict[tuple[str, str], Kept] = {}
         self._bytes = 0
 
-    def called(self, hook: Hook, outcome: Outcome, *, decision_id: str, event: str, session: str | None) -> None:
-        """Keep a failed call; a successful one ends the streak."""
+    def succeeded(self, hook: Hook) -> None:
+        """End the streak of a hook's failures."""
+        if self._kept and (kept := self._kept.get((hook.name, hook.owner))) is not None:
+            kept.streak = 0
+
+    def failed(self, hook: Hook, outcome: Outcome, *, decision_id: str, event: str, session: str | None) -> None:
+        """Keep a failed call."""
         key = (hook.name, hook.owner)
-        if outcome.cause == "policy":
-            if (kept := self._kept.get(key)) is not None:
-                kept.streak = 0
-            return
         kept = self._kept.pop(key, None) or Kept()
         self._kept[key] = kept  # moves to the end: the newest
         kept.streak = kept.streak + 1 if kept.target == hook.target else 1

@@ -162,13 +162,8 @@ class Registries:
         """Return the hooks of a project that is in use."""
         return switched(self._projects.get(folder, ()), self.switches)
 
-    def view_at(
-        self, session: Session | None, folders: Collection[str], plugins: Collection[str] | None = None
-    ) -> Snapshot:
+    def with_projects(self, view: Snapshot, folders: Collection[str]) -> Snapshot:
         """Return what a viewer in these projects too would see."""
-        view = self.view_of(session, plugins)
-        if not folders:
-            return view
         hooks = [hook for folder in sorted(folders) for hook in self.project_hooks(folder)]
         return Snapshot(view.revision, [*view.hooks, *hooks])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import trio
@@ -33,11 +33,15 @@ class Suspensions:
         self._changed = trio.Event()
 
     def __iter__(self) -> Iterator[Suspension]:
-        """Iterate over the active ones."""
+        return iter(self.active)
+
+    @property
+    def active(self) -> Sequence[Suspension]:
+        """Return those that have not ended."""
         if not self._ends:
-            return iter(())
+            return ()
         now = time.monotonic()
-        return iter([one for one, end in self._ends.items() if end > now])
+        return [one for one, end in self._ends.items() if end > now]
 
     def restore(self) -> None:
         """Restore those of the state file that have not ended; none lasts longer than it was meant to."""
