@@ -27,7 +27,10 @@ def helper(name):
 
 def called(failures: Failures, hook: Hook, *outcomes: Outcome) -> None:
     for number, outcome in enumerate(outcomes):
-        failures.called(hook, outcome, decision_id=f"d-{number}", event="pre_tool_use", session=None)
+        if outcome.cause == "policy":
+            failures.succeeded(hook)
+        else:
+            failures.failed(hook, outcome, decision_id=f"d-{number}", event="pre_tool_use", session=None)
 
 
 CRASH = Outcome(cause="crash", message="it broke", traceback="Traceback ...")
