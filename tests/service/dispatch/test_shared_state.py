@@ -147,13 +147,13 @@ async def test_four_workers_at_once_count_exactly(daemon: Daemon) -> None:
             for _ in range(5):
                 assert (await client.fire_tool("Many", count=40))["verdict"] == "pass"
 
+    await until(lambda: len(daemon.worker_pids) > 1)
     async with trio.open_nursery() as nursery:
         for _ in range(8):
             nursery.start_soon(fire_often)
 
     async with daemon.session() as client:
         assert await value(client, "many") == 8 * 5 * 40
-    assert len(daemon.worker_pids) > 1
 
 
 async def test_killed_hung_and_recycled_workers_lose_no_count(daemon: Daemon) -> None:
@@ -399,9 +399,10 @@ async def test_the_file_is_rewritten_when_it_grows_and_when_it_is_taken_away(
     monkeypatch.setattr(shared_state, "SLACK", 0)
     path = tmp_path / "state" / "kept-state"
     async with running_daemon(tmp_path, KEPT) as daemon, daemon.session() as client:
-        first = path.stat().st_ino
-        await client.fire_tool("Many", count=200)
-        await until(lambda: path.stat().st_ino != first and path.read_bytes().count(b"\n") < 100)
+        with path.open("rb") as first:  # held open: otherwise the second rewriting may get the first one's number
+            await client.fire_tool("Many", count=200)
+            number = os.fstat(first.fileno()).st_ino
+            await until(lambda: path.stat().st_ino != number and path.read_bytes().count(b"\n") < 100)
         path.unlink()
         await said(client, steps=[["increment", "many"]])
         await until(path.exists)
