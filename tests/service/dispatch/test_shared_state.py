@@ -147,10 +147,10 @@ async def test_four_workers_at_once_count_exactly(daemon: Daemon) -> None:
             for _ in range(5):
                 assert (await client.fire_tool("Many", count=40))["verdict"] == "pass"
 
-    await until(lambda: len(daemon.worker_pids) > 1)
     async with trio.open_nursery() as nursery:
         for _ in range(8):
             nursery.start_soon(fire_often)
+        await until(lambda: len(daemon.worker_pids) > 1)
 
     async with daemon.session() as client:
         assert await value(client, "many") == 8 * 5 * 40
