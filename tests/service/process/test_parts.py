@@ -114,7 +114,7 @@ PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "suspensions": (Suspensions, "_end", Place.suspend),
     "metrics": (Metrics, "_keep", Place.other_metrics),
     "guards.py": (Pool, "_next_deadline", Place.end_of_a_deadline),
-    "background fires": (Dispatcher, "_settled", Place.fire_and_forget),
+    "background fires": (Dispatcher, "_publish", Place.fire_and_forget),
     "session timers": (Sessions, "discard", Place.session_that_ends),
     "agent connections": (Methods, "closed", Place.connection_that_ends),
 }
