@@ -38,7 +38,8 @@ from hooklatch.core.decisions.call import Call
 from hooklatch.core.decisions.combining import merge_first, merge_last
 from hooklatch.core.decisions.decision import Machine, apply, failure_text
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Chain, Hook, Selection
+from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.hooks.snapshots import Chain, Selection
 from hooklatch.core.messages import Cause, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Answer

@@ -8,7 +8,8 @@ import msgspec
 
 from hooklatch.core.decisions.phases import firing_order
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Chain, Hook, PythonTarget, Snapshot, budget
+from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.core.hooks.snapshots import Chain, Snapshot, budget
 from hooklatch.core.hooks.suspension import find, parted
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
