@@ -153,6 +153,7 @@ DOES: list[dict[str, Any]] = [
     {"observe": True},
     {"optional": True},
     {"amends": True},
+    {"only_judges": True},
     {"config": b'{"a":1}'},
     {"problem": "no such file"},
     {"plugin": "acme"},

@@ -15,6 +15,7 @@ import msgspec
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.matchers import Matcher
 from hooklatch.core.hooks.names import name_of, whole
+from hooklatch_worker.author.marker import BOTH
 from hooklatch_worker.wire import Source
 
 __all__ = [
@@ -114,6 +115,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     observe: bool = False
     optional: bool = False
     amends: bool = False
+    only_judges: bool = False
     description: str = ""
     config: bytes = b""
     origin: Origin | None = None
@@ -151,18 +153,22 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         )
         parts = [
             self.name, self.event, self.layer.value, self.matcher.source, place, self.timeout, self.priority,
-            self.enabled, self.observe, self.optional, self.amends, self.config.decode(), self.problem,
-            self.plugin,
+            self.enabled, self.observe, self.optional, self.amends, self.only_judges, self.config.decode(),
+            self.problem, self.plugin,
         ]  # fmt: skip
         return hashlib.sha256(msgspec.json.encode(parts)).digest()
 
 
-def misfit(spec: EventSpec, matcher: Matcher, *, amends: bool) -> str | None:
+def misfit(spec: EventSpec, matcher: Matcher, *, amends: bool, only_judges: bool) -> str | None:
     """Return which setting of a hook its event does not support, and what to do about it; None if all fit."""
     if spec.match is None and not matcher.matches_all:
         return f"{spec.name} has no field to match on; remove match"
     if amends and not spec.patch:
         return f"{spec.name} lets its hooks change nothing, so there is nothing to amend; remove amends"
+    if only_judges and not spec.is_gate:
+        return f"{spec.name} is no gate, so there is nothing to judge; remove only_judges"
+    if only_judges and amends:
+        return BOTH
     return None
 
 

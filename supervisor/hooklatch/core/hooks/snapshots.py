@@ -12,18 +12,19 @@ Each is made once and never changed.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.matchers import MAX_STEPS
-from hooklatch.core.hooks.registry import EVERY_GATE, Hook
+from hooklatch.core.hooks.registry import EVERY_GATE, Hook, PythonTarget
 from hooklatch.core.payload import Payload
 
-__all__ = ["MAX_BUDGET", "Chain", "Difference", "Selection", "Snapshot", "budget", "difference"]
+__all__ = ["MAX_BUDGET", "Chain", "Difference", "Selection", "Snapshot", "amenders", "budget", "difference", "grouped"]
 
 MAX_BUDGET = 600.0  # seconds per fire
+MAX_BESIDE = 4  # hooks of a source that are called at the same time: as many as it has workers, if nothing else is set
 MAX_KEPT = 256  # matched values whose selection is kept for each event: hosts choose them
 MAX_KEPT_VALUE = 100  # characters of one; names of tools are shorter
 
@@ -90,26 +91,54 @@ def ordered(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
 class Selection:
     """The hooks that match a payload; `is_blind` if the field to match is not a string, or is too long to match."""
 
-    __slots__ = ("hooks", "is_blind", "matching", "seconds")
+    __slots__ = ("amenders", "groups", "hooks", "is_blind", "seconds")
 
     def __init__(self, spec: EventSpec, hooks: Iterable[Hook], *, is_blind: bool = False) -> None:
         self.hooks = tuple(hooks)
-        self.matching = frozenset(self.hooks)
+        self.groups = grouped(spec, self.hooks)
+        self.amenders = amenders(self.hooks)
         self.seconds = budget(spec, self.hooks)
         self.is_blind = is_blind
+
+
+def amenders(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
+    """Return the hooks that amend: the least trusted layer first, so that the operator's amendment is the last one."""
+    return tuple(sorted((hook for hook in hooks if hook.amends), key=lambda hook: -hook.layer))
+
+
+def grouped(spec: EventSpec, hooks: Iterable[Hook]) -> tuple[tuple[Hook, ...], ...]:
+    """Part hooks, in firing order, into those that are called at the same time."""
+    groups: list[list[Hook]] = []
+    for hook in hooks:
+        if groups and (spec.flow == "concurrent" or (spec.is_gate and is_beside(groups[-1], hook))):
+            groups[-1].append(hook)
+        else:
+            groups.append([hook])
+    return tuple(map(tuple, groups))
+
+
+def is_beside(group: Sequence[Hook], hook: Hook) -> bool:
+    """Return whether a guard may be called at the same time as those before it: all only judge, and have workers."""
+    if not (hook.only_judges and group[0].only_judges):
+        return False
+    place = place_of(hook)
+    return sum(place_of(one) == place for one in group) < MAX_BESIDE
+
+
+def place_of(hook: Hook) -> str | int:
+    """Return what runs a hook: its source, or the connection that serves it."""
+    return hook.target.source.location if isinstance(hook.target, PythonTarget) else hook.target.owner
 
 
 class Chain:
     """Hooks of one event in firing order, with what a fire needs to know of them: made once, for all its fires."""
 
-    __slots__ = ("_selections", "_weight", "amenders", "hooks", "indices", "spec")
+    __slots__ = ("_selections", "_weight", "hooks", "indices", "spec")
 
     def __init__(self, spec: EventSpec, hooks: Iterable[Hook]) -> None:
         self.spec = spec
         self.hooks = tuple(hooks)
         self.indices = {hook: index for index, hook in enumerate(self.hooks)}
-        # The least trusted layer first, so that the operator's amendment is the last one.
-        self.amenders = sorted((hook for hook in self.hooks if hook.amends), key=lambda hook: -hook.layer)
         self._weight = sum(hook.matcher.weight for hook in self.hooks)
         self._selections: dict[str | None, Selection] = {}  # by the value matched; None where nothing is matched
 

@@ -94,6 +94,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "observe": hook.observe,
             "optional": hook.optional,
             "amends": hook.amends,
+            "only_judges": hook.only_judges,
             "priority": hook.priority,
             "timeout": hook.timeout,
             "description": hook.description,
@@ -192,6 +193,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "state": self.parts.state_of(hook),
             "priority": hook.priority,
             "amends": hook.amends,
+            "only_judges": hook.only_judges,
         }
 
     def _why_not(self, spec: EventSpec, hook: Hook, view: Snapshot) -> str:
