@@ -133,14 +133,17 @@ def place_of(hook: Hook) -> str | int:
 class Chain:
     """Hooks of one event in firing order, with what a fire needs to know of them: made once, for all its fires."""
 
-    __slots__ = ("_selections", "_weight", "hooks", "indices", "spec")
+    __slots__ = ("_everything", "_field", "_selections", "_weight", "hooks", "indices", "spec")
 
     def __init__(self, spec: EventSpec, hooks: Iterable[Hook]) -> None:
         self.spec = spec
         self.hooks = tuple(hooks)
         self.indices = {hook: index for index, hook in enumerate(self.hooks)}
+        # What is matched; None if no hook does.
+        self._field = None if all(hook.matcher.matches_all for hook in self.hooks) else spec.match
         self._weight = sum(hook.matcher.weight for hook in self.hooks)
-        self._selections: dict[str | None, Selection] = {}  # by the value matched; None where nothing is matched
+        self._everything: Selection | None = None
+        self._selections: dict[str | None, Selection] = {}  # by the value matched, if it is a short one
 
     def select(self, payload: Payload) -> Selection:
         """Return the hooks whose matcher accepts the payload.
@@ -148,23 +151,22 @@ class Chain:
         Raises:
             PayloadError: the payload is not a JSON object.
         """
-        everything = self._selections.get(None)
-        if everything is not None:
-            return everything
+        if self._field is None:
+            if self._everything is None:
+                self._everything = Selection(self.spec, self.hooks)
+            return self._everything
+        value = payload.text(self._field)
+        return self._selections.get(value) or self._match(value)
+
+    def _match(self, value: str | None) -> Selection:
         spec, hooks = self.spec, self.hooks
-        if spec.match is None or all(hook.matcher.matches_all for hook in hooks):
-            everything = self._selections[None] = Selection(spec, hooks)
-            return everything
-        value = payload.text(spec.match)
         if value is None or len(value) * self._weight > MAX_STEPS:
             return Selection(spec, (hook for hook in hooks if hook.matcher.matches_all), is_blind=True)
-        found = self._selections.get(value)
-        if found is None:
-            found = Selection(spec, (hook for hook in hooks if hook.matcher.matches(value)))
-            if len(value) <= MAX_KEPT_VALUE:
-                if len(self._selections) >= MAX_KEPT:
-                    self._selections.clear()
-                self._selections[value] = found
+        found = Selection(spec, (hook for hook in hooks if hook.matcher.matches(value)))
+        if len(value) <= MAX_KEPT_VALUE:
+            if len(self._selections) >= MAX_KEPT:
+                self._selections.clear()
+            self._selections[value] = found
         return found
 
 
