@@ -125,8 +125,12 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     project: str = ""
     size: int = 0  # of a client's definition, as JSON, in bytes
 
-    @cached_property
+    @property
     def name(self) -> str:
+        return self._name
+
+    @cached_property
+    def _name(self) -> str:
         return name_of(self.layer.label, self.id, project=self.project, session=self.owner)
 
     @cached_property
