@@ -16,6 +16,9 @@ ends the judging), and after a refusal no patch is left.  An ask is kept, since 
 counts only for exactly the payload that runs.  A hook has seen the payload it was given, and what its own patch made of
 that.  Of several answers of a hook the last one counts.
 
+Hooks are called one at a time, but neighbours marked `only_judges` together: they change nothing that another one is
+shown (an answer of theirs that does is illegal), and their outcomes count in firing order.
+
 It follows that every hook that matches the payload that runs was called, and every unmarked one has seen exactly that
 payload.  If a hook changes it after an amender of a more trusted layer, that amender is called again; the change never
 undoes the amender's.  A marked hook is called once, even if a later one changed what it had seen: only a guard is sure
