@@ -14,11 +14,13 @@ import pytest
 import trio
 
 from support.daemons import Client, Daemon, RpcFailure, running_daemon
+from support.pools import until
 
 pytestmark = pytest.mark.slow
 
 HOOKS = """
 import time
+from pathlib import Path
 from hooklatch_worker import amend, context, deny, hook
 
 @hook("pre_tool_use", match="Slow", only_judges=True)
@@ -39,6 +41,13 @@ def first(event):
 def second(event):
     meet(event)
     return deny("the second")
+
+@hook("pre_tool_use", match="Wait", id="waiting", only_judges=True)
+@hook("pre_tool_use", match="Wait", id="waiting-too", only_judges=True)
+def wait(event):
+    meet(event)
+    Path(event.tool_input["began"]).touch()
+    time.sleep(600)
 
 @hook("pre_tool_use", match="Change", only_judges=True)
 def changing(event):
@@ -67,6 +76,11 @@ def told(decision: dict[str, Any]) -> list[tuple[str, str | None, bool]]:
     return [(one["hook"], one.get("verdict"), one.get("unneeded", False)) for one in decision["outcomes"]]
 
 
+def records(daemon: Daemon, kind: str) -> list[dict[str, Any]]:
+    (path,) = (daemon.folder / "state/record").glob("*.jsonl")
+    return [line for line in map(json.loads, path.read_text().splitlines()) if line["kind"] == kind]
+
+
 async def test_two_slow_guards_take_as_long_as_one(daemon: Daemon) -> None:
     async with daemon.session() as client:
         await client.fire_tool("Slow")  # two workers are warm now
@@ -81,8 +95,7 @@ async def test_the_earlier_refusal_decides_and_the_other_one_is_on_record(daemon
     """They wait for each other, so they run at the same time, or not at all."""
     async with daemon.session() as client:
         decision = await client.fire_tool("Meet")
-    (path,) = (daemon.folder / "state/record").glob("*.jsonl")
-    (line,) = (line for line in map(json.loads, path.read_text().splitlines()) if line["kind"] == "decision")
+    (line,) = records(daemon, "decision")
 
     assert (decision["verdict"], decision["reason"], decision["hook"]) == ("deny", "the first", "hooks:first")
     assert told(decision) == told(line) == [("hooks:first", "deny", False), ("hooks:second", "deny", True)]
@@ -94,6 +107,19 @@ async def test_a_change_in_spite_of_the_mark_denies(daemon: Daemon) -> None:
 
     assert (decision["verdict"], decision["cause"], decision["patch"]) == ("deny", "protocol", None)
     assert "it is marked only_judges, and changed the payload" in decision["reason"]
+
+
+async def test_where_the_client_left_meanwhile_that_is_on_record(daemon: Daemon) -> None:
+    began = daemon.folder / "began"
+    client = daemon.connect()
+    await client.call("hello", protocol=1, session={"id": "s1"})
+    await client.send("fire", event="pre_tool_use", payload={"tool_name": "Wait", "tool_input": {"began": str(began)}})
+    await until(began.exists)
+
+    await client.aclose()
+    await until(lambda: bool(records(daemon, "abandoned")))
+
+    assert not records(daemon, "decision")
 
 
 def served(hook_id: str, **rest: Any) -> dict[str, Any]:

@@ -328,9 +328,13 @@ async def play(machine: Machine, calls: Calls) -> None:
             machine.receive(asked[0], await calls.run(asked[0]))
             continue
         outcomes: dict[int, Outcome] = {}
-        async with trio.open_nursery() as nursery:
-            for one in asked:
-                nursery.start_soon(calls.run_into, outcomes, one)
+        try:
+            async with trio.open_nursery() as nursery:
+                for one in asked:
+                    nursery.start_soon(calls.run_into, outcomes, one)
+        except BaseExceptionGroup:
+            await trio.lowlevel.checkpoint_if_cancelled()  # the fire is cancelled once, not once for each call
+            raise
         for one in asked:
             machine.receive(one, outcomes[one.index])
 
