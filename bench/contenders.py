@@ -116,10 +116,10 @@ class Daemon:
 
 
 @contextmanager
-def run_daemon(*, workers: int = 4) -> Generator[Daemon]:
-    """Run the real daemon in its own process, with bench/guards.py as its only source."""
+def run_daemon(*, workers: int = 4, guards: Path = HERE / "guards.py") -> Generator[Daemon]:
+    """Run the real daemon in its own process, with one source."""
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(HERE / "guards.py", folder)
+        shutil.copy(guards, Path(folder, "guards.py"))
         config = Path(folder, "hooks.toml")
         config.write_text(f'[[source]]\npath = "guards.py"\nworkers = {workers}\n')
         command = [sys.executable, "-c", DAEMON, str(config), f"{folder}/run", f"{folder}/state"]

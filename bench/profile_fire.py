@@ -31,10 +31,10 @@ import trio
 from contenders import Client
 from hooklatch.core.decisions import phases
 from hooklatch.core.decisions.decision import Machine
+from hooklatch.core.hooks.snapshots import Chain
 from hooklatch.processes import worker as worker_module
 from hooklatch.processes.pool import Pool
 from hooklatch.service.api import methods as methods_module
-from hooklatch.service.dispatch import dispatcher as dispatcher_module
 from hooklatch.service.process.daemon import serve
 from hooklatch.service.process.folders import Options
 from hooklatch.service.registry.statistics import Statistics
@@ -169,7 +169,7 @@ def install(marks: Marks) -> None:
     for holder, name, stage in (
         (connection_module, "read_message", "decode"),
         (methods_module, "convert", "params"),
-        (dispatcher_module, "select", "select"),
+        (Chain, "select", "select"),
         (phases.Gate, "next_calls", "machine"),
         (Pool, "_take", "take"),
         (wire, "frame", "frame"),

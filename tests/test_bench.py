@@ -50,6 +50,20 @@ def test_the_profile_of_a_fire_names_every_stage() -> None:
 
 
 @pytest.mark.slow
+def test_the_chains_benchmark_compares_each_kind_of_gate() -> None:
+    """Slow: it runs a daemon, and guards that sleep."""
+    command = [sys.executable, str(BENCH / "chains.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    found = json.loads((BENCH / "results" / "chains_quick.json").read_bytes())
+    assert set(found["kinds"]) == set(found["ratios"]) == {
+        "silent", "denied", "amended", "three in order", "three at once", "two slow in order", "two slow at once",
+    }  # fmt: skip
+    assert found["ratios"]["two slow at once"] < 0.75 * found["ratios"]["two slow in order"]
+
+
+@pytest.mark.slow
 def test_the_overload_benchmark_compares_quiet_sessions_with_and_without_each_flood() -> None:
     """Slow: it starts a daemon and a process for each flood."""
     command = [sys.executable, str(BENCH / "overload.py"), "--quick"]

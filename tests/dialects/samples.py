@@ -1,6 +1,7 @@
 """One native payload for each event of each dialect, and fires played through the real machines."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -81,6 +82,7 @@ def fire(
     payload: dict[str, Any] | None = None,
     later: Reply = None,
     context: dict[str, Any] | None = None,
+    marks: Mapping[str, Mapping[str, Any]] | None = None,
     **replies: Reply | list[Reply],
 ) -> tuple[list[dict[str, Any]], NativeAnswer]:
     """Fire a native event through every feed; `replies` answer the first one, `later` the others."""
@@ -93,7 +95,7 @@ def fire(
             fed = carry(fed, earlier.get("patch"))
         own = replies if index == 0 else {"later": later}
         spec = spec_for(fed.feed, CATALOGUE[fed.event])
-        decisions.append(wire(play(spec, payload=fed.payload, context=context, **own).decision))
+        decisions.append(wire(play(spec, payload=fed.payload, context=context, marks=marks, **own).decision))
     return decisions, render(dialect, event, decisions[0], decisions[1:], native)
 
 

@@ -13,7 +13,7 @@ from hooklatch.dialects.systems.ethos import ETHOS
 from hooklatch.dialects.systems.exathena import EXATHENA
 from hooklatch.dialects.systems.radium import RADIUM
 from hooklatch.dialects.systems.reasonix import REASONIX
-from hooklatch_worker.author.verdicts import amend, append, claim, context, deny, halt, inject, warn
+from hooklatch_worker.author.verdicts import amend, append, ask, claim, context, deny, halt, inject, warn
 from support.plays import Reply, failed
 from support.tables import table
 
@@ -231,6 +231,19 @@ def test_an_exit_has_code_streams_and_an_outcome_for_each_hook() -> None:
         ("b", "block", 2),
     ]
     assert value["message"] == "hook [session/PreToolUse] b: block: denied: dangerous"
+
+
+@pytest.mark.parametrize("dialect", [REASONIX, RADIUM])
+def test_of_guards_that_ran_at_the_same_time_only_those_that_were_needed_are_said(dialect: Dialect) -> None:
+    event = "PreToolUse" if dialect is REASONIX else "BeforeTool"
+    replies: dict[str, Reply] = {"a": deny("no"), "b": failed("crash", "boom"), "c": ask("sure?")}
+    marks = {hook: {"only_judges": True} for hook in replies}
+
+    decisions, at_once = fire(dialect, event, payload=TOOL[dialect.name], marks=marks, **replies)
+    _, in_order = fire(dialect, event, payload=TOOL[dialect.name], **replies)
+
+    assert len(decisions[0]["outcomes"]) == 3
+    assert at_once == in_order
 
 
 EXITS: list[tuple[str, Reply, str, int]] = [

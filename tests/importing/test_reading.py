@@ -354,6 +354,8 @@ def test_a_file_of_another_system_may_have_our_mark(file: Callable[..., bytes]) 
     assert [hook.amends for hook in hooks_of(imported(file("PreToolUse", amends=True)))] == [True]
     assert [hook.amends for hook in hooks_of(imported(file("PreToolUse", amends="yes")))] == [False]
     assert "the hook is a guard" in notes_of(file("PreToolUse", amends="yes"))
+    assert [hook.only_judges for hook in hooks_of(imported(file("PreToolUse", only_judges=True)))] == [True]
+    assert "only_judges 1 is not true or false" in notes_of(file("PreToolUse", only_judges=1))
 
 
 def test_keys_that_nobody_knows_are_said() -> None:

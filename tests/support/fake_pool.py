@@ -24,7 +24,7 @@ from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.worker import FireContext
 from hooklatch.processes.zygote import Zygote
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.writer import Fact, Record
+from hooklatch.record.writer import Fact, Record, Shown
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.plan import Seen
@@ -146,7 +146,11 @@ class FakeRecord(Record):
     def head(self) -> Head | None:
         return Head(self.count, "0" * 16)
 
-    def decided(self, decision: Decision, fact: Fact) -> Head | None:
+    @property
+    def is_synced_first(self) -> bool:
+        return False
+
+    def decided(self, decision: Decision, fact: Fact, shown: Shown | None = None) -> Head | None:
         self.count += 1
         return self.head
 

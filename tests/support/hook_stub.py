@@ -38,6 +38,7 @@ class Options(TypedDict, total=False):
     enabled: bool
     observe: bool
     optional: bool
+    only_judges: bool
     config: dict[str, Any] | None
     runtime: Literal["trio", "asyncio"]
 

@@ -11,7 +11,8 @@ from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.decisions.phases import start
 from hooklatch.core.hooks.catalogue import Catalogue, EventSpec
 from hooklatch.core.hooks.matchers import compile_matcher
-from hooklatch.core.hooks.registry import Chain, Hook, Layer, ServedTarget
+from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget
+from hooklatch.core.hooks.snapshots import Chain
 from hooklatch.core.messages import Cause, Decision, Outcome
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Verdict, encode

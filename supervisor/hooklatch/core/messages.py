@@ -42,7 +42,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     machine reads the answer, and adds whose call it was and what it said; until then it is "unread".
 
     `last` says that the answer ended the chain; `message` is then its reason.  `name` is the hook's full name, if its
-    layer and id are ambiguous.  `command` is a shell hook's.
+    layer and id are ambiguous.  `command` is a shell hook's.  `unneeded` says that one before it in the firing order,
+    called at the same time, had already ended the chain: it has no part in the decision.
 
     The last four fields are for the daemon alone, and are removed when the answer is read: the answer, a crash's
     `traceback`, `is_lost` (the worker died, or must) and `is_orphaned` (but not because of the hook).
@@ -65,6 +66,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     command: str = ""
     last: bool = False
     name: str = ""
+    unneeded: bool = False
     answer: bytes = b""
     traceback: str = ""
     is_lost: bool = False
@@ -85,7 +87,7 @@ class Head(msgspec.Struct, frozen=True):
     hash: str
 
 
-class Decision(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+class Decision(msgspec.Struct, frozen=True, omit_defaults=True):
     """The one answer to a fire.  Denied by default; only the combining rules can change that.
 
     `layer` and `hook` name the hook that decided; `name` is its full name, if these are ambiguous.

@@ -13,6 +13,7 @@ __all__ = ["MAX_PAYLOAD", "Payload", "PayloadError", "canonical"]
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; a write tool carries whole files
 FIELDS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+TEXT: msgspec.json.Decoder[str] = msgspec.json.Decoder(str)
 SORTED = msgspec.json.Encoder(order="sorted")
 
 
@@ -59,10 +60,9 @@ class Payload:
         if raw is None:
             return None
         try:
-            value = msgspec.json.decode(raw)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            return TEXT.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             return None
-        return value if isinstance(value, str) else None
 
     def patched(self, patch: Mapping[str, msgspec.Raw]) -> Payload:
         """Return a version with whole values replaced, or this version if nothing differs in meaning."""

@@ -24,6 +24,7 @@ def write_exit(mapped: MappedDecision) -> object:
         outcome_of(outcome, mapped)
         for decision in mapped.decisions
         for outcome in cast("list[dict[str, Any]]", decision.get("outcomes") or [])
+        if not outcome.get("unneeded")
     ]
     notes = [note for decision in mapped.decisions for note in cast("list[str]", decision.get("warnings") or [])]
     is_noted = bool(notes) or any(outcome["decision"] != "pass" for outcome in outcomes)

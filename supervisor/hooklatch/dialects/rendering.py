@@ -145,9 +145,9 @@ def write_results(mapped: MappedDecision) -> object:
 
 
 def last_words(decision: WireDecision) -> list[dict[str, Any]]:
-    """Return one outcome per hook: the second answer of a hook that was called again replaces its first."""
+    """Return one outcome per hook that was needed: its second answer, if it was called again, replaces its first."""
     outcomes = cast("list[dict[str, Any]]", decision.get("outcomes") or [])
-    return list({(outcome.get("layer"), outcome.get("hook")): outcome for outcome in outcomes}.values())
+    return list({(one.get("layer"), one.get("hook")): one for one in outcomes if not one.get("unneeded")}.values())
 
 
 def claimed(mapped: MappedDecision, results: list[dict[str, Any]], place: int | None) -> list[dict[str, Any]]:

@@ -20,7 +20,7 @@ GROUP_KEYS = frozenset({"matcher", "hooks", "event", "description"})
 HANDLER_KEYS = frozenset(
     {
         "type", "command", "args", "timeout", "shell", "async", "asyncRewake", "onFailure", "if", "once",
-        "statusMessage", "description", "amends",
+        "statusMessage", "description", "amends", "only_judges",
     }
 )  # fmt: skip
 UNMATCHED = frozenset({"UserPromptSubmit", "Stop", "TeammateIdle", "TaskCompleted"})  # ignores matchers on these

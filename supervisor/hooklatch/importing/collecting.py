@@ -120,11 +120,12 @@ class Collector:
             self.notes.append(Note(place, clip(text), is_slip=bool(near)))
 
     def take_mark(self, place: str, table: Mapping[str, Any], settings: dict[str, Any]) -> None:
-        """Read `amends`, our own key, which may be added to another system's file; without it a hook is a guard."""
-        if table.get("amends") is True:
-            settings["amends"] = True
-        elif table.get("amends", False) is not False:
-            self.note(place, f"amends {table['amends']!r:.40} is not true or false; the hook is a guard")
+        """Read our own keys, which may be added to another system's file; without one a hook is a guard in its turn."""
+        for mark in ("amends", "only_judges"):
+            if table.get(mark) is True:
+                settings[mark] = True
+            elif table.get(mark, False) is not False:
+                self.note(place, f"{mark} {table[mark]!r:.40} is not true or false; the hook is a guard in its turn")
 
     def keep(
         self,

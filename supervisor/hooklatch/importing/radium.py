@@ -14,7 +14,7 @@ __all__ = ["DIFFERENCES", "KIND", "TYPES", "read"]
 
 KIND = "radium"
 TYPES = {alias: event.feeds[0].event for event in RADIUM.events.values() for alias in event.aliases}
-KEYS = frozenset({"name", "type", "script", "priority", "enabled", "config", "amends"})
+KEYS = frozenset({"name", "type", "script", "priority", "enabled", "config", "amends", "only_judges"})
 MAX_PRIORITY = 1000
 UNFIT = re.compile(r"\W")  # not allowed in the name of a function
 DEFAULT_PRIORITY = 100

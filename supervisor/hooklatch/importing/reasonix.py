@@ -29,6 +29,7 @@ KEYS = frozenset(
         "async",
         "payloadFormat",
         "amends",
+        "only_judges",
     }
 )
 MATCHED = frozenset({"PreToolUse", "PostToolUse", "PostToolUseFailure", "PermissionRequest"})  # matchers apply to these

@@ -18,7 +18,7 @@ __all__ = ["write_toml"]
 NAMES = {"claude": "Claude Code", "reasonix": "Reasonix", "radium": "Radium"}
 ORDER = (
     "id", "event", "match", "run", "command", "argv", "payload", "output", "exit_codes", "timeout", "cwd", "env",
-    "priority", "enabled", "amends", "observe", "description", "config",
+    "priority", "enabled", "amends", "only_judges", "observe", "description", "config",
 )  # fmt: skip
 MAX_STEM = 60  # characters of a file's name that go into an id
 

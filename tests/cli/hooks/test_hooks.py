@@ -57,14 +57,17 @@ def test_a_hook_is_added_listed_and_removed(shared: Daemon) -> None:
 
     added = place.json(
         "hooks", "add", "pre_compact", "--run", "config/more.py:no", "--match-regex", "manual|auto", "--priority", "7",
-        "--timeout", "3", "--description", "text", "--observe",
+        "--timeout", "3", "--description", "text", "--observe", "--only-judges",
     )  # fmt: skip
     (hook,) = place.json("hooks", "--event", "pre_compact")["hooks"]
+    table = place.run("hooks", "--event", "pre_compact")
     removed = place.run("hooks", "remove", "more:no")
 
     assert added["ids"] == ["more:no"]
     assert (hook["match"], hook["priority"], hook["timeout"], hook["observe"]) == ("regex manual|auto", 7, 3.0, True)
     assert hook["target"] == f"{place.config.parent}/more.py:no"
+    assert hook["only_judges"]
+    assert "active only_judges observe" in table.stdout
     assert removed.stdout.startswith("removed more:no (revision ")
     assert place.json("hooks", "--event", "pre_compact")["hooks"] == []
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from hooklatch.core.decisions.phases import firing_order
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Chain, Layer
+from hooklatch.core.hooks.registry import Layer
+from hooklatch.core.hooks.snapshots import Chain
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Verdict, allow, amend, ask, deny, halt, inject
 from support.plays import CATALOGUE, Reply, begin, end, failed, hook, outcome_of, play

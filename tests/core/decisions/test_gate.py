@@ -1,12 +1,19 @@
 """The gate's state machine: which hooks are called, in which order, with what, and the effect of their answers."""
 
+import sys
+from collections.abc import Sequence
+from types import FrameType
 from typing import Any, get_args
 
 import msgspec
 import pytest
 
+from hooklatch.core.decisions.phases import start
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition, EventSpec
+from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.hooks.snapshots import Chain
 from hooklatch.core.messages import Cause
+from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import allow, amend, append, ask, context, deny, halt, inject, warn
 from support.plays import BASH, CATALOGUE, Reply, begin, end, failed, hook, outcome_of, play
 from support.tables import table
@@ -365,3 +372,34 @@ def test_where_no_refusal_ends_the_chain_all_are_asked_and_the_first_refusal_dec
 
     assert played.asked == ["a", "b", "c", "d"]
     assert (played.decision.verdict, played.decision.hook, played.decision.patch) == ("deny", "b", None)
+
+
+def lines_run(hooks: Sequence[Hook]) -> int:
+    """Return how many lines one fire of silent hooks runs, from matching to its decision."""
+    chain, lines = Chain(CATALOGUE["pre_tool_use"], hooks), 0
+    silent, data = outcome_of(None), msgspec.json.encode(BASH)
+
+    def count(frame: FrameType, event: str, argument: object) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return count
+
+    before = sys.gettrace()
+    for tracer in (None, count):  # the first fire makes what all of them share
+        payload = Payload(data)
+        sys.settrace(tracer)
+        try:
+            fire = start(chain, chain.select(payload), payload, {})
+            while calls := fire.next_calls():
+                fire.receive(calls[0], silent)
+            end(fire)
+        finally:
+            sys.settrace(before)
+    return lines
+
+
+def test_hooks_that_do_not_match_cost_a_fire_nothing() -> None:
+    matching = hook("a", match="Bash")
+    others = [hook(f"other-{number}", match=f"Tool{number}") for number in range(200)]
+
+    assert lines_run([*others, matching]) == lines_run([matching])

@@ -62,6 +62,8 @@ def test_several_events_give_a_hook_each_with_the_event_in_its_id() -> None:
         ({"observe": 1}, "observe is true or false"),
         ({"optional": None}, "optional is true or false"),
         ({"amends": "yes"}, "amends is true or false"),
+        ({"only_judges": 1}, "only_judges is true or false"),
+        ({"amends": True, "only_judges": True}, "only_judges that it changes nothing: remove one of them"),
         ({"description": 1}, "description is a string"),
         ({"config": [1]}, "config is a table"),
         ({"match": []}, "match: a list of names must hold at least one string"),

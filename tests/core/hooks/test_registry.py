@@ -6,19 +6,8 @@ import msgspec
 import pytest
 
 from hooklatch.core.hooks.matchers import compile_matcher
-from hooklatch.core.hooks.registry import (
-    EVERY_GATE,
-    Chain,
-    Hook,
-    Layer,
-    Origin,
-    PythonTarget,
-    ServedTarget,
-    Snapshot,
-    budget,
-    difference,
-    switched,
-)
+from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget, switched
+from hooklatch.core.hooks.snapshots import Chain, Snapshot, budget, difference
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.wire import Source
 from support.plays import CATALOGUE, hook
@@ -164,6 +153,7 @@ DOES: list[dict[str, Any]] = [
     {"observe": True},
     {"optional": True},
     {"amends": True},
+    {"only_judges": True},
     {"config": b'{"a":1}'},
     {"problem": "no such file"},
     {"plugin": "acme"},

@@ -12,7 +12,8 @@ import pytest
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.definitions import InvalidHookError
 from hooklatch.core.hooks.matchers import MAX_STEPS, compile_matcher
-from hooklatch.core.hooks.registry import Chain, Hook, Layer, ServedTarget
+from hooklatch.core.hooks.registry import Hook, Layer, ServedTarget
+from hooklatch.core.hooks.snapshots import Chain
 from hooklatch.core.payload import Payload
 from hooklatch.dialects.find import BUILT_IN
 from hooklatch.dialects.registration import read_registration

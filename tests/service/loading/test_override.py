@@ -45,6 +45,7 @@ async def hook(client: Client, hook_id: str) -> dict[str, Any]:
         ("observe = true", "observe", True),
         ("optional = true", "optional", True),
         ("amends = true", "amends", True),
+        ("only_judges = true", "only_judges", True),
     ],
 )
 async def test_a_plugins_hook_is_changed(daemon: Daemon, line: str, key: str, value: object) -> None:
@@ -80,6 +81,7 @@ async def test_it_reaches_a_built_in_hook(daemon: Daemon) -> None:
         ('[[override]]\nid = "acme-plugin.audit"\ntimeout = 0\n', 3, "seconds, not milliseconds"),
         ('[[override]]\nid = "acme-plugin.audit"\npriority = "high"\n', 3, "priority is a whole number"),
         ('[lsp]\n[[override]]\nid = "lsp"\namends = true\n', 2, "nothing to amend"),
+        ('[lsp]\n[[override]]\nid = "lsp"\nonly_judges = true\n', 2, "nothing to judge"),
         ("[[override]]\nenabled = false\n", 1, 'this override has no id; write id = "acme-plugin.audit"'),
         ("[override]\n", 1, "write [[override]], with two brackets"),
     ],

@@ -13,7 +13,8 @@ import trio
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.matchers import compile_matcher
-from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, Snapshot
+from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
+from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.protocol import RpcError
 from hooklatch.service.registry.registries import Announcement, Registries
 from hooklatch.service.registry.sessions import LINGER, Session, Sessions, Terms, new_id

@@ -106,6 +106,8 @@ def test_a_marker_crosses_to_the_daemon_as_it_was_written(match: Any) -> None:
         ({"observe": "no"}, TypeError, "observe is True or False"),
         ({"optional": None}, TypeError, "optional is True or False"),
         ({"amends": "yes"}, TypeError, "amends is True or False"),
+        ({"only_judges": 1}, TypeError, "only_judges is True or False"),
+        ({"amends": True, "only_judges": True}, ValueError, "remove one of them"),
         ({"config": []}, TypeError, "config is a dict"),
         ({"config": {"a": {1}}}, ValueError, "config holds a 'set'"),
         ({"runtime": "curio"}, ValueError, "write 'trio' or 'asyncio'"),

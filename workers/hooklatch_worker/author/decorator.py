@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from hooklatch_worker.author import ledger
 from hooklatch_worker.author.marker import (
+    BOTH,
     Marker,
     checked_config,
     checked_events,
@@ -41,6 +42,7 @@ def hook(
     observe: bool = False,
     optional: bool = False,
     amends: bool = False,
+    only_judges: bool = False,
     config: dict[str, Any] | None = None,
     runtime: Literal["trio", "asyncio"] = "trio",
 ) -> Callable[[Any], Any]:
@@ -48,11 +50,11 @@ def hook(
 
     The function takes one event and returns None (no opinion) or a verdict that the event allows.  `timeout` is in
     seconds; `runtime` selects the runtime of an `async def`; on a gate, a hook that `amends` runs before the guards,
-    which judge its changes.
+    which judge its changes, and one that `only_judges` may run at the same time as others that do.
 
     Raises:
         TypeError: an argument has the wrong type, or the decorated object is not a plain function.
-        ValueError: an argument is out of range.
+        ValueError: an argument is out of range, or two contradict each other.
     """
     settings = Marker(
         event="",
@@ -65,9 +67,12 @@ def hook(
         observe=checked_flag("observe", observe),
         optional=checked_flag("optional", optional),
         amends=checked_flag("amends", amends),
+        only_judges=checked_flag("only_judges", only_judges),
         config=checked_config(config),
         runtime=checked_runtime(runtime),
     )
+    if settings.amends and settings.only_judges:
+        raise ValueError(BOTH)
     markers = tuple(replace(settings, event=name) for name in checked_events(event))
 
     def mark(function: Any) -> Any:

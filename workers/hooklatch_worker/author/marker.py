@@ -15,6 +15,7 @@ from msgspec import Struct
 from hooklatch_worker.author.verdicts import GarbageError, check_plain
 
 __all__ = [
+    "BOTH",
     "MAX_TIMEOUT",
     "Marker",
     "checked_config",
@@ -27,6 +28,7 @@ __all__ = [
     "checked_timeout",
 ]
 
+BOTH = "amends says that it changes the payload, only_judges that it changes nothing: remove one of them"
 MAX_TIMEOUT = 600.0  # seconds; a larger number is most likely in milliseconds
 
 
@@ -43,6 +45,7 @@ class Marker(Struct, frozen=True, kw_only=True):
     observe: bool = False
     optional: bool = False
     amends: bool = False
+    only_judges: bool = False
     config: dict[str, Any] | None = None
     runtime: Literal["trio", "asyncio"] = "trio"
 

@@ -222,7 +222,7 @@ def details_of(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the details that a decision's line has no room for."""
     for one in record.get("outcomes", []):
         failure = f" ({one['cause']}: {one.get('message', '')})" if one.get("cause") not in (None, "policy") else ""
-        again = " again" if one.get("reinvoked") else ""
+        again = " again" * one.get("reinvoked", False) + " unneeded" * one.get("unneeded", False)
         took = f", {one.get('duration_ms', 0.0):.1f} ms"
         yield "asked", f"{one['layer']}/{one['hook']} {one.get('verdict') or one['outcome']}{failure}{again}{took}"
         if failure:

@@ -35,6 +35,9 @@ def add_add(parser: Parser) -> None:
     parser.add_argument("--description", metavar="TEXT")
     parser.add_argument("--observe", action="store_true", help="run it and record its verdict, but do not enforce it")
     parser.add_argument("--amends", action="store_true", help="it runs first, and guards judge what it made")
+    parser.add_argument(
+        "--only-judges", action="store_true", help="it changes nothing: such guards run at the same time"
+    )
     parser.add_argument("--optional", action="store_true", help="skip it if it fails, even on a gate")
 
 
@@ -71,6 +74,7 @@ def add(arguments: argparse.Namespace) -> int:
         "observe": arguments.observe or None,
         "optional": arguments.optional or None,
         "amends": arguments.amends or None,
+        "only_judges": arguments.only_judges or None,
     }
     definition = {key: value for key, value in definition.items() if value is not None}
     with administrator(arguments) as link:

@@ -83,7 +83,7 @@ def list_hooks(arguments: argparse.Namespace) -> int:
 
 
 def row_of(hook: dict[str, Any]) -> Sequence[object]:
-    marks = [mark for mark in ("amends", "observe", "optional") if hook[mark]]
+    marks = [mark for mark in ("amends", "only_judges", "observe", "optional") if hook[mark]]
     timings = hook["timings"]
     failures = ", ".join(f"{cause} {count}" for cause, count in timings["failures"].items())
     return (

@@ -191,6 +191,7 @@ def lines_of(decision: dict[str, Any]) -> Iterator[tuple[str, object]]:
         cause = outcome.get("cause")
         why = f" ({cause}: {outcome.get('message', '')})" if cause not in (None, "policy") else ""
         marks = " observed" * outcome.get("observed", False) + " again" * outcome.get("reinvoked", False)
+        marks += " unneeded" * outcome.get("unneeded", False)
         said = outcome.get("verdict") or outcome.get("outcome")
         yield "asked", f"{name_of(outcome)} {said}{why}{marks}, {outcome.get('duration_ms', 0.0):.1f} ms"
     identity, revision = decision.get("decision_id"), decision.get("revision")

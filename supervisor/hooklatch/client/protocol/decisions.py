@@ -55,7 +55,7 @@ class RefusedError(HooklatchError):
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """One hook's part in a decision. `duration_ms` is in milliseconds; `name` is the hook's full name, if its layer
-    and its id are ambiguous.
+    and its id are ambiguous. `unneeded` says that a hook before it, called at the same time, had already decided.
     """
 
     layer: str = ""
@@ -73,6 +73,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     reinvoked: bool = False
     observed: bool = False
     name: str = ""
+    unneeded: bool = False
 
 
 class Decision(msgspec.Struct, frozen=True, kw_only=True):

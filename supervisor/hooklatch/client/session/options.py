@@ -32,6 +32,7 @@ class HookOptions(TypedDict, total=False):
     observe: bool
     optional: bool
     amends: bool
+    only_judges: bool
     config: Mapping[str, Any]
 
 

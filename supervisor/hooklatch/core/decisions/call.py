@@ -12,7 +12,7 @@ from hooklatch.core.payload import Payload
 __all__ = ["Call", "Envelope"]
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(msgspec.Struct, frozen=True, eq=False):
     """Call this hook with this payload; `index` is its place in the fire's order.
 
     `merged` holds the patches so far, if the hooks before it were given the same payload.

@@ -9,11 +9,11 @@ import msgspec
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch_worker.author.verdicts import Answer
 
-__all__ = ["find_fault", "join_reasons", "join_texts", "merge_first", "merge_last"]
+__all__ = ["Merging", "find_fault", "join_reasons", "join_texts", "merge"]
 
 
-def find_fault(spec: EventSpec, answer: Answer) -> str | None:
-    """Return what the event does not allow in an answer, or None."""
+def find_fault(spec: EventSpec, answer: Answer, *, only_judges: bool = False) -> str | None:
+    """Return what the event, or the hook's own declaration, does not allow in an answer; None if all is legal."""
     if answer.verdict is not None and answer.verdict not in spec.verdicts:
         return f"{spec.name} does not allow the verdict {answer.verdict!r} (it allows {listed(spec.verdicts)})"
     for output, is_used in (
@@ -27,6 +27,9 @@ def find_fault(spec: EventSpec, answer: Answer) -> str | None:
         return "a value goes with claim alone"
     if answer.last and not spec.allows_last:
         return f"last() has no meaning on {spec.name}: it ends the chain of a sequential event that is no gate"
+    if only_judges and (answer.patch or answer.context):
+        changed = "payload" if answer.patch else "context"
+        return f"it is marked only_judges, and changed the {changed}; remove the mark"
     return fault_in_patch(spec, answer) or fault_in_messages(answer)
 
 
@@ -59,13 +62,40 @@ def join_reasons(reasons: Iterable[str | None]) -> str | None:
     return (join_texts(given) or "") if given else None
 
 
-def merge_first(merged: dict[str, msgspec.Raw], patch: dict[str, msgspec.Raw]) -> None:
-    """Add the keys that are not set yet; null means "not set"."""
+def merge(spec: EventSpec, merged: dict[str, msgspec.Raw], patch: dict[str, msgspec.Raw]) -> None:
+    """Merge a patch into those before it: as the event says, the first value of a key wins, or the last one.
+
+    Where the first wins, null means "not set".
+    """
+    if spec.combine != "first_wins":
+        merged.update(patch)
+        return
     for key, value in patch.items():
         if bytes(value) != b"null":
             merged.setdefault(key, value)
 
 
-def merge_last(merged: dict[str, msgspec.Raw], patch: dict[str, msgspec.Raw]) -> None:
-    """Let the later value win."""
-    merged.update(patch)
+class Merging:
+    """The patches of hooks that were all shown the same payload."""
+
+    def __init__(self, spec: EventSpec) -> None:
+        self._spec = spec
+        self._before: dict[str, msgspec.Raw] = {}
+        self.patches: dict[int, dict[str, msgspec.Raw]] = {}  # by each hook's index
+
+    def without(self, index: int) -> dict[str, msgspec.Raw] | None:
+        """Forget the patch of a hook that is about to answer anew; return what the others come to."""
+        self.patches.pop(index, None)
+        return self.merged() or None
+
+    def merged(self) -> dict[str, msgspec.Raw]:
+        """Return what all patches come to, in firing order."""
+        merged = dict(self._before)
+        for index in sorted(self.patches):
+            merge(self._spec, merged, self.patches[index])
+        return merged
+
+    def keep(self, merged: dict[str, msgspec.Raw]) -> None:
+        """Let what was merged stand before all later patches, where the first one wins."""
+        if self._spec.combine == "first_wins":
+            self._before = merged

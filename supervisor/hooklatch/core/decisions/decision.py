@@ -1,9 +1,13 @@
 """Decides one event.  Knows hooks and verdicts; does not know workers, sockets or clocks.
 
-A fire is a state machine.  `next_calls()` says which hooks to call now: one for a sequential event, all at once for a
-concurrent one, none when the fire is settled.  `receive()` takes a call's outcome.  `decide()` returns the decision.
+A fire is a state machine.  `next_calls()` says which hooks to call now: one, several where their order cannot matter,
+or none when the fire is settled.  `receive()` takes a call's outcome.  `decide()` returns the decision.
 
     start(...) ─▶ next_calls() ─▶ [Call] ─▶ receive(call, outcome) ─▶ next_calls() ─▶ … ─▶ [] ─▶ decide()
+
+Outcomes of calls that run at the same time may come in any order, and are taken in firing order: one that comes early
+is kept until those before it are here.  So the decision is the one that calling them in order would have given.  What
+was called although one before it settled the fire is on record as `unneeded`, and has no part in the decision.
 
 A gate is denied by default; only combining its answers can change that.  So a machine that is asked too early, or that
 never got an answer, refuses.
@@ -11,6 +15,7 @@ never got an answer, refuses.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +25,7 @@ from hooklatch.core.decisions.call import Call
 from hooklatch.core.decisions.combining import find_fault, join_reasons, join_texts
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.hooks.snapshots import Chain, Selection
 from hooklatch.core.messages import RETRYABLE, Cause, Decision, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.author.verdicts import Answer, GarbageError, decode
@@ -50,39 +56,111 @@ class Opinion(msgspec.Struct):
 
 
 class Machine:
-    """What all four models share: outcomes, opinions, context, and building the decision."""
+    """What all four models share: the walk over the hooks, outcomes, opinions, context, and building the decision."""
 
-    def __init__(self, spec: EventSpec, payload: Payload, context: dict[str, Any]) -> None:
-        self.spec = spec
+    decider: Hook | None = None
+    patch: dict[str, msgspec.Raw] | None = None
+    value: msgspec.Raw | None = None
+
+    def __init__(self, chain: Chain, selection: Selection, payload: Payload, context: dict[str, Any]) -> None:
+        self.chain = chain
+        self.spec = chain.spec
+        self.selection = selection  # who matches the present payload
+        self.original = payload
         self.payload = payload
         self.context = context
         self.outcomes: list[Outcome] = []
         self.opinions: dict[int, Opinion] = {}
         self.warnings: list[str] = []  # of the fire as a whole
         self.notes: dict[int, list[str]] = {}  # what each hook, by its index, adds to them
-        self.verdict: DecisionVerdict = "deny" if spec.fails_closed else "pass"
-        self.cause: Cause | None = "protocol" if spec.fails_closed else None
-        self.reason: str | None = "undecided" if spec.fails_closed else None
-        self.decider: Hook | None = None
+        self.seen: dict[Hook, int] = {}  # which version of the payload each hook that was called has seen
+        self.walk = iter(selection.groups)
+        self.asked: deque[Call] = deque()  # the calls under way, in firing order
+        self.early: dict[int, Outcome] = {}  # by index: outcomes that wait for those before them
+        self.is_settled = False
+        self.verdict: DecisionVerdict = "pass"
+        self.cause: Cause | None = None
+        self.reason: str | None = None
+        if self.spec.fails_closed:
+            self.verdict, self.cause, self.reason = "deny", "protocol", "undecided"
 
     def next_calls(self) -> Sequence[Call]:
-        """Return the calls to start now; empty when the fire is settled."""
-        raise NotImplementedError
+        """Return the calls to start now; empty while some are under way, and when the fire is settled."""
+        if self.asked:
+            return ()
+        while not self.is_settled:
+            for hooks in self.walk:
+                calls = tuple(map(self.call, hooks))
+                self.asked.extend(calls)
+                return calls
+            self.end_walk()
+        return ()
+
+    def call(self, hook: Hook) -> Call:
+        """Return the call of a hook whose turn has come."""
+        return Call(self.chain.indices[hook], hook, self.payload, self.context)
+
+    def end_walk(self) -> None:
+        """Settle the fire, since no hook is left; or begin another walk."""
+        self.is_settled = True
 
     def receive(self, call: Call, outcome: Outcome) -> None:
-        """Take the outcome of a call."""
-        if outcome.cause == "policy" and not outcome.answer:
-            self._take_silence(call, outcome)
+        """Take the outcome of a call under way; any other one comes too late to count."""
+        asked = self.asked
+        if not asked or call is not asked[0]:
+            if call in asked:
+                self.early.setdefault(call.index, outcome)
             return
-        answer = self.read(call, outcome)
-        if answer is not None:
-            self.accept(call, answer)
+        self.take(asked.popleft(), outcome)
+        while self.early and asked[0].index in self.early:
+            call = asked.popleft()
+            self.take(call, self.early.pop(call.index))
 
-    def _take_silence(self, call: Call, outcome: Outcome) -> None:
-        """Record that a hook has no opinion; the one that it had of an earlier payload no longer counts."""
-        self.outcomes.append(as_read(call, outcome, None, "policy", outcome.message))
-        self.opinions.pop(call.index, None)
-        self.notes.pop(call.index, None)
+    def take(self, call: Call, outcome: Outcome) -> None:
+        """Record an outcome as viewers see it: with the hook, and without what only the daemon needs; let it count."""
+        hook = call.hook
+        seen = msgspec.structs.replace(
+            outcome,
+            layer=hook.layer.label,
+            hook=hook.id,
+            outcome="answered",
+            reinvoked=call.reinvoked,
+            observed=hook.observe,
+            command=hook.target.command,
+            name=hook.name_of_several,
+            unneeded=self.is_settled,
+            answer=b"",
+            traceback="",
+            is_lost=False,
+            is_orphaned=False,
+        )
+        if outcome.cause == "policy" and not outcome.answer:
+            self.outcomes.append(seen)
+            if call.reinvoked and not self.is_settled:  # what it said of an earlier payload no longer counts
+                self.opinions.pop(call.index, None)
+                self.notes.pop(call.index, None)
+            return
+        answer, cause, message = read_answer(self.spec, hook, outcome)
+        self.outcomes.append(with_answer(seen, answer, cause, message))
+        if not self.is_settled:
+            self.weigh(call, answer, cause, message)
+
+    def weigh(self, call: Call, answer: Answer | None, cause: Cause, message: str) -> None:
+        """Let an answer or a failure count, if its hook does."""
+        hook = call.hook
+        if hook.observe:
+            self.notes[call.index] = self._observed(hook, answer, cause, message)
+        elif answer is not None:
+            self.notes[call.index] = list(answer.warnings)
+            self.opinions[call.index] = Opinion(hook, answer, call.payload.version)
+            if answer.context:
+                self.context = {**self.context, **answer.context}
+            self.accept(call, answer)
+        elif hook.optional and self.spec.fails_closed:
+            skipped = f"{hook.name} is optional and was skipped: {failure_text(cause, message)}"
+            self.notes.setdefault(call.index, []).append(skipped)
+        else:
+            self.fail(call, cause, message)
 
     def accept(self, call: Call, answer: Answer) -> None:
         """Take a legal answer of a hook that counts."""
@@ -90,12 +168,6 @@ class Machine:
 
     def fail(self, call: Call, cause: Cause, message: str) -> None:
         """Take a failure of a hook that counts; it passes unless the model denies."""
-
-    def patch(self) -> dict[str, msgspec.Raw] | None:
-        return None
-
-    def value(self) -> msgspec.Raw | None:
-        return None
 
     def settle(
         self,
@@ -109,27 +181,6 @@ class Machine:
         self.reason = reason
         self.cause = cause if hook is not None or cause != "policy" else None
 
-    def read(self, call: Call, outcome: Outcome) -> Answer | None:
-        """Record an outcome; return the answer if it is legal and its hook counts."""
-        answer, cause, message = read_answer(self.spec, outcome)
-        hook = call.hook
-        self.outcomes.append(as_read(call, outcome, answer, cause, message))
-        if hook.observe:
-            self.notes[call.index] = self._observed(hook, answer, cause, message)
-            return None
-        if answer is None:
-            if hook.optional and self.spec.fails_closed:
-                skipped = f"{hook.name} is optional and was skipped: {failure_text(cause, message)}"
-                self.notes.setdefault(call.index, []).append(skipped)
-            else:
-                self.fail(call, cause, message)
-            return None
-        self.notes[call.index] = list(answer.warnings)
-        self.opinions[call.index] = Opinion(hook, answer, call.payload.version)
-        if answer.context:
-            self.context = {**self.context, **answer.context}
-        return answer
-
     def _observed(self, hook: Hook, answer: Answer | None, cause: Cause, message: str) -> list[str]:
         if answer is None and self.spec.fails_closed:
             return [f"{hook.name} (observe) would have denied: {failure_text(cause, message)}"]
@@ -139,75 +190,69 @@ class Machine:
 
     def opinions_in_order(self) -> list[Opinion]:
         """Return what hooks last answered, in firing order."""
-        opinions = self.opinions
-        return [opinions[index] for index in sorted(opinions)] if opinions else []
+        return [self.opinions[index] for index in sorted(self.opinions)]
 
     def decide(self, *, decision_id: str, revision: int, duration_ms: float) -> Decision:
         """Return the decision on everything received so far."""
-        is_refusal = self.verdict in ("deny", "halt") and self.spec.fails_closed
-        answers = [opinion.answer for opinion in self.opinions_in_order()]
-        hook = self.decider
-        return Decision(
-            decision_id=decision_id,
-            event=self.spec.name,
-            verdict=self.verdict,
-            cause=self.cause,
-            reason=self.reason,
-            layer=hook.layer.label if hook else None,
-            hook=hook.id if hook else None,
-            name=hook.name_of_several if hook else "",
-            retryable=self.cause in RETRYABLE and self.verdict == "deny",
-            patch=None if is_refusal else self.patch(),
-            payload_digest=self.payload.digest(),
-            append=None if is_refusal else join_texts([text for answer in answers for text in answer.append]),
-            resume=join_reasons([answer.resume for answer in answers]),
-            value=self.value(),
-            revision=revision,
-            duration_ms=duration_ms,
-            inject=[message for answer in answers for message in answer.inject],
-            context=self.context,
-            outcomes=self.outcomes,
-            warnings=[*self.warnings, *[note for index in sorted(self.notes) for note in self.notes[index]]],
+        hook, verdict, cause = self.decider, self.verdict, self.cause
+        is_refusal = verdict in ("deny", "halt") and self.spec.fails_closed
+        append = resume = None
+        inject: list[dict[str, Any]] = []
+        warnings = self.warnings
+        if self.opinions:
+            answers = [opinion.answer for opinion in self.opinions_in_order()]
+            if not is_refusal:
+                append = join_texts(text for answer in answers for text in answer.append)
+            resume = join_reasons(answer.resume for answer in answers)
+            inject = [message for answer in answers for message in answer.inject]
+        if self.notes:
+            warnings = [*warnings, *(note for index in sorted(self.notes) for note in self.notes[index])]
+        return Decision(  # by position: 21 keywords take 1.8 us more, 1 % of a fire
+            decision_id,
+            self.spec.name,
+            verdict,
+            cause,
+            self.reason,
+            hook.layer.label if hook is not None else None,
+            hook.id if hook is not None else None,
+            cause in RETRYABLE and verdict == "deny",
+            None if is_refusal else self.patch,
+            self.payload.digest(),
+            append,
+            resume,
+            self.value,
+            revision,
+            duration_ms,
+            inject,
+            hook.name_of_several if hook is not None else "",
+            self.context,
+            self.outcomes,
+            warnings,
         )
 
 
-def read_answer(spec: EventSpec, outcome: Outcome) -> tuple[Answer | None, Cause, str]:
-    """Return the answer if the event allows it, or the cause and text of the failure."""
+def read_answer(spec: EventSpec, hook: Hook, outcome: Outcome) -> tuple[Answer | None, Cause, str]:
+    """Return the answer if the event and the hook's own declaration allow it, or the cause and text of the failure."""
     if outcome.cause != "policy":
         return None, outcome.cause, outcome.message
     try:
         answer = decode(outcome.answer)
     except GarbageError as error:
         return None, "protocol", str(error)
-    fault = find_fault(spec, answer)
+    fault = find_fault(spec, answer, only_judges=hook.only_judges)
     if fault is not None:
         return None, "protocol", fault
     return answer, "policy", answer.reason
 
 
-def as_read(call: Call, outcome: Outcome, answer: Answer | None, cause: Cause, message: str) -> Outcome:
-    """Return an outcome as viewers see it: with the hook and its answer, without what only the daemon needs."""
-    hook = call.hook
+def with_answer(outcome: Outcome, answer: Answer | None, cause: Cause, message: str) -> Outcome:
+    """Return an outcome with what the hook said, or why that does not count."""
+    if answer is not None:
+        return msgspec.structs.replace(
+            outcome, verdict=answer.verdict, message=message, patch=answer.patch, last=answer.last
+        )
     is_dropped = cause in ("overload", "quarantined", "draining")
-    return Outcome(
-        layer=hook.layer.label,
-        hook=hook.id,
-        outcome="answered" if cause == "policy" else ("dropped" if is_dropped else "failed"),
-        verdict=answer.verdict if answer is not None else None,
-        cause=cause,
-        message=message,
-        patch=answer.patch if answer is not None else None,
-        stdout=outcome.stdout,
-        stderr=outcome.stderr,
-        exit_code=outcome.exit_code,
-        truncated=outcome.truncated,
-        duration_ms=outcome.duration_ms,
-        reinvoked=call.reinvoked,
-        observed=hook.observe,
-        last=answer is not None and answer.last,
-        command=hook.target.command,
-        name=hook.name_of_several,
-    )
+    return msgspec.structs.replace(outcome, outcome="dropped" if is_dropped else "failed", cause=cause, message=message)
 
 
 def failure_text(cause: Cause, message: str, hook: Hook | None = None) -> str:

@@ -16,6 +16,9 @@ ends the judging), and after a refusal no patch is left.  An ask is kept, since 
 counts only for exactly the payload that runs.  A hook has seen the payload it was given, and what its own patch made of
 that.  Of several answers of a hook the last one counts.
 
+Hooks are called one at a time, but neighbours marked `only_judges` together: they change nothing that another one is
+shown (an answer of theirs that does is illegal), and their outcomes count in firing order.
+
 It follows that every hook that matches the payload that runs was called, and every unmarked one has seen exactly that
 payload.  If a hook changes it after an amender of a more trusted layer, that amender is called again; the change never
 undoes the amender's.  A marked hook is called once, even if a later one changed what it had seen: only a guard is sure
@@ -35,11 +38,11 @@ from typing import Any, assert_never
 import msgspec
 
 from hooklatch.core.decisions.call import Call
-from hooklatch.core.decisions.combining import merge_first, merge_last
+from hooklatch.core.decisions.combining import Merging, merge
 from hooklatch.core.decisions.decision import Machine, apply, failure_text
-from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Chain, Hook, Selection
-from hooklatch.core.messages import Cause, DecisionVerdict, Outcome
+from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.hooks.snapshots import Chain, Selection, amenders, grouped
+from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Answer
 
@@ -50,13 +53,16 @@ def start(chain: Chain, selection: Selection, payload: Payload, context: dict[st
     """Begin a fire of a chain of hooks, of which those in the selection match the present payload."""
     match chain.spec.model:
         case "gate":
-            return Gate(chain, selection, payload, context)
+            gate = Gate(chain, selection, payload, context)
+            if selection.amenders:
+                gate.begin(Phase.AMENDING)
+            return gate
         case "notify":
-            return Notify(chain.spec, selection.hooks, payload, context)
+            return Notify(chain, selection, payload, context)
         case "amend":
-            return Amend(chain.spec, selection.hooks, payload, context)
+            return Amend(chain, selection, payload, context)
         case "claim":
-            return Claim(chain.spec, selection.hooks, payload, context)
+            return Claim(chain, selection, payload, context)
         case _:
             assert_never(chain.spec.model)
 
@@ -65,8 +71,7 @@ def firing_order(chain: Chain, selection: Selection) -> tuple[Hook, ...]:
     """Return the selected hooks in the order in which they are called: at a gate those that amend come first."""
     if not chain.spec.is_gate:
         return selection.hooks
-    amenders = (hook for hook in chain.amenders if hook in selection.matching)
-    return (*amenders, *(hook for hook in selection.hooks if not hook.amends))
+    return (*selection.amenders, *(hook for hook in selection.hooks if not hook.amends))
 
 
 NO_VERSION = -1  # for an answer that is not about the current payload
@@ -81,130 +86,104 @@ class Phase(Enum):
 
 
 class Gate(Machine):
-    def __init__(self, chain: Chain, selection: Selection, payload: Payload, context: dict[str, Any]) -> None:
-        super().__init__(chain.spec, payload, context)
-        self._chain = chain
-        self._original = payload
-        self._amended = payload
-        self._matching = selection.matching
-        self._seen: dict[Hook, int] = {}
-        self._changed_by: Hook | None = None
-        self._patches: dict[int, dict[str, msgspec.Raw]] = {}  # by each hook's index, if they are merged
-        self._merged_before: dict[str, msgspec.Raw] = {}  # by judging; kept while settling if the first patch wins
-        self._refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = None
-        self._asked: Call | None = None
-        self._is_settled = False
-        self._phase = Phase.AMENDING if chain.amenders else Phase.JUDGING
-        self._walk = iter(chain.amenders or chain.hooks)
+    """Judges from the start, unless it is told to amend first; what only a change needs is made when there is one."""
 
-    def next_calls(self) -> Sequence[Call]:
-        if self._asked is not None:
-            return ()
-        while not self._is_settled:
-            for hook in self._walk:
-                if hook in self._matching and (hook not in self._seen or self._is_due_again(hook)):
-                    return (self._ask(hook),)
-            self._end_phase()
-        return ()
+    phase = Phase.JUDGING
+    amended: Payload | None = None  # what amenders made of the original
+    changed_by: Hook | None = None
+    merging: Merging | None = None
+    refusal: tuple[DecisionVerdict, Hook | None, str, Cause] | None = (
+        None  # the first, if refusals do not end the chain
+    )
 
-    def _is_due_again(self, hook: Hook) -> bool:
-        """Return whether a hook that was called is due once more: it has not seen exactly the final payload."""
-        return self._phase is Phase.SETTLING and self._seen[hook] != self.payload.version
+    def begin(self, phase: Phase) -> None:
+        self.phase = phase
+        self._walk_over(amenders(self.selection.hooks) if phase is Phase.AMENDING else self.selection.hooks)
 
-    def _ask(self, hook: Hook) -> Call:
-        index, payload = self._chain.indices[hook], self.payload
-        self._seen[hook] = payload.version
-        if self._patches:
-            self._patches.pop(index, None)  # a hook that is called again answers anew
-        merged = self._merged() if self._patches or self._merged_before else None
-        self._asked = Call(index, hook, payload, self.context, merged, self._phase is Phase.SETTLING)
-        return self._asked
+    def _walk_over(self, hooks: Sequence[Hook]) -> None:
+        """Walk over those of the hooks that are due in this phase."""
+        is_over = self.phase is Phase.SETTLING
+        due = [hook for hook in hooks if hook not in self.seen or (is_over and self.seen[hook] != self.payload.version)]
+        self.walk = iter(grouped(self.spec, due))
 
-    def receive(self, call: Call, outcome: Outcome) -> None:
-        """Take the outcome of the call under way; any other one comes too late to count."""
-        if call is not self._asked:
+    def call(self, hook: Hook) -> Call:
+        index, payload = self.chain.indices[hook], self.payload
+        self.seen[hook] = payload.version
+        merged = self.merging.without(index) if self.merging is not None else None
+        return Call(index, hook, payload, self.context, merged, self.phase is Phase.SETTLING)
+
+    def end_walk(self) -> None:
+        if self.phase is Phase.AMENDING:
+            self.amended = self.payload
+            self.begin(Phase.JUDGING)
             return
-        self._asked = None
-        super().receive(call, outcome)
-
-    def _end_phase(self) -> None:
-        if self._phase is Phase.AMENDING:
-            self._amended = self.payload
-            self._begin(Phase.JUDGING)
+        if self.merging is not None and self.refusal is None:
+            self._take_merged(self.merging)
+        if self.is_settled:
             return
-        if self._patches and self._refusal is None:
-            self._take_merged()
-        if self._is_settled:
-            return
-        if self._refusal is not None:
-            self._end(*self._refusal)
-        elif self._phase is Phase.JUDGING and self.payload is not self._amended:
-            self._begin(Phase.SETTLING)
+        if self.refusal is not None:
+            self._end(*self.refusal)
+        elif self.phase is Phase.JUDGING and self.payload is not (self.amended or self.original):
+            self.begin(Phase.SETTLING)
         else:
-            self._finish()
-
-    def _begin(self, phase: Phase) -> None:
-        self._phase = phase
-        self._walk = iter(self._chain.hooks)
+            self.is_settled = True
+            self.verdict, self.cause, self.reason = "pass", None, None
+            if self.opinions:
+                self._combine()
+            if self.payload.version:
+                self.patch = self._changes()
 
     def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict in ("deny", "halt"):
             self._refuse("deny" if answer.verdict == "deny" else "halt", call.hook, answer.reason)
-        elif answer.verdict == "ask" and self._phase is not Phase.AMENDING and "ask" in self.spec.ends_at:
+        elif answer.verdict == "ask" and self.phase is not Phase.AMENDING and "ask" in self.spec.ends_at:
             # Amenders' changes stay; guards' changes were not judged by all of them.  While amending, an ask ends
             # nothing: the less trusted answer first there, and must not keep the others from answering.
-            self._end("ask", call.hook, answer.reason, left=self._amended)
+            self._end("ask", call.hook, answer.reason, left=self.amended)
         elif answer.patch:
             self._apply(call, answer.patch)
 
     def _apply(self, call: Call, patch: dict[str, msgspec.Raw]) -> None:
-        if self._is_merged(call.hook):
-            self._patches[call.index] = patch
-            self._changed_by = call.hook
-            if apply(self.payload, patch) is not self.payload:
-                self.opinions[
-                    call.index
-                ].version = NO_VERSION  # its answer is about the merged payload, which does not exist yet
-            return
         result = apply(self.payload, patch)
-        if isinstance(result, str):
+        if self._is_merged(call.hook):
+            if self.merging is None:
+                self.merging = Merging(self.spec)
+            self.merging.patches[call.index] = patch
+            self.changed_by = call.hook
+            if result is not self.payload:
+                # Its answer is about the merged payload, which does not exist yet.
+                self.opinions[call.index].version = NO_VERSION
+        elif isinstance(result, str):
             self.fail(call, "protocol", result)
-        elif result is not self.payload and self._phase is Phase.SETTLING:
+        elif result is not self.payload and self.phase is Phase.SETTLING:
             self.fail(call, "unsettled", self._unsettled(call.hook))
         elif result is not self.payload:
             self._change(result, call.hook)
             self._made(call.index)
+            self._walk_on(call.hook)
 
     def _is_merged(self, hook: Hook) -> bool:
         """Return whether a patch is merged with all others; an amender's applies at once, or is too late."""
-        is_own = self._phase is Phase.AMENDING or (self._phase is Phase.SETTLING and hook.amends)
+        is_own = self.phase is Phase.AMENDING or (self.phase is Phase.SETTLING and hook.amends)
         return self.spec.view == "original" and not is_own
 
-    def _merged(self) -> dict[str, msgspec.Raw]:
-        if not self._patches:
-            return self._merged_before
-        merged = dict(self._merged_before)
-        merge = merge_first if self.spec.combine == "first_wins" else merge_last
-        for index in sorted(self._patches):
-            merge(merged, self._patches[index])
-        return merged
-
-    def _take_merged(self) -> None:
+    def _take_merged(self, merging: Merging) -> None:
         """Apply the merged patches of hooks that saw the same payload; while settling, they must change nothing."""
-        merged, by = self._merged(), self._changed_by
+        if not merging.patches:
+            return
+        merged, by = merging.merged(), self.changed_by
         assert by is not None
         result = apply(self.payload, merged)
         if isinstance(result, str):
             self._refuse("deny", by, failure_text("protocol", result, by), "protocol")
-        elif result is not self.payload and self._phase is Phase.SETTLING:
+        elif result is not self.payload and self.phase is Phase.SETTLING:
             self._refuse("deny", by, failure_text("unsettled", self._unsettled(by), by), "unsettled")
         elif result is not self.payload:
-            makers = [index for index, patch in self._patches.items() if self._makes(patch, merged, result)]
+            makers = [index for index, patch in merging.patches.items() if self._makes(patch, merged, result)]
             self._change(result, by)
             for index in makers:
                 self._made(index)
-        if self.spec.combine == "first_wins":
-            self._merged_before = merged
+        merging.keep(merged)
 
     def _makes(self, patch: dict[str, msgspec.Raw], merged: dict[str, msgspec.Raw], result: Payload) -> bool:
         """Return whether one hook's patch alone has the same effect on the payload as all of them together."""
@@ -214,21 +193,26 @@ class Gate(Machine):
     def _change(self, result: Payload, by: Hook) -> None:
         """Make another payload the current one, and match again."""
         self.payload = result
-        self._changed_by = by
-        selection = self._chain.select(result)
-        self._matching = selection.matching
-        if selection.is_blind:
+        self.changed_by = by
+        self.selection = self.chain.select(result)
+        if self.selection.is_blind:
             message = f"{self.spec.match} is not a string after its change, or too long, so hooks cannot be matched"
             self._end("deny", by, failure_text("payload", message, by), "payload")
 
     def _made(self, index: int) -> None:
         """Note that a hook has seen what its own patch made of the payload, and that its answer is about that."""
         opinion = self.opinions[index]
-        self._seen[opinion.hook] = opinion.version = self.payload.version
+        self.seen[opinion.hook] = opinion.version = self.payload.version
+
+    def _walk_on(self, after: Hook) -> None:
+        """Go on behind a hook, over those that match the payload as it is now."""
+        order = amenders(self.chain.hooks) if self.phase is Phase.AMENDING else self.chain.hooks
+        matching = set(self.selection.hooks)
+        self._walk_over([hook for hook in order[order.index(after) + 1 :] if hook in matching])
 
     def _unsettled(self, hook: Hook) -> str:
         """Return what happened, and what to do: the hook whose change came too late can be marked as an amender."""
-        late = hook if not hook.amends else self._changed_by
+        late = hook if not hook.amends else self.changed_by
         way_out = ""
         if late is not None and not late.amends:
             who = "it" if late is hook else late.name
@@ -242,8 +226,8 @@ class Gate(Machine):
         """Refuse now, or after the last hook if a refusal does not end the chain; the first refusal counts."""
         if verdict in self.spec.ends_at:
             self._end(verdict, hook, reason, cause)
-        elif self._refusal is None:
-            self._refusal = verdict, hook, reason, cause
+        elif self.refusal is None:
+            self.refusal = verdict, hook, reason, cause
 
     def _end(
         self,
@@ -254,117 +238,65 @@ class Gate(Machine):
         *,
         left: Payload | None = None,
     ) -> None:
-        self._is_settled = True
-        self.payload = left or self._original
+        self.is_settled = True
+        self.payload = left or self.original
         self.settle(verdict, hook, reason, cause)
+        if left is not None:
+            self.patch = self._changes()
 
-    def _finish(self) -> None:
-        self._is_settled = True
-        final = self.payload.version
-        for opinion in self.opinions_in_order():
+    def _combine(self) -> None:
+        """Let the first ask decide, otherwise the first allow of exactly the payload that runs."""
+        opinions, final = self.opinions_in_order(), self.payload.version
+        for opinion in opinions:
             if opinion.answer.verdict == "ask":
                 self.settle("ask", opinion.hook, opinion.answer.reason)
                 return
-        for opinion in self.opinions_in_order():
-            # An explicit allow of another input than the one that will run does not count.
+        for opinion in opinions:
             if opinion.answer.verdict == "allow" and opinion.version == final:
                 self.settle("allow", opinion.hook, opinion.answer.reason or None)
                 return
-        self.settle("pass")
 
-    def patch(self) -> dict[str, msgspec.Raw] | None:
+    def _changes(self) -> dict[str, msgspec.Raw] | None:
         if not self.payload.version:
             return None
-        before = self._original.fields
+        before = self.original.fields
         return {key: raw for key, raw in self.payload.fields.items() if before.get(key) is not raw}
 
 
 class Notify(Machine):
-    def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
-        super().__init__(spec, payload, context)
-        self._original_context = context
-        self._calls = [Call(index, hook, payload, context) for index, hook in enumerate(hooks)]
-        self.settle("pass")
-
-    def next_calls(self) -> Sequence[Call]:
-        count = len(self._calls) if self.spec.flow == "concurrent" else 1
-        calls, self._calls = self._calls[:count], self._calls[count:]
-        if self.spec.flow == "sequential":
-            return [msgspec.structs.replace(call, context=self.context) for call in calls]
-        return calls
-
     def accept(self, call: Call, answer: Answer) -> None:
-        first = min((i for i, o in self.opinions.items() if o.answer.verdict == "halt"), default=None)
-        if answer.last or (answer.verdict == "halt" and self.spec.flow == "sequential"):
-            self._calls.clear()
-        if answer.verdict == "halt" and first == call.index:
+        if answer.verdict == "halt" and self.decider is None:
             self.settle("halt", call.hook, answer.reason)
-        if answer.context:
-            self.context = self._merged_context()
-
-    def _merged_context(self) -> dict[str, Any]:
-        context = self._original_context
-        for index in sorted(self.opinions):
-            context = {**context, **(self.opinions[index].answer.context or {})}
-        return context
+        if answer.last or (answer.verdict == "halt" and self.spec.flow == "sequential"):
+            self.is_settled = True
 
 
 class Amend(Machine):
-    def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
-        super().__init__(spec, payload, context)
-        self._waiting = list(enumerate(hooks))
-        self._waiting.reverse()
-        self._merged: dict[str, msgspec.Raw] = {}
-        self.settle("pass")
-
-    def next_calls(self) -> Sequence[Call]:
-        if not self._waiting:
-            return ()
-        index, hook = self._waiting.pop()
-        return (Call(index, hook, self.payload, self.context, merged=dict(self._merged) or None),)
+    def call(self, hook: Hook) -> Call:
+        return Call(self.chain.indices[hook], hook, self.payload, self.context, self.patch)
 
     def accept(self, call: Call, answer: Answer) -> None:
         if answer.patch:
-            self._merge(answer.patch)
+            self._take(answer.patch)
         if answer.verdict == "halt":
             self.settle("halt", call.hook, answer.reason)
         if answer.last or answer.verdict == "halt":
-            self._waiting.clear()
+            self.is_settled = True
 
-    def _merge(self, patch: dict[str, msgspec.Raw]) -> None:
-        if self.spec.combine == "first_wins":
-            merge_first(self._merged, patch)
-        else:
-            merge_last(self._merged, patch)
+    def _take(self, patch: dict[str, msgspec.Raw]) -> None:
+        merged = dict(self.patch or {})
+        merge(self.spec, merged, patch)
+        self.patch = merged or None
         if self.spec.view == "threaded":
             result = apply(self.payload, patch)
             if isinstance(result, Payload):
                 self.payload = result
 
-    def patch(self) -> dict[str, msgspec.Raw] | None:
-        return self._merged or None
-
 
 class Claim(Machine):
-    def __init__(self, spec: EventSpec, hooks: Sequence[Hook], payload: Payload, context: dict[str, Any]) -> None:
-        super().__init__(spec, payload, context)
-        self._waiting = list(enumerate(hooks))
-        self._waiting.reverse()
-        self._value: msgspec.Raw | None = None
-        self.settle("pass")
-
-    def next_calls(self) -> Sequence[Call]:
-        if not self._waiting:
-            return ()
-        index, hook = self._waiting.pop()
-        return (Call(index, hook, self.payload, self.context),)
-
     def accept(self, call: Call, answer: Answer) -> None:
         if answer.verdict == "claim":
-            self._value = answer.value
+            self.value = answer.value
             self.settle("claim", call.hook, answer.reason or None)
         if answer.last or answer.verdict == "claim":
-            self._waiting.clear()
-
-    def value(self) -> msgspec.Raw | None:
-        return self._value
+            self.is_settled = True

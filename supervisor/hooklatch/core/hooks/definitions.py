@@ -18,7 +18,7 @@ from hooklatch.core.hooks.names import is_like_a_name
 from hooklatch.core.hooks.shell_definitions import ARGV, ShellCommand
 from hooklatch.core.tables import InvalidTableError, Path, read_table
 from hooklatch_worker.author.failures import clipped
-from hooklatch_worker.author.marker import MAX_TIMEOUT, Marker
+from hooklatch_worker.author.marker import BOTH, MAX_TIMEOUT, Marker
 
 __all__ = [
     "HookDefinition",
@@ -116,6 +116,7 @@ class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=T
     observe: Annotated[bool, Meta(description="Run it and record what it says; enforce nothing.")] = False
     optional: Annotated[bool, Meta(description="Its failure lets the action pass, on a gate too.")] = False
     amends: Annotated[bool, Meta(description="It changes the payload, so it runs before the guards.")] = False
+    only_judges: Annotated[bool, Meta(description="It changes nothing, so such guards run at the same time.")] = False
     config: dict[str, Any] | None = None
     plugin: str | None = None
 
@@ -128,6 +129,8 @@ class HookTable(ShellCommand, frozen=True, kw_only=True, forbid_unknown_fields=T
             raise InvalidTableError(f"argv is {ARGV}, not {self.argv!r}", ("argv",))
         if (self.run is not None) + self.is_shell + self.served != 1:
             raise InvalidTableError(f"it needs one target: {TARGETS}")
+        if self.amends and self.only_judges:
+            raise InvalidTableError(BOTH, ("only_judges",))
         if self.id is None and self.run is None:
             raise InvalidTableError('it has no id; write id = "a-name"')
 
@@ -152,6 +155,7 @@ class HookDefinition(msgspec.Struct, frozen=True, kw_only=True):
     observe: bool = False
     optional: bool = False
     amends: bool = False
+    only_judges: bool = False
     config: bytes = b""
     runtime: str = "trio"
     line: int = 0
@@ -232,7 +236,7 @@ def from_marker(marker: Marker, *, stem: str, function: str, line: int, has_sibl
 
 
 def settings_of(declared: HookTable | Marker) -> dict[str, Any]:
-    keys = ("priority", "timeout", "description", "enabled", "observe", "optional", "amends")
+    keys = ("priority", "timeout", "description", "enabled", "observe", "optional", "amends", "only_judges")
     return {key: getattr(declared, key) for key in keys}
 
 

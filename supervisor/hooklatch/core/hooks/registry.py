@@ -1,7 +1,6 @@
-"""Immutable snapshots of hooks, their order, and their differences.  Knows hooks and layers; does not know files,
-sessions or processes.
+"""Hooks as they are registered: where one comes from, what runs it, and what is set of it.
 
-A change creates a new snapshot with a higher revision; a fire keeps the snapshot that it started with.
+Knows hooks and layers; does not know files, sessions or processes.
 """
 
 from __future__ import annotations
@@ -14,34 +13,24 @@ from functools import cached_property
 import msgspec
 
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.matchers import MAX_STEPS, Matcher
+from hooklatch.core.hooks.matchers import Matcher
 from hooklatch.core.hooks.names import name_of, whole
-from hooklatch.core.payload import Payload
+from hooklatch_worker.author.marker import BOTH
 from hooklatch_worker.wire import Source
 
 __all__ = [
     "EVERY_GATE",
-    "MAX_BUDGET",
-    "Chain",
-    "Difference",
     "Hook",
     "Layer",
     "Origin",
     "PythonTarget",
-    "Selection",
     "ServedTarget",
-    "Snapshot",
-    "budget",
-    "difference",
     "has",
     "misfit",
     "switched",
 ]
 
 EVERY_GATE = "*"  # event of the placeholder for an unreadable file, whose events are unknown
-MAX_BUDGET = 600.0  # seconds per fire
-MAX_KEPT = 256  # matched values whose selection is kept for each event: hosts choose them
-MAX_KEPT_VALUE = 100  # characters of one; names of tools are shorter
 
 
 class Layer(IntEnum):
@@ -54,12 +43,11 @@ class Layer(IntEnum):
     PARENT = 5  # gates of the session that started this one
     SESSION = 6
 
-    @property
-    def label(self) -> str:
-        return LABELS[self]
+    label: str  # its name to people and on the wire
 
 
-LABELS = {layer: layer.name.lower() for layer in Layer}
+for layer in Layer:
+    layer.label = layer.name.lower()
 
 
 class PythonTarget(msgspec.Struct, frozen=True):
@@ -127,6 +115,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     observe: bool = False
     optional: bool = False
     amends: bool = False
+    only_judges: bool = False
     description: str = ""
     config: bytes = b""
     origin: Origin | None = None
@@ -168,165 +157,23 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         )
         parts = [
             self.name, self.event, self.layer.value, self.matcher.source, place, self.timeout, self.priority,
-            self.enabled, self.observe, self.optional, self.amends, self.config.decode(), self.problem,
-            self.plugin,
+            self.enabled, self.observe, self.optional, self.amends, self.only_judges, self.config.decode(),
+            self.problem, self.plugin,
         ]  # fmt: skip
         return hashlib.sha256(msgspec.json.encode(parts)).digest()
 
 
-def misfit(spec: EventSpec, matcher: Matcher, *, amends: bool) -> str | None:
+def misfit(spec: EventSpec, matcher: Matcher, *, amends: bool, only_judges: bool) -> str | None:
     """Return which setting of a hook its event does not support, and what to do about it; None if all fit."""
     if spec.match is None and not matcher.matches_all:
         return f"{spec.name} has no field to match on; remove match"
     if amends and not spec.patch:
         return f"{spec.name} lets its hooks change nothing, so there is nothing to amend; remove amends"
+    if only_judges and not spec.is_gate:
+        return f"{spec.name} is no gate, so there is nothing to judge; remove only_judges"
+    if only_judges and amends:
+        return BOTH
     return None
-
-
-class Difference(msgspec.Struct, frozen=True):
-    """The ids of hooks that a change added, removed or altered."""
-
-    added: list[str]
-    removed: list[str]
-    changed: list[str]
-
-    @property
-    def is_empty(self) -> bool:
-        return not (self.added or self.removed or self.changed)
-
-
-class Snapshot:
-    """All hooks that one viewer sees, in firing order.
-
-    `base` are the hooks that it shares with other viewers: what is computed of them is computed once.
-    """
-
-    __slots__ = ("_base", "_chains", "_digest", "_fingerprints", "_own", "hooks", "revision")
-
-    def __init__(self, revision: int, hooks: Iterable[Hook], base: Snapshot | None = None) -> None:
-        own = ordered(hooks)
-        if base is not None and own and base.hooks and own[0].layer <= base.hooks[-1].layer:
-            own, base = ordered((*base.hooks, *own)), None  # they fire among each other
-        self.hooks: tuple[Hook, ...] = own if base is None else (*base.hooks, *own)
-        self.revision = revision
-        self._base = base
-        self._own = own
-        self._digest: str | None = None
-        self._fingerprints: bytes | None = None
-        self._chains: dict[str, Chain] = {}
-
-    @property
-    def digest(self) -> str:
-        if self._digest is None:
-            before = self._base.fingerprints if self._base is not None else b""
-            self._digest = hashlib.sha256(before + fingerprints_of(self._own)).hexdigest()
-        return self._digest
-
-    @property
-    def fingerprints(self) -> bytes:
-        """Return those of all its hooks, in firing order; kept, for they begin what the digests on this base are of."""
-        if self._fingerprints is None:
-            self._fingerprints = fingerprints_of(self.hooks)
-        return self._fingerprints
-
-    def for_event(self, spec: EventSpec) -> tuple[Hook, ...]:
-        """Return the enabled hooks of an event in firing order, with EVERY_GATE hooks if the event fails closed."""
-        return self.chain(spec).hooks
-
-    def chain(self, spec: EventSpec) -> Chain:
-        """Return the chain of an event: its enabled hooks, with EVERY_GATE hooks if the event fails closed."""
-        found = self._chains.get(spec.name)
-        if found is None or found.spec is not spec:  # a custom event's definition may change while its hooks stay
-            names = (spec.name, EVERY_GATE) if spec.fails_closed else (spec.name,)
-            own = tuple(hook for hook in self._own if hook.event in names and hook.enabled)
-            found = self._chains[spec.name] = Chain(
-                spec, own if self._base is None else (*self._base.chain(spec).hooks, *own)
-            )
-        return found
-
-
-def fingerprints_of(hooks: Iterable[Hook]) -> bytes:
-    return b"".join(hook.fingerprint for hook in hooks)
-
-
-def ordered(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
-    # Within a layer: priority, then the order of registration, which the sort keeps because it is stable.
-    return tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
-
-
-class Selection:
-    """The hooks that match a payload; `is_blind` if the field to match is not a string, or is too long to match."""
-
-    __slots__ = ("hooks", "is_blind", "matching", "seconds")
-
-    def __init__(self, spec: EventSpec, hooks: Iterable[Hook], *, is_blind: bool = False) -> None:
-        self.hooks = tuple(hooks)
-        self.matching = frozenset(self.hooks)
-        self.seconds = budget(spec, self.hooks)
-        self.is_blind = is_blind
-
-
-class Chain:
-    """Hooks of one event in firing order, with what a fire needs to know of them: made once, for all its fires."""
-
-    __slots__ = ("_selections", "_weight", "amenders", "hooks", "indices", "spec")
-
-    def __init__(self, spec: EventSpec, hooks: Iterable[Hook]) -> None:
-        self.spec = spec
-        self.hooks = tuple(hooks)
-        self.indices = {hook: index for index, hook in enumerate(self.hooks)}
-        # The least trusted layer first, so that the operator's amendment is the last one.
-        self.amenders = sorted((hook for hook in self.hooks if hook.amends), key=lambda hook: -hook.layer)
-        self._weight = sum(hook.matcher.weight for hook in self.hooks)
-        self._selections: dict[str | None, Selection] = {}  # by the value matched; None where nothing is matched
-
-    def select(self, payload: Payload) -> Selection:
-        """Return the hooks whose matcher accepts the payload.
-
-        Raises:
-            PayloadError: the payload is not a JSON object.
-        """
-        everything = self._selections.get(None)
-        if everything is not None:
-            return everything
-        spec, hooks = self.spec, self.hooks
-        if spec.match is None or all(hook.matcher.matches_all for hook in hooks):
-            everything = self._selections[None] = Selection(spec, hooks)
-            return everything
-        value = payload.text(spec.match)
-        if value is None or len(value) * self._weight > MAX_STEPS:
-            return Selection(spec, (hook for hook in hooks if hook.matcher.matches_all), is_blind=True)
-        found = self._selections.get(value)
-        if found is None:
-            found = Selection(spec, (hook for hook in hooks if hook.matcher.matches(value)))
-            if len(value) <= MAX_KEPT_VALUE:
-                if len(self._selections) >= MAX_KEPT:
-                    self._selections.clear()
-                self._selections[value] = found
-        return found
-
-
-def budget(spec: EventSpec, hooks: Iterable[Hook], requested: float | None = None) -> float:
-    """Return the seconds that a fire may take: as requested, otherwise enough for each of its hooks' timeouts."""
-    if requested is not None:
-        return min(requested, MAX_BUDGET)
-    needed = sum(hook.timeout or spec.timeout for hook in hooks)
-    return min(max(spec.timeout, needed), MAX_BUDGET)
-
-
-def difference(old: Snapshot, new: Snapshot) -> Difference:
-    """Compare two snapshots by name."""
-    before = {hook.name: hook for hook in old.hooks}
-    after = {hook.name: hook for hook in new.hooks}
-    return Difference(
-        added=[hook.id for name, hook in after.items() if name not in before],
-        removed=[hook.id for name, hook in before.items() if name not in after],
-        changed=[
-            hook.id
-            for name, hook in after.items()
-            if name in before and before[name] is not hook and before[name].fingerprint != hook.fingerprint
-        ],
-    )
 
 
 def switched(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:

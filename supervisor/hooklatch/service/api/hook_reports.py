@@ -8,7 +8,8 @@ import msgspec
 
 from hooklatch.core.decisions.phases import firing_order
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Chain, Hook, PythonTarget, Snapshot, budget
+from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.core.hooks.snapshots import Chain, Snapshot, budget
 from hooklatch.core.hooks.suspension import find, parted
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
@@ -93,6 +94,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "observe": hook.observe,
             "optional": hook.optional,
             "amends": hook.amends,
+            "only_judges": hook.only_judges,
             "priority": hook.priority,
             "timeout": hook.timeout,
             "description": hook.description,
@@ -191,6 +193,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "state": self.parts.state_of(hook),
             "priority": hook.priority,
             "amends": hook.amends,
+            "only_judges": hook.only_judges,
         }
 
     def _why_not(self, spec: EventSpec, hook: Hook, view: Snapshot) -> str:

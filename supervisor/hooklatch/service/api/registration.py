@@ -121,7 +121,8 @@ class Registrar(msgspec.Struct, frozen=True):
 
     def _check(self, one: Wanted, registrant: Registrant) -> None:
         definition, source = one.definition, one.source
-        fault = misfit(self.dispatcher.spec(definition.event), definition.matcher, amends=definition.amends)
+        spec = self.dispatcher.spec(definition.event)
+        fault = misfit(spec, definition.matcher, amends=definition.amends, only_judges=definition.only_judges)
         if fault is None and source is None and not registrant.id:
             fault = "a global hook cannot be served"
         if fault is None and source is not None and source.kind == "file" and not source.location.startswith("/"):

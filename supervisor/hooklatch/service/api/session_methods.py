@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from hooklatch.core.hooks.registry import budget
+from hooklatch.core.hooks.snapshots import budget
 from hooklatch.core.limits import Name, Names, Path
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError

@@ -14,7 +14,8 @@ import msgspec
 import trio
 
 from hooklatch.core.health import Condition, Faults, is_vital_well, red, word
-from hooklatch.core.hooks.registry import Hook, Snapshot
+from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.hooks.suspension import Suspension, find
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor

@@ -35,6 +35,7 @@ class OverrideTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omi
     observe: bool | UnsetType = UNSET
     optional: bool | UnsetType = UNSET
     amends: bool | UnsetType = UNSET
+    only_judges: bool | UnsetType = UNSET
 
     def override(self, line: int) -> Override:
         changes = msgspec.structs.asdict(self)

@@ -116,9 +116,13 @@ class Targets:
         async def run_into(call: Call) -> None:
             outcomes[call.index] = await self.run(call, calls)
 
-        async with trio.open_nursery() as nursery:
-            for call in asked:
-                nursery.start_soon(run_into, call)
+        try:
+            async with trio.open_nursery() as nursery:
+                for call in asked:
+                    nursery.start_soon(run_into, call)
+        except BaseExceptionGroup:
+            await trio.lowlevel.checkpoint_if_cancelled()  # the fire is cancelled once, not once for each call
+            raise
         return [outcomes[call.index] for call in asked]
 
     def _count_death(self, hook: Hook, outcome: Outcome) -> None:

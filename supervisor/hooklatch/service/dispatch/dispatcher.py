@@ -19,7 +19,8 @@ from hooklatch.core.decisions import decision as decisions
 from hooklatch.core.decisions import phases
 from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import MAX_BUDGET, Chain, Hook, Selection, Snapshot, has
+from hooklatch.core.hooks.registry import Hook, has
+from hooklatch.core.hooks.snapshots import MAX_BUDGET, Chain, Selection, Snapshot
 from hooklatch.core.hooks.suspension import Suspension, note, parted
 from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import Cause, Decision

@@ -51,7 +51,7 @@ class Binder:
         problem = definition.problem or problem
         if spec is None:
             problem = problem or unknown_event(self.catalogue, definition.event)
-        elif (fault := misfit(spec, matcher, amends=amends)) is not None:
+        elif (fault := misfit(spec, matcher, amends=amends, only_judges=definition.only_judges)) is not None:
             matcher, amends, problem = compile_matcher(None), False, fault
         if definition.shell is not None and spec is not None and isinstance(target, PythonTarget):
             config = shell_config(
@@ -62,6 +62,7 @@ class Binder:
             id=definition.id, event=definition.event, layer=layer, matcher=matcher, target=target,
             timeout=definition.timeout, priority=definition.priority, enabled=definition.enabled,
             observe=definition.observe, optional=definition.optional, amends=amends,
+            only_judges=definition.only_judges,
             description=definition.description, config=config, origin=origin, problem=problem,
             plugin=definition.plugin,
         )  # fmt: skip

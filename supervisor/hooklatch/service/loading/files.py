@@ -19,7 +19,8 @@ from functools import partial
 import msgspec
 import trio
 
-from hooklatch.core.hooks.registry import Difference, Hook, Origin, PythonTarget
+from hooklatch.core.hooks.registry import Hook, Origin, PythonTarget
+from hooklatch.core.hooks.snapshots import Difference
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.processes.scratch import root_below
 from hooklatch.service.config.configuration import Diagnostic, FileConfig

@@ -284,8 +284,12 @@ def changed(hook: Hook, override: Override, catalogue: Catalogue) -> tuple[Hook,
     """Return a hook with an override applied, and which of its keys have no meaning on the hook's event."""
     wanted = msgspec.structs.replace(hook, **override.changes)
     spec = catalogue.get(hook.event)
-    fault = misfit(spec, wanted.matcher, amends=wanted.amends) if spec is not None else None
-    return (wanted if fault is None else msgspec.structs.replace(wanted, amends=hook.amends)), fault
+    fault = (
+        misfit(spec, wanted.matcher, amends=wanted.amends, only_judges=wanted.only_judges) if spec is not None else None
+    )
+    if fault is not None:
+        wanted = msgspec.structs.replace(wanted, amends=hook.amends, only_judges=hook.only_judges)
+    return wanted, fault
 
 
 def manifests(

@@ -25,7 +25,8 @@ import trio
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.names import AmbiguousNameError, Target, UnknownNameError, quoted, resolve
-from hooklatch.core.hooks.registry import Difference, Hook, Layer, PythonTarget, Snapshot, difference, switched
+from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget, switched
+from hooklatch.core.hooks.snapshots import Difference, Snapshot, difference
 from hooklatch.core.protocol import ErrorCode, RpcError, encode_notification
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.registry.visibility import (

@@ -14,7 +14,8 @@ import msgspec
 import trio
 
 from hooklatch.core.hooks.definitions import is_id
-from hooklatch.core.hooks.registry import Hook, Snapshot
+from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.registry.admission import Flow

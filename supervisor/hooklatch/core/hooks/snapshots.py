@@ -1,0 +1,205 @@
+"""The hooks that a viewer sees, and which of them a fire calls.
+
+Knows hooks and payloads; does not know files, sessions or processes.
+
+    Snapshot     all hooks of a viewer, in firing order; a change makes a new one, and a fire keeps the one that it has
+    Chain        those of one event
+    Selection    those of them that match one payload
+
+Each is made once and never changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.hooks.matchers import MAX_STEPS
+from hooklatch.core.hooks.registry import EVERY_GATE, Hook, PythonTarget
+from hooklatch.core.payload import Payload
+
+__all__ = ["MAX_BUDGET", "Chain", "Difference", "Selection", "Snapshot", "amenders", "budget", "difference", "grouped"]
+
+MAX_BUDGET = 600.0  # seconds per fire
+MAX_BESIDE = 4  # hooks of a source that are called at the same time: as many as it has workers, if nothing else is set
+MAX_KEPT = 256  # matched values whose selection is kept for each event: hosts choose them
+MAX_KEPT_VALUE = 100  # characters of one; names of tools are shorter
+
+
+class Snapshot:
+    """All hooks that one viewer sees, in firing order.
+
+    `base` are the hooks that it shares with other viewers: what is computed of them is computed once.
+    """
+
+    __slots__ = ("_base", "_chains", "_digest", "_fingerprints", "_own", "hooks", "revision")
+
+    def __init__(self, revision: int, hooks: Iterable[Hook], base: Snapshot | None = None) -> None:
+        own = ordered(hooks)
+        if base is not None and own and base.hooks and own[0].layer <= base.hooks[-1].layer:
+            own, base = ordered((*base.hooks, *own)), None  # they fire among each other
+        self.hooks: tuple[Hook, ...] = own if base is None else (*base.hooks, *own)
+        self.revision = revision
+        self._base = base
+        self._own = own
+        self._digest: str | None = None
+        self._fingerprints: bytes | None = None
+        self._chains: dict[str, Chain] = {}
+
+    @property
+    def digest(self) -> str:
+        if self._digest is None:
+            before = self._base.fingerprints if self._base is not None else b""
+            self._digest = hashlib.sha256(before + fingerprints_of(self._own)).hexdigest()
+        return self._digest
+
+    @property
+    def fingerprints(self) -> bytes:
+        """Return those of all its hooks, in firing order; kept, for they begin what the digests on this base are of."""
+        if self._fingerprints is None:
+            self._fingerprints = fingerprints_of(self.hooks)
+        return self._fingerprints
+
+    def for_event(self, spec: EventSpec) -> tuple[Hook, ...]:
+        """Return the enabled hooks of an event in firing order, with EVERY_GATE hooks if the event fails closed."""
+        return self.chain(spec).hooks
+
+    def chain(self, spec: EventSpec) -> Chain:
+        """Return the chain of an event: its enabled hooks, with EVERY_GATE hooks if the event fails closed."""
+        found = self._chains.get(spec.name)
+        if found is None or found.spec is not spec:  # a custom event's definition may change while its hooks stay
+            names = (spec.name, EVERY_GATE) if spec.fails_closed else (spec.name,)
+            own = tuple(hook for hook in self._own if hook.event in names and hook.enabled)
+            found = self._chains[spec.name] = Chain(
+                spec, own if self._base is None else (*self._base.chain(spec).hooks, *own)
+            )
+        return found
+
+
+def fingerprints_of(hooks: Iterable[Hook]) -> bytes:
+    return b"".join(hook.fingerprint for hook in hooks)
+
+
+def ordered(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
+    # Within a layer: priority, then the order of registration, which the sort keeps because it is stable.
+    return tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
+
+
+class Selection:
+    """The hooks that match a payload; `is_blind` if the field to match is not a string, or is too long to match."""
+
+    __slots__ = ("amenders", "groups", "hooks", "is_blind", "seconds")
+
+    def __init__(self, spec: EventSpec, hooks: Iterable[Hook], *, is_blind: bool = False) -> None:
+        self.hooks = tuple(hooks)
+        self.groups = grouped(spec, self.hooks)
+        self.amenders = amenders(self.hooks)
+        self.seconds = budget(spec, self.hooks)
+        self.is_blind = is_blind
+
+
+def amenders(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
+    """Return the hooks that amend: the least trusted layer first, so that the operator's amendment is the last one."""
+    return tuple(sorted((hook for hook in hooks if hook.amends), key=lambda hook: -hook.layer))
+
+
+def grouped(spec: EventSpec, hooks: Iterable[Hook]) -> tuple[tuple[Hook, ...], ...]:
+    """Part hooks, in firing order, into those that are called at the same time."""
+    groups: list[list[Hook]] = []
+    for hook in hooks:
+        if groups and (spec.flow == "concurrent" or (spec.is_gate and is_beside(groups[-1], hook))):
+            groups[-1].append(hook)
+        else:
+            groups.append([hook])
+    return tuple(map(tuple, groups))
+
+
+def is_beside(group: Sequence[Hook], hook: Hook) -> bool:
+    """Return whether a guard may be called at the same time as those before it: all only judge, and have workers."""
+    if not (hook.only_judges and group[0].only_judges):
+        return False
+    place = place_of(hook)
+    return sum(place_of(one) == place for one in group) < MAX_BESIDE
+
+
+def place_of(hook: Hook) -> str | int:
+    """Return what runs a hook: its source, or the connection that serves it."""
+    return hook.target.source.location if isinstance(hook.target, PythonTarget) else hook.target.owner
+
+
+class Chain:
+    """Hooks of one event in firing order, with what a fire needs to know of them: made once, for all its fires."""
+
+    __slots__ = ("_everything", "_field", "_selections", "_weight", "hooks", "indices", "spec")
+
+    def __init__(self, spec: EventSpec, hooks: Iterable[Hook]) -> None:
+        self.spec = spec
+        self.hooks = tuple(hooks)
+        self.indices = {hook: index for index, hook in enumerate(self.hooks)}
+        # What is matched; None if no hook does.
+        self._field = None if all(hook.matcher.matches_all for hook in self.hooks) else spec.match
+        self._weight = sum(hook.matcher.weight for hook in self.hooks)
+        self._everything: Selection | None = None
+        self._selections: dict[str | None, Selection] = {}  # by the value matched, if it is a short one
+
+    def select(self, payload: Payload) -> Selection:
+        """Return the hooks whose matcher accepts the payload.
+
+        Raises:
+            PayloadError: the payload is not a JSON object.
+        """
+        if self._field is None:
+            if self._everything is None:
+                self._everything = Selection(self.spec, self.hooks)
+            return self._everything
+        value = payload.text(self._field)
+        return self._selections.get(value) or self._match(value)
+
+    def _match(self, value: str | None) -> Selection:
+        spec, hooks = self.spec, self.hooks
+        if value is None or len(value) * self._weight > MAX_STEPS:
+            return Selection(spec, (hook for hook in hooks if hook.matcher.matches_all), is_blind=True)
+        found = Selection(spec, (hook for hook in hooks if hook.matcher.matches(value)))
+        if len(value) <= MAX_KEPT_VALUE:
+            if len(self._selections) >= MAX_KEPT:
+                self._selections.clear()
+            self._selections[value] = found
+        return found
+
+
+def budget(spec: EventSpec, hooks: Iterable[Hook], requested: float | None = None) -> float:
+    """Return the seconds that a fire may take: as requested, otherwise enough for each of its hooks' timeouts."""
+    if requested is not None:
+        return min(requested, MAX_BUDGET)
+    needed = sum(hook.timeout or spec.timeout for hook in hooks)
+    return min(max(spec.timeout, needed), MAX_BUDGET)
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """The ids of hooks that a change added, removed or altered."""
+
+    added: list[str]
+    removed: list[str]
+    changed: list[str]
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.added or self.removed or self.changed)
+
+
+def difference(old: Snapshot, new: Snapshot) -> Difference:
+    """Compare two snapshots by name."""
+    before = {hook.name: hook for hook in old.hooks}
+    after = {hook.name: hook for hook in new.hooks}
+    return Difference(
+        added=[hook.id for name, hook in after.items() if name not in before],
+        removed=[hook.id for name, hook in before.items() if name not in after],
+        changed=[
+            hook.id
+            for name, hook in after.items()
+            if name in before and before[name] is not hook and before[name].fingerprint != hook.fingerprint
+        ],
+    )
