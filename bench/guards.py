@@ -3,9 +3,12 @@
 import os
 import shlex
 import time
+from types import SimpleNamespace
 from typing import Any
 
-from hooklatch import deny, hook, warn
+import msgspec
+
+from hooklatch import amend, deny, hook, warn
 
 
 @hook("pre_tool_use", match="Bash")
@@ -32,3 +35,22 @@ def tell_pid(event: Any) -> Any:
 @hook("pre_tool_use", match="Sleep", timeout=600.0)
 def sleep(event: Any) -> Any:
     time.sleep(event.tool_input["seconds"])
+
+
+@hook("pre_tool_use", match="Spin", timeout=600.0)
+def spin(event: Any) -> Any:
+    """Compute for as long as is asked: by the thread's own processor time, so that a busy machine changes nothing."""
+    end = time.thread_time() + event.tool_input["seconds"]
+    while time.thread_time() < end:
+        pass
+
+
+@hook("pre_tool_use", match="Amend")
+def shorten(event: Any) -> Any:
+    return amend(tool_input={**event.tool_input, "timeout": 1000})
+
+
+def judge(payload: bytes) -> str | None:
+    """Call the guard in a pool's worker: what a fire does there, and nothing around it."""
+    verdict = no_force_push(SimpleNamespace(**msgspec.json.decode(payload)))
+    return None if verdict is None else verdict.reason

@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import select
 import subprocess
 import sys
@@ -35,7 +34,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from contenders import Client, Daemon, run_daemon
-from machine import Summary, describe, save, summary
+from machine import Summary, print_machine, raise_open_files, save, summary
 
 __all__ = ["measure", "show"]
 
@@ -264,11 +263,6 @@ def show(found: dict[str, Row]) -> None:
         )
 
 
-def raise_open_files() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def main() -> int:
     if sys.argv[1:2] == ["--flood"]:
         path, *numbers, tool = sys.argv[2:]
@@ -281,8 +275,7 @@ def main() -> int:
     options = parser.parse_args()
     raise_open_files()
     rounds, calls, scale = (1, 10, 0.02) if options.quick else (options.rounds, 200, 1.0)
-    machine = describe()
-    print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    machine = print_machine()
     found = measure(rounds, calls, scale=scale, only=options.only)
     show(found)
     path = save(
