@@ -59,7 +59,7 @@ ratios: $(VENV)/.ready
 	$(BIN)/python bench/check.py
 
 # docs/performance.md says what each measures.  Rivals that cannot be installed are left out, by name.
-BENCHES ?= run deaths overload
+BENCHES ?= run shapes deaths overload reload registration weight
 bench: $(VENV)/.ready
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	for name in $(BENCHES); do $(BIN)/python bench/$$name.py || exit; done

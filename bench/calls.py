@@ -35,6 +35,9 @@ class TimedFire:
             raise wire.FrameError("a question about state, which nobody serves")
         return self._answer(asked)
 
+    def sent(self) -> None:
+        return
+
     def take(self, emitted: Sequence[Emitted]) -> None:
         return
 

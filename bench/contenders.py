@@ -99,7 +99,9 @@ class Client:
         return answer["result"]
 
     def fire_line(self, tool: str = "Bash", /, **tool_input: object) -> bytes:
-        payload = PAYLOAD if tool == "Bash" else {"tool_name": tool, "tool_input": tool_input}
+        return self.fire_line_of(PAYLOAD if tool == "Bash" else {"tool_name": tool, "tool_input": tool_input})
+
+    def fire_line_of(self, payload: Mapping[str, object]) -> bytes:
         return self.request("fire", event="pre_tool_use", payload=payload, call_id="toolu_01A09q90qw90lq917835lq9")
 
     def fire(self, tool: str = "Bash", /, **tool_input: object) -> dict[str, Any]:
@@ -114,6 +116,7 @@ class Daemon:
 
     def __init__(self, process: subprocess.Popen[bytes], folder: str) -> None:
         self.process = process
+        self.folder = folder
         self.agent = f"{folder}/run/agent.sock"
         self.admin = f"{folder}/run/admin.sock"
 

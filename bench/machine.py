@@ -18,6 +18,7 @@ import msgspec
 __all__ = [
     "ROOT",
     "WARM_CALLS",
+    "WARM_ROUNDS",
     "Block",
     "Summary",
     "blocks_of",

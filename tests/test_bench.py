@@ -77,13 +77,48 @@ def test_the_profile_of_a_fire_names_every_stage() -> None:
 
 
 @pytest.mark.slow
+def test_shapes_are_compared_with_the_plainest_fire() -> None:
+    """Slow: it starts several daemons."""
+    tables = found_by("shapes")["tables"]
+
+    assert set(tables) == {"answers", "hooks", "sessions", "payloads"}
+    assert {"silence", "a denial", "an amendment", "10 hooks of 10 sources", "10 hooks of one source"} <= set(
+        tables["answers"]
+    )
+    assert {"1 KiB, daemon", "1 KiB, floor", "1 KiB, copied", "1 KiB, sha256"} <= set(tables["payloads"])
+    assert all(row["count"] > 0 for table in tables.values() for row in table.values())
+
+
+@pytest.mark.slow
+def test_a_saved_file_and_a_registration_are_timed_until_sessions_know_of_them() -> None:
+    """Slow: it starts two daemons, and waits for the watch of files."""
+    found = found_by("reload")
+
+    assert found["saved_to_announced"]["count"] == 5 * 2
+    assert set(found["registration"]) == {"1 sessions", "5 sessions"}
+    for rows in (*found["registration"].values(), found["us_a_session"]):
+        assert set(rows) == {"ping", "register, own", "register, global"}
+
+
+@pytest.mark.slow
+def test_what_the_daemon_weighs_is_shown_for_each_of_its_processes() -> None:
+    """Slow: it starts some daemons, and commands."""
+    found = found_by("weight")
+
+    daemon, zygote, worker, session = found["memory"].values()
+    assert daemon["pss_mb"] > zygote["pss_mb"] > 0
+    assert worker["resident_mb"] >= worker["pss_mb"] > 0
+    assert set(session) == {"resident_mb", "pss_mb"}
+    assert len(found["start_s"]) == 1
+    assert {"python -c pass", "hooklatch --help", "hooklatch status", "hooklatch fire"} <= set(found["commands"])
+    assert {"fires", "last_mb", "bytes_a_fire"} <= set(found["growth"])
+
+
+@pytest.mark.slow
 def test_the_overload_benchmark_compares_quiet_sessions_with_and_without_each_flood() -> None:
     """Slow: it starts a daemon and a process for each flood."""
-    command = [sys.executable, str(BENCH / "overload.py"), "--quick"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    floods = found_by("overload")["floods"]
 
-    assert done.returncode == 0, done.stderr
-    floods = json.loads((BENCH / "results" / "overload_quick.json").read_bytes())["floods"]
     assert len(floods) == 6
     for row in floods.values():
         assert {"quiet", "flooded", "ratio", "first_after_ms", "refused", "flood_overloads"} <= set(row)
@@ -93,27 +128,17 @@ def test_the_overload_benchmark_compares_quiet_sessions_with_and_without_each_fl
 @pytest.mark.slow
 def test_the_state_benchmark_counts_exactly_both_ways() -> None:
     """Slow: it starts a pool of workers for each way."""
-    command = [sys.executable, str(BENCH / "state.py"), "--quick"]
-    results = BENCH / "results" / "state_quick.json"
-    results.unlink(missing_ok=True)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = found_by("state")
 
-    assert results.exists(), done.stderr
-    found = json.loads(results.read_bytes())
-    assert {"machine", "rows", "ratios", "quiet", "step"} <= set(found), done.stderr
+    assert {"machine", "rows", "ratios", "quiet", "step"} <= set(found)
     assert found["exact"] == {"served": True, "served, kept": True, "sqlite": True}
 
 
 @pytest.mark.slow
 def test_the_registration_benchmark_measures_idle_and_subscribed_sessions() -> None:
     """Slow: it starts a daemon for each number of sessions and hooks."""
-    command = [sys.executable, str(BENCH / "registration.py"), "--quick"]
-    results = BENCH / "results" / "registration_quick.json"
-    results.unlink(missing_ok=True)
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    found = found_by("registration")
 
-    assert results.exists(), done.stderr
-    found = json.loads(results.read_bytes())
     assert set(found["rows"]) == {
         f"{sessions} sessions, {hooks} hooks, {kind}"
         for sessions in (2, 20)
