@@ -261,6 +261,8 @@ def show(found: dict[str, Row]) -> None:
             + "".join(cells)
             + f"{row.refused:11d}{row.flood_calls_a_second:11.0f}{row.flood_overloads:11d}"
         )
+    for name, row in found.items():
+        print(f"p99 of quiet sessions, {name}: {row.ratio:.2f} times that without (bad: over {AIM:g})")
 
 
 def main() -> int:

@@ -68,12 +68,24 @@ def test_a_slowed_daemon_fails_the_check_of_its_ratios() -> None:
 @pytest.mark.slow
 def test_the_profile_of_a_fire_names_every_stage() -> None:
     """Slow: it runs a daemon twice, and a client process beside each."""
-    command = [sys.executable, str(BENCH / "profile_fire.py"), "--fires", "100"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run("profile_fire", "--fires", "100")
 
     assert done.returncode == 0, done.stderr
-    for stage in ("socket in", "select", "machine", "pool send", "worker", "decision encode", "socket out"):
+    for stage in ("socket in", "before the worker", "pool send", "worker", "pool receive", "after the worker"):
         assert stage in done.stdout
+    stages = json.loads((BENCH / "results" / "profile_fire.json").read_bytes())["stages_us"]
+    assert all(stages[stage] > 0 for stage in ("socket in", "before the worker", "after the worker", "socket out"))
+
+
+@pytest.mark.slow
+def test_the_kinds_of_a_fires_calls_are_counted() -> None:
+    """Slow: it runs a daemon under cProfile, and a client process beside it."""
+    done = run("profile_fire", "--fires", "100", "--kinds")
+
+    assert done.returncode == 0, done.stderr
+    kinds = json.loads((BENCH / "results" / "profile_fire_kinds.json").read_bytes())["kinds"]
+    assert {"system calls", "encoding", "hashing, searching", "trio", "ours: processes"} <= set(kinds)
+    assert kinds["system calls"]["calls"] >= 4, "a request, a call, an answer and a decision"
 
 
 @pytest.mark.slow
