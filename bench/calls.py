@@ -30,13 +30,13 @@ class TimedFire:
     def envelope(self, call: Call) -> Envelope:
         return Envelope(self.spec.name, None, None, "/", None, None, None, None, None, None, call.context)
 
+    def sent(self) -> None:
+        return
+
     def answer(self, call: Call, asked: Asked) -> wire.Told:
         if self._answer is None:
             raise wire.FrameError("a question about state, which nobody serves")
         return self._answer(asked)
-
-    def sent(self) -> None:
-        return
 
     def take(self, emitted: Sequence[Emitted]) -> None:
         return
