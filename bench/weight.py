@@ -136,6 +136,7 @@ def commands(rounds: int) -> dict[str, dict[str, float]]:
             "hooklatch status": ([*own, "status", *there], b"", BARE),
             "hooklatch fire": ([*own, "fire", "pre_tool_use", "--payload", "-", *there], PAYLOAD_JSON, BARE),
             ISOLATED: ([*isolated, "-c", "pass"], b"", ISOLATED),
+            "python -I -S -c 'import json, socket'": ([*isolated, "-c", "import json, socket"], b"", ISOLATED),
             "a host's command, answered": ([*shim, folder], event, ISOLATED),
             "a host's command, no daemon": ([*shim, f"{folder}/none"], event, ISOLATED),
         }
