@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,6 +25,18 @@ CONTENDERS = {  # those that need nothing more to be installed
     "anyio.to_process",
 }
 SCRIPTS = {"python -I -S script, spawned", "python script, spawned"}
+
+
+SAME = ("event", "verdict", "cause", "reason", "layer", "hook", "retryable", "patch", "payload_digest")
+BOTH = """
+import json, sys
+import contenders
+forced = {"tool_name": "Bash", "tool_input": {"command": "git push --force"}}
+with contenders.run_daemon() as daemon, contenders.relay("straight.py", "1", sys.argv[1]) as straight:
+    for client in (daemon.connect(), straight()):
+        answers = [client.exchange(line) for line in (client.fire_line(), client.fire_line_of(forced))]
+        print(json.dumps([json.loads(answer)["result"] for answer in answers]))
+"""
 
 
 def run(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -53,6 +67,28 @@ def test_the_benchmarks_run_and_write_what_they_found() -> None:
     assert set(many) >= CONTENDERS > set(one)
     assert "multiprocessing.Pool" in called_back
     assert all(row["calls_a_second"] > 0 for rows in (many, one, called_back) for row in rows.values())
+
+
+@pytest.mark.slow
+def test_straight_code_decides_and_records_in_the_shape_of_the_daemon(tmp_path: Path) -> None:
+    """Slow: it starts a daemon, and the relay that it is compared with."""
+    done = subprocess.run(
+        [sys.executable, "-c", BOTH, str(tmp_path / "record")], cwd=BENCH, capture_output=True, text=True, check=True
+    )
+    daemon, straight = (json.loads(line) for line in done.stdout.splitlines())
+    lines = (tmp_path / "record").read_bytes().splitlines()
+
+    for own, other in zip(daemon, straight, strict=True):
+        assert list(other) == list(own)
+        assert [other[key] for key in SAME] == [own[key] for key in SAME]
+        assert [set(one) for one in other["outcomes"]] == [set(one) for one in own["outcomes"]]
+    head = "0" * 64
+    for line in lines:
+        body, _, sealed = line.rpartition(b',"hash":')
+        assert json.loads(line)["prev"] == head
+        head = hashlib.sha256(body + b"}").hexdigest()
+        assert sealed == b'"%b"}' % head.encode()
+    assert straight[-1]["record"] == {"seq": len(lines), "hash": head}
 
 
 @pytest.mark.slow
