@@ -3,16 +3,18 @@
 answers    a denial and an amendment against silence
 several    2, 5 and 10 hooks that match, each from a source of its own: each is a hop to another worker
 chains     1, 2, 5 and 10 hooks of one source that match: one worker could run them all
+judges     two hooks of 20 ms that declare that they change nothing (`only_judges`), each of its own source, against
+           one; left out of a tree that does not know the word
 hooks      10,000 hooks, of which one matches, against one hook
 sessions   2,000 idle sessions that subscribed to the registry, and to decisions too, against one session
 payloads   1 KiB to 4 MiB, beside the floor, a copy of as many bytes and their sha256
 
 All are fired on kept connections, in interleaved blocks.  Bad would be: a denial or an amendment over 1.3 times
 silence; n hooks of several sources over 1.3 times silence plus n - 1 hops of the floor; a chain of one source over 1.3
-times silence; 10,000 hooks or 2,000 sessions over 1.1 times one; a payload over 2 times the floor's time for it plus
-what the daemon takes for a small one.
+times silence; two judges over 1.3 times one; 10,000 hooks or 2,000 sessions over 1.1 times one; a payload over 2 times
+the floor's time for it plus what the daemon takes for a small one.
 
-Run: python bench/shapes.py [--rounds N] [--quick] [--only answers|hooks|sessions|payloads]
+Run: python bench/shapes.py [--rounds N] [--quick] [--only answers|judges|hooks|sessions|payloads]
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from typing import NamedTuple
 import msgspec
 
 from contenders import Client, connect, fire_block, run_daemon, run_floor
+from hooklatch import hook
 from machine import Block, Summary, blocks_of, interleave, print_machine, raise_open_files, save, summary
 
 ALIKE, AROUND, PAYLOAD = 1.3, 1.1, 2.0
@@ -38,6 +41,14 @@ HOOK = """
 @hook("pre_tool_use", match={match!r})
 def {name}(event):
     return None
+"""
+JUDGE = """
+import time
+from hooklatch import hook
+
+@hook("pre_tool_use", match={match!r}, only_judges=True)
+def {name}(event):
+    time.sleep(0.02)
 """
 
 
@@ -90,6 +101,28 @@ def answers(rounds: int, calls: int) -> tuple[Found, dict[str, Limit]]:
 
 def deny_line(client: Client) -> bytes:
     return client.fire_line_of({"tool_name": "Bash", "tool_input": {"command": "git push --force"}})
+
+
+def judges(rounds: int, calls: int) -> tuple[Found, dict[str, Limit]]:
+    """Slow hooks that change nothing: the daemon may run them at the same time."""
+    matches = {"judge_0": ["Judge1", "Judge2"], "judge_1": ["Judge2"]}
+    files = {f"{name}.py": JUDGE.format(name=name, match=match) for name, match in matches.items()}
+    with run_daemon(workers=2, files=files) as daemon:
+        client = daemon.connect()
+        few = max(2, calls // 10)
+        blocks = {
+            "one judge": (fire_block(client, client.fire_line("Judge1")), few),
+            "two judges": (fire_block(client, client.fire_line("Judge2")), few),
+        }
+        return summaries(blocks, rounds), {"two judges": Limit(ALIKE, "one judge")}
+
+
+def knows_judges() -> bool:
+    try:
+        hook("pre_tool_use", only_judges=True)  # type: ignore[call-arg]
+    except TypeError:
+        return False
+    return True
 
 
 def hooks(rounds: int, calls: int, many: int) -> tuple[Found, dict[str, Limit]]:
@@ -188,10 +221,13 @@ def main() -> int:
         sizes = dict([*SIZES.items()][:2])
     tables: dict[str, Callable[[], tuple[Found, dict[str, Limit]]]] = {
         "answers": lambda: answers(rounds, calls),
+        "judges": lambda: judges(rounds, calls),
         "hooks": lambda: hooks(rounds, calls, many),
         "sessions": lambda: sessions(rounds, calls, open_sessions),
         "payloads": lambda: payloads(rounds, calls, sizes),
     }
+    if not knows_judges():
+        del tables["judges"]
     machine = print_machine()
     found: dict[str, Found] = {}
     bad: list[str] = []
