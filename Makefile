@@ -62,7 +62,7 @@ ratios: $(VENV)/.ready
 BENCHES ?= run shapes deaths overload reload registration weight
 bench: $(VENV)/.ready
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
-	for name in $(BENCHES); do $(BIN)/python bench/$$name.py || exit; done
+	bad=0; for name in $(BENCHES); do $(BIN)/python bench/$$name.py || bad=1; done; exit $$bad
 
 MINUTES ?= 10
 soak: $(VENV)/.ready
