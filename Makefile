@@ -4,9 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples
 
-.PHONY: check test test-quick test-all fuzz demo bench soak format format-check lint types clean
+.PHONY: check test test-quick test-all ratios fuzz demo bench soak format format-check lint types clean
 
-check: format-check lint types test
+check: format-check lint types test ratios
 
 $(VENV)/.ready: pyproject.toml
 	@echo "making $(VENV) with what tests and checks need (once; it may take some minutes) ..."
@@ -54,8 +54,15 @@ fuzz: $(VENV)/.ready
 demo:
 	@PYTHON=$(PYTHON) examples/demo.sh
 
+# A few seconds: whether a fire has become clearly slower than it was, beside a bare relay.
+ratios: $(VENV)/.ready
+	$(BIN)/python bench/check.py
+
+# docs/performance.md says what each measures.  Rivals that cannot be installed are left out, by name.
+BENCHES ?= run shapes deaths overload reload registration weight
 bench: $(VENV)/.ready
-	$(BIN)/python bench/run.py
+	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
+	bad=0; for name in $(BENCHES); do $(BIN)/python bench/$$name.py || bad=1; done; exit $$bad
 
 MINUTES ?= 10
 soak: $(VENV)/.ready

@@ -1,41 +1,53 @@
-"""The contenders: context managers that yield a function which makes one call.  Does not measure anything itself."""
+"""The daemon, the yardsticks and a script, each as a user starts it, and the client that calls them all alike.
+
+Pools, which need no socket, are in bench/pools.py.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator
-from concurrent.futures import ProcessPoolExecutor
+import time
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from multiprocessing import get_context
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-import trio_parallel
 
-import guards
+from machine import Block
 
 __all__ = [
     "PAYLOAD",
+    "PAYLOAD_JSON",
     "Client",
     "Daemon",
-    "judge",
-    "judge_in_trio_parallel",
-    "process_pool",
-    "run_floor",
+    "calls_a_second",
+    "connect",
+    "fire_block",
     "run_daemon",
+    "run_floor",
+    "run_recording_floor",
+    "run_straight",
+    "running",
     "spawn_script",
 ]
 
 HERE = Path(__file__).resolve().parent
+SCRIPT = """
+import json, sys
+payload = json.load(sys.stdin)
+if "push --force" in payload["tool_input"]["command"]:
+    print("force pushes are not allowed here", file=sys.stderr)
+    sys.exit(2)
+"""
 ANSWER_TIMEOUT = 60.0  # seconds after which a contender counts as hung
 PAYLOAD = {
     "tool_name": "Bash",
@@ -46,6 +58,7 @@ PAYLOAD = {
     },
     "tool_use_id": "toolu_01A09q90qw90lq917835lq9",
 }
+PAYLOAD_JSON = msgspec.json.encode(PAYLOAD)
 DAEMON = """
 import sys
 from hooklatch.service.process.daemon import run_daemon
@@ -86,7 +99,9 @@ class Client:
         return answer["result"]
 
     def fire_line(self, tool: str = "Bash", /, **tool_input: object) -> bytes:
-        payload = PAYLOAD if tool == "Bash" else {"tool_name": tool, "tool_input": tool_input}
+        return self.fire_line_of(PAYLOAD if tool == "Bash" else {"tool_name": tool, "tool_input": tool_input})
+
+    def fire_line_of(self, payload: Mapping[str, object]) -> bytes:
         return self.request("fire", event="pre_tool_use", payload=payload, call_id="toolu_01A09q90qw90lq917835lq9")
 
     def fire(self, tool: str = "Bash", /, **tool_input: object) -> dict[str, Any]:
@@ -101,13 +116,12 @@ class Daemon:
 
     def __init__(self, process: subprocess.Popen[bytes], folder: str) -> None:
         self.process = process
+        self.folder = folder
         self.agent = f"{folder}/run/agent.sock"
         self.admin = f"{folder}/run/admin.sock"
 
     def connect(self) -> Client:
-        client = Client(self.agent)
-        client.call("hello", protocol=1, client={"name": "bench", "version": "1"}, session={"host": "bench"})
-        return client
+        return connect(self.agent)
 
     def administer(self) -> Client:
         client = Client(self.admin)
@@ -115,14 +129,30 @@ class Daemon:
         return client
 
 
+def connect(path: str) -> Client:
+    """Return a connection to a daemon that has completed hello."""
+    client = Client(path)
+    client.call("hello", protocol=1, client={"name": "bench", "version": "1"}, session={"host": "bench"})
+    return client
+
+
 @contextmanager
-def run_daemon(*, workers: int = 4, guards: Path = HERE / "guards.py") -> Generator[Daemon]:
-    """Run the real daemon in its own process, with one source."""
+def run_daemon(*, workers: int = 4, files: Mapping[str, str] | None = None, begin: str = "") -> Generator[Daemon]:
+    """Run the real daemon in its own process, with bench/guards.py as its source.
+
+    `files` are written beside it, and each that ends in `.py` is a source too; a hooks.toml among them replaces ours.
+    `begin` is run in that process before the daemon is imported.
+    """
     with tempfile.TemporaryDirectory() as folder:
-        shutil.copy(guards, Path(folder, "guards.py"))
-        config = Path(folder, "hooks.toml")
-        config.write_text(f'[[source]]\npath = "guards.py"\nworkers = {workers}\n')
-        command = [sys.executable, "-c", DAEMON, str(config), f"{folder}/run", f"{folder}/state"]
+        shutil.copy(HERE / "guards.py", folder)
+        written = dict(files or {})
+        sources = ["guards.py", *(name for name in written if name.endswith(".py"))]
+        written.setdefault(
+            "hooks.toml", "".join(f'[[source]]\npath = "{name}"\nworkers = {workers}\n' for name in sources)
+        )
+        for name, text in written.items():
+            Path(folder, name).write_text(text)
+        command = [sys.executable, "-c", begin + DAEMON, f"{folder}/hooks.toml", f"{folder}/run", f"{folder}/state"]
         with running(command) as process:
             yield Daemon(process, folder)
 
@@ -130,9 +160,29 @@ def run_daemon(*, workers: int = 4, guards: Path = HERE / "guards.py") -> Genera
 @contextmanager
 def run_floor(*, workers: int = 1) -> Generator[Callable[[], Client]]:
     """Run the bare relay in its own process; yield a function that connects to it."""
+    with relay("floor.py", str(workers)) as connects:
+        yield connects
+
+
+@contextmanager
+def run_recording_floor(*, workers: int = 1) -> Generator[Callable[[], Client]]:
+    """Run the relay that also keeps a sha256 chain in a file."""
+    with tempfile.TemporaryDirectory() as folder, relay("floor.py", str(workers), f"{folder}/record") as connects:
+        yield connects
+
+
+@contextmanager
+def run_straight(*, workers: int = 1) -> Generator[Callable[[], Client]]:
+    """Run the relay that has every shape of a fire."""
+    with tempfile.TemporaryDirectory() as folder, relay("straight.py", str(workers), f"{folder}/record") as connects:
+        yield connects
+
+
+@contextmanager
+def relay(script: str, *arguments: str) -> Generator[Callable[[], Client]]:
     with tempfile.TemporaryDirectory() as folder:
-        path = f"{folder}/floor.sock"
-        with running([sys.executable, str(HERE / "floor.py"), path, str(workers)]):
+        path = f"{folder}/relay.sock"
+        with running([sys.executable, str(HERE / script), path, *arguments]):
             yield lambda: Client(path)
 
 
@@ -152,31 +202,56 @@ def running(command: list[str]) -> Generator[subprocess.Popen[bytes]]:
                 process.kill()
 
 
-def judge(payload: bytes) -> str | None:
-    """Decode the payload and call the guard: the work of every contender without a socket in its worker."""
-    verdict = guards.no_force_push(SimpleNamespace(**msgspec.json.decode(payload)))
-    return None if verdict is None else verdict.reason
+def fire_block(client: Client, line: bytes = b"", *, expected: str = "pass") -> Block:
+    """Return a block of fires on this connection, after one that must be answered as expected."""
+    line = line or client.fire_line()
+    answer = msgspec.json.decode(client.exchange(line))
+    if answer["result"]["verdict"] != expected:
+        raise RuntimeError(f"not the answer that is to be timed: {answer}")
+
+    def block(calls: int) -> list[float]:
+        took: list[float] = []
+        for _ in range(calls):
+            start = time.perf_counter()
+            answer = client.exchange(line)
+            took.append((time.perf_counter() - start) * 1e3)
+            if b'"outcome":"failed"' in answer:
+                raise RuntimeError(f"a hook failed, so this is not to be timed: {answer.decode()}")
+        return took
+
+    return block
 
 
-@contextmanager
-def process_pool() -> Generator[Callable[[], object]]:
-    payload = msgspec.json.encode(PAYLOAD)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        yield lambda: pool.submit(judge, payload).result()
-
-
-async def judge_in_trio_parallel() -> object:
-    return await trio_parallel.run_sync(judge, msgspec.json.encode(PAYLOAD))
+def calls_a_second(clients: list[Client], seconds: float, *, line: bytes = b"", in_flight: int = 1) -> float:
+    """Keep this many calls in flight on each connection; return how many are answered in a second."""
+    lines = {client.socket.fileno(): (client, line or client.fire_line()) for client in clients}
+    answered = 0
+    with select.epoll() as answers:
+        for fd, (client, one) in lines.items():
+            answers.register(fd, select.EPOLLIN)
+            client.socket.sendall(one * in_flight)
+        start = time.perf_counter()
+        while (now := time.perf_counter()) - start < seconds:
+            for fd, _ in answers.poll():
+                client, one = lines[fd]
+                count = client.socket.recv(2**18).count(b"\n")
+                if count:
+                    client.socket.sendall(one * count)
+                    answered += count
+        for client, _ in lines.values():
+            left = in_flight
+            while left:
+                left -= client.socket.recv(2**18).count(b"\n")
+    return answered / (now - start)
 
 
 def spawn_script(*flags: str) -> Callable[[], object]:
     """Return a function that starts Python with these flags, writes the payload to it and waits for its end."""
-    command = [sys.executable, *flags, str(HERE / "spawned_guard.py")]
-    payload = json.dumps(PAYLOAD).encode()
+    command = [sys.executable, *flags, "-c", SCRIPT]
     environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
 
     def call() -> object:
-        subprocess.run(command, input=payload, env=environment, stdout=subprocess.DEVNULL, check=True)
+        subprocess.run(command, input=PAYLOAD_JSON, env=environment, stdout=subprocess.DEVNULL, check=True)
         return None
 
     return call

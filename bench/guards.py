@@ -1,11 +1,21 @@
-"""The callbacks of the benchmarks: the guard that every contender calls, and others that compute, report and block."""
+"""The callbacks of the benchmarks: the guard that every contender calls; others that compute, report, block and count.
+
+`served` and `sqlite` are no hooks of a fire: bench/state.py calls them, to count in the daemon and in a file.
+"""
 
 import os
 import shlex
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
-from hooklatch import deny, hook, warn
+import msgspec
+
+from hooklatch import amend, context, deny, hook, warn
+
+databases: dict[str, Any] = {}
+COUNT = "insert into counters values ('calls', 1) on conflict (key) do update set value = value + 1 returning value"
 
 
 @hook("pre_tool_use", match="Bash")
@@ -32,3 +42,59 @@ def tell_pid(event: Any) -> Any:
 @hook("pre_tool_use", match="Sleep", timeout=600.0)
 def sleep(event: Any) -> Any:
     time.sleep(event.tool_input["seconds"])
+
+
+@hook("pre_tool_use", match="Spin", timeout=600.0)
+def spin(event: Any) -> Any:
+    """Compute for as long as is asked: by the thread's own processor time, so that a busy machine changes nothing."""
+    end = time.thread_time() + event.tool_input["seconds"]
+    while time.thread_time() < end:
+        pass
+
+
+@hook("pre_tool_use", match="Amend")
+def shorten(event: Any) -> Any:
+    return amend(tool_input={**event.tool_input, "timeout": 1000})
+
+
+def judge(payload: bytes) -> str | None:
+    """Call the guard in a pool's worker: what a fire does there, and nothing around it."""
+    verdict = no_force_push(SimpleNamespace(**msgspec.json.decode(payload)))
+    return None if verdict is None else verdict.reason
+
+
+def served(event: Any) -> Any:
+    """Increment a counter kept by the daemon."""
+    return timed(lambda: event.state.increment("calls"), event.payload["steps"])
+
+
+def sqlite(event: Any) -> Any:
+    """Increment a counter in a file that all workers write; take the write lock first, so that no step is lost."""
+    database = connect(event.payload["path"])
+
+    def step() -> int:
+        database.execute("begin immediate")
+        ((value,),) = database.execute(COUNT).fetchall()
+        database.execute("commit")
+        return value
+
+    return timed(step, event.payload["steps"])
+
+
+def connect(path: str) -> Any:
+    if path not in databases:
+        import sqlite3  # here, so that the workers of other benchmarks do without it
+
+        made = sqlite3.connect(path, isolation_level=None, timeout=30)
+        made.execute("pragma synchronous = normal")
+        databases[path] = made
+    return databases[path]
+
+
+def timed(step: Callable[[], object], steps: int) -> Any:
+    times: list[float] = []
+    for _ in range(steps):
+        began = time.perf_counter()
+        value = step()
+        times.append((time.perf_counter() - began) * 1e3)
+    return context(times=times, value=value)

@@ -21,12 +21,10 @@ import argparse
 import itertools
 import json
 import os
-import resource
 import select
 import socket
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import threading
 import time
@@ -39,7 +37,7 @@ import trio
 
 from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET
 from hooklatch.service.process.daemon import Options, make_full_collections_rare, serve
-from machine import Summary, describe, save, summary
+from machine import Summary, print_machine, raise_open_files, save, summary
 
 GUARD = "def allow(event):\n    return None\n"
 SESSIONS, HOOKS = (200, 2000), (1, 100)
@@ -150,11 +148,6 @@ def read_all(agents: list[socket.socket]) -> None:
                 os.read(fd, 2**16)
 
 
-def raise_open_files() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-
-
 def hooks_file(config: Path, count: int, edit: int) -> str:
     """Return a file of hooks whose first one says by its priority which edit this is."""
     return "".join(
@@ -229,12 +222,6 @@ async def measure_all(sessions: tuple[int, ...], rounds: int) -> dict[str, Rows]
     return found
 
 
-def build_flags() -> str:
-    """Return what this interpreter was built with that changes how fast it is."""
-    flags = str(sysconfig.get_config_var("CONFIG_ARGS") or "")
-    return " ".join(word for word in ("--enable-optimizations", "--with-lto") if word in flags) or "not optimized"
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description="Time how long one change for all sessions holds the loop.")
     parser.add_argument("--rounds", type=int, default=15)
@@ -246,8 +233,7 @@ def main() -> int:
         return 0
     raise_open_files()
     sessions, rounds = ((2, 20), 1) if arguments.quick else (SESSIONS, arguments.rounds)
-    machine = {**describe(), "build": sys.version, "flags": build_flags()}
-    print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    machine = print_machine()
     found = trio.run(measure_all, sessions, rounds)
     print(f"\n{'held, ms':<46}{'p50':>9}{'worst':>9}{'cpu p50':>9}{'worst':>9}{'answered':>10}")
     for name, rows in found.items():

@@ -1,15 +1,22 @@
-"""The main benchmarks, side by side in one run: the cost of a fire compared with a lower bound.
+"""The main benchmarks, side by side in one run: what a fire costs, and how many there are in a second.
 
 latency     one client, one call after the other, in interleaved blocks, so that other load on the machine affects all
             alike; the first calls of a block and the first rounds are warm-up and do not count
-one core    the daemon and the floor again, with client, daemon and workers on one core: no wake-up crosses cores, so
-            the code's own work remains.  The stricter ratio, and by far the more stable one
-throughput  eight connections with one call in flight each, from one event loop in one client process
-deaths      from SIGKILL to the next good answer (bench/deaths.py)
+one core    the same with client, daemon and workers on one core: no wake-up crosses cores, so the code's own work
+            remains.  The stricter ratio, and by far the more stable one
+throughput  eight connections with one call in flight each, and one connection with 32 in flight; pools are driven by as
+            many callers, and once without any.  All have four workers
+1 ms hooks  one that waits and one that computes, eight connections, as many workers as cores: against what as many
+            processes do that only call the hook.  One that computes shares its cores with the daemon and the client
 
-The floor (bench/floor.py) is a bare relay with the same two hops and no semantics at all.  Bad would be: the daemon
-over 1.5 times the floor's median, or slower than a script spawned for each call; in throughput, under half of the
-floor's.  The aim of 1.5 is not met yet; the rest is interpreter time (bench/profile_fire.py --cprofile).
+Three yardsticks, in rising order: the floor (bench/floor.py), a bare relay with the same two hops and no semantics at
+all; the floor with a sha256 chain and a write; straight code with every shape of a fire (bench/straight.py).  Rivals:
+pools of processes that a program uses itself (bench/pools.py), and a script that is spawned for each call.
+
+Bad would be, for one Python gate over a kept connection: over 1.7 times the floor's median on all cores, 2.3 on one;
+over 1.25 times the straight code; a p99 over twice the floor's; slower than any pool; under 0.42 of the floor's
+throughput, or under that of any pool; with a hook that waits 1 ms, under 0.9 of what its workers can do, and with one
+that computes so long, under 0.9 of the floor.
 
 Run: python bench/run.py [--rounds N] [--quick]
 """
@@ -18,161 +25,160 @@ from __future__ import annotations
 
 import argparse
 import os
-import select
+import statistics
 import sys
 import time
-from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-import trio
 
 import contenders
-import deaths
-from contenders import Client
-from machine import describe, save, summary
+import guards
+from contenders import Client, calls_a_second, fire_block
+from machine import Block, blocks_of, interleave, on_one_core, print_machine, save, summary
+from pools import missing, pools
 
-AIM = 1.5  # times the floor's median
-DAEMON = "hooklatch daemon, kept connection"
-FLOOR = "floor: bare trio relay, two hops"
-CONNECTIONS = 8
-WARM_ROUNDS = 2
-WARM_CALLS = 5  # per block, since caches hold another contender's code
-Block = Callable[[int], list[float]]
-
-
-def blocks_of(call: Callable[[], object]) -> Block:
-    """Return a block of calls, each timed in milliseconds, from a function that makes one."""
-
-    def block(calls: int) -> list[float]:
-        took: list[float] = []
-        for _ in range(calls):
-            start = time.perf_counter()
-            call()
-            took.append((time.perf_counter() - start) * 1e3)
-        return took
-
-    return block
+DAEMON = "hooklatch daemon"
+FLOOR = "floor: bare relay, two hops"
+RECORDING = "floor + sha256 chain + write"
+STRAIGHT = "every shape, straight code"
+YARDSTICKS = {
+    FLOOR: contenders.run_floor,
+    RECORDING: contenders.run_recording_floor,
+    STRAIGHT: contenders.run_straight,
+}
+CONNECTIONS, PIPELINED = 8, 32
+WORKERS = 4
+HOOK_SECONDS = 0.001
+CORES = len(os.sched_getaffinity(0))
+MOST = {"two cores": 1.7, "one core": 2.3, "straight": 1.25, "p99": 2.0}
+LEAST = {"throughput": 0.42, "workers": 0.9}
+Rows = dict[str, dict[str, float]]
 
 
-def firing(client: Client) -> Block:
-    line = client.fire_line()
-    answer = msgspec.json.decode(client.exchange(line))
-    if answer["result"]["verdict"] != "pass":
-        raise RuntimeError(f"not the answer that is to be timed: {answer}")
-    return blocks_of(lambda: client.exchange(line))
-
-
-def trio_parallel_block(calls: int) -> list[float]:
-    async def block() -> list[float]:
-        took: list[float] = []
-        for _ in range(calls):
-            start = time.perf_counter()
-            await contenders.judge_in_trio_parallel()
-            took.append((time.perf_counter() - start) * 1e3)
-        return took
-
-    return trio.run(block)
-
-
-def interleave(blocks: dict[str, tuple[Block, int]], rounds: int) -> dict[str, list[float]]:
-    """Run each block once per round, starting with a different one each time."""
-    series: dict[str, list[float]] = {name: [] for name in blocks}
-    names = list(blocks)
-    for number in range(rounds + WARM_ROUNDS):
-        first = number % len(names)
-        for name in [*names[first:], *names[:first]]:
-            block, calls = blocks[name]
-            warm = min(WARM_CALLS, calls - 1)
-            took = block(calls)[warm:]
-            if number >= WARM_ROUNDS:
-                series[name] += took
-    return series
-
-
-def latency(rounds: int, calls: int) -> dict[str, list[float]]:
+def latency(rounds: int, calls: int) -> Rows:
+    """Time one call after the other to each contender."""
     with ExitStack() as stack:
         daemon = stack.enter_context(contenders.run_daemon())
-        floor = stack.enter_context(contenders.run_floor())
-        pool = stack.enter_context(contenders.process_pool())
+        blocks: dict[str, tuple[Block, int]] = {DAEMON: (fire_block(daemon.connect()), calls)}
+        for name, run in YARDSTICKS.items():
+            blocks[name] = (fire_block(stack.enter_context(run(workers=1))()), calls)
+        for name, pool in stack.enter_context(pools(1)).items():
+            blocks[name] = (pool.block, calls)
         rare = max(2, calls // 50)
-        return interleave(
-            {
-                DAEMON: (firing(daemon.connect()), calls),
-                FLOOR: (firing(floor()), calls),
-                "ProcessPoolExecutor, no socket": (blocks_of(pool), calls),
-                "trio-parallel, no socket": (trio_parallel_block, calls),
-                "python -I -S script, spawned per call": (blocks_of(contenders.spawn_script("-I", "-S")), rare),
-                "python script, spawned per call": (blocks_of(contenders.spawn_script()), rare),
-            },
-            rounds,
+        blocks["python -I -S script, spawned"] = (blocks_of(contenders.spawn_script("-I", "-S")), rare)
+        blocks["python script, spawned"] = (blocks_of(contenders.spawn_script()), rare)
+        return {name: msgspec.to_builtins(summary(took)) for name, took in interleave(blocks, rounds).items()}
+
+
+def throughput(rounds: int, seconds: float) -> dict[str, Rows]:
+    """Return each contender's calls per second, with many connections and with one: medians of the rounds."""
+    many, one = f"{CONNECTIONS} connections or callers", f"pipelined on one connection, {PIPELINED} in flight"
+    called_back = f"pools without callers, {CONNECTIONS} in flight by callbacks"
+    rates: dict[str, dict[str, Callable[[], float]]] = {many: {}, one: {}, called_back: {}}
+
+    def add(name: str, connect: Callable[[], Client]) -> None:
+        clients, single = [connect() for _ in range(CONNECTIONS)], connect()
+        rates[many][name] = partial(calls_a_second, clients, seconds)
+        rates[one][name] = partial(calls_a_second, [single], seconds, in_flight=PIPELINED)
+
+    with ExitStack() as stack:
+        add(DAEMON, stack.enter_context(contenders.run_daemon(workers=WORKERS)).connect)
+        for name, run in YARDSTICKS.items():
+            add(name, stack.enter_context(run(workers=WORKERS)))
+        for name, pool in stack.enter_context(pools(WORKERS)).items():
+            rates[many][name] = partial(pool.rate, CONNECTIONS, seconds)
+            if pool.rate_by_callbacks:
+                rates[called_back][name] = partial(pool.rate_by_callbacks, CONNECTIONS, seconds)
+        rates[called_back][FLOOR] = rates[many][FLOOR]
+        return {kind: in_turns(found, rounds, FLOOR) for kind, found in rates.items()}
+
+
+def in_turns(rates: dict[str, Callable[[], float]], rounds: int, unit: str) -> Rows:
+    """Measure each rate once a round, after a round that warms up; return medians, and their share of one of them."""
+    series: dict[str, list[float]] = {name: [] for name in rates}
+    for number in range(rounds + 1):
+        for name in [*rates] if number % 2 else [*rates][::-1]:
+            rate = rates[name]()
+            if number:
+                series[name].append(rate)
+    medians = {name: statistics.median(found) for name, found in series.items()}
+    return {name: {"calls_a_second": rate, "x": rate / medians[unit]} for name, rate in medians.items()}
+
+
+def slow_hooks(rounds: int, seconds: float) -> dict[str, Rows]:
+    """Return calls per second where the hook takes a millisecond, and the share of what the workers can do."""
+    found: dict[str, Rows] = {}
+    with contenders.run_daemon(workers=max(2, CORES)) as daemon, contenders.run_floor(workers=max(2, CORES)) as floor:
+        for tool, hook in (("Sleep", guards.sleep), ("Spin", guards.spin)):
+            rates: dict[str, Callable[[], float]] = {"workers alone": partial(most_of, hook)}
+            for name, connect in ((DAEMON, daemon.connect), (FLOOR, floor)):
+                clients = [connect() for _ in range(CONNECTIONS)]
+                line = clients[0].fire_line(tool, seconds=HOOK_SECONDS)
+                rates[name] = partial(calls_a_second, clients, seconds, line=line)
+            kind = "a hook that waits 1 ms" if tool == "Sleep" else "a hook that computes 1 ms"
+            found[kind] = in_turns(rates, rounds, "workers alone")
+    return found
+
+
+def most_of(hook: Callable[[Any], object]) -> float:
+    """Return the rate of as many workers as cores that do nothing but call the hook."""
+    event = SimpleNamespace(tool_input={"seconds": HOOK_SECONDS})
+    start = time.perf_counter()
+    for _ in range(100):
+        hook(event)
+    return max(2, CORES) * 100 / (time.perf_counter() - start)
+
+
+def show_latency(title: str, found: Rows) -> None:
+    floor = found[FLOOR]
+    print(f"\n{title:<44}{'p50 ms':>10}{'p99 ms':>10}{'x floor':>10}{'p99 x':>8}{'calls':>8}")
+    for name, row in found.items():
+        ratios = row["p50_ms"] / floor["p50_ms"], row["p99_ms"] / floor["p99_ms"]
+        print(
+            f"{name:<44}{row['p50_ms']:10.3f}{row['p99_ms']:10.3f}{ratios[0]:10.2f}{ratios[1]:8.2f}{row['count']:8.0f}"
         )
 
 
-def latency_on_one_core(rounds: int, calls: int) -> dict[str, list[float]]:
-    with on_one_core(), contenders.run_daemon() as daemon, contenders.run_floor() as floor:
-        return interleave({DAEMON: (firing(daemon.connect()), calls), FLOOR: (firing(floor()), calls)}, rounds)
-
-
-@contextmanager
-def on_one_core() -> Generator[None]:
-    """Pin this process, and those that it starts meanwhile, to one core."""
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
-def throughput(rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Return each block's calls per second."""
-    with contenders.run_daemon() as daemon, contenders.run_floor(workers=4) as floor:
-        clients = {DAEMON: [daemon.connect() for _ in range(CONNECTIONS)], FLOOR: [floor() for _ in range(CONNECTIONS)]}
-        series: dict[str, list[float]] = {name: [] for name in clients}
-        for number in range(rounds + 1):
-            for name in [*clients] if number % 2 else [*clients][::-1]:
-                rate = calls_a_second(clients[name], seconds)
-                if number:
-                    series[name].append(rate)
-    return series
-
-
-def calls_a_second(clients: list[Client], seconds: float) -> float:
-    """Keep one call in flight on each connection; return calls per second."""
-    lines = {client.socket.fileno(): (client, client.fire_line()) for client in clients}
-    answered = 0
-    with select.epoll() as answers:
-        for fd, (client, line) in lines.items():
-            answers.register(fd, select.EPOLLIN)
-            client.socket.sendall(line)
-        start = time.perf_counter()
-        while (now := time.perf_counter()) - start < seconds:
-            for fd, _ in answers.poll():
-                client, line = lines[fd]
-                client.socket.recv(2**16)  # an answer is far smaller, and is sent in one piece
-                client.socket.sendall(line)
-                answered += 1
-        for client, _ in lines.values():
-            client.socket.recv(2**16)
-    return answered / (now - start)
-
-
-def show(title: str, found: dict[str, dict[str, float]], floor: float) -> None:
-    print(f"\n{title:<40}{'p50 ms':>10}{'p99 ms':>10}{'x floor':>10}{'calls':>8}")
+def show_rates(title: str, found: Rows) -> None:
+    print(f"\n{title:<44}{'calls/s':>10}{'x':>20}")
     for name, row in found.items():
-        print(f"{name:<40}{row['p50_ms']:10.3f}{row['p99_ms']:10.3f}{row['p50_ms'] / floor:10.2f}{row['count']:8.0f}")
+        print(f"{name:<44}{row['calls_a_second']:10.0f}{row['x']:20.2f}")
 
 
-def show_throughput(found: dict[str, float]) -> None:
-    print(f"\n{f'{CONNECTIONS} connections':<40}{'calls/s':>10}{'x floor':>20}")
-    for name, rate in found.items():
-        print(f"{name:<40}{rate:10.0f}{rate / found[FLOOR]:20.2f}")
+def judgement(
+    on_all: Rows, on_one: Rows, rates: dict[str, Rows], slow: dict[str, Rows]
+) -> list[tuple[str, float, str]]:
+    """Return each number that could be bad, and what would be."""
+    lines: list[tuple[str, float, str]] = []
+    for where, found in (("two cores", on_all), ("one core", on_one)):
+        own, floor, straight = found[DAEMON], found[FLOOR], found[STRAIGHT]
+        pool = min(row["p50_ms"] for name, row in found.items() if is_pool(name))
+        lines += [
+            (f"p50, {where}: x floor", own["p50_ms"] / floor["p50_ms"], f"over {MOST[where]}"),
+            (f"p50, {where}: x straight code", own["p50_ms"] / straight["p50_ms"], f"over {MOST['straight']}"),
+            (f"p50, {where}: x the fastest pool", own["p50_ms"] / pool, "over 1"),
+            (f"p99, {where}: x floor", own["p99_ms"] / floor["p99_ms"], f"over {MOST['p99']}"),
+        ]
+    for kind, rows in rates.items():
+        if DAEMON not in rows:
+            continue
+        lines.append((f"{kind}: x floor", rows[DAEMON]["x"], f"under {LEAST['throughput']}"))
+        if fastest := [row["x"] for name, row in rows.items() if is_pool(name)]:
+            lines.append((f"{kind}: x the fastest pool", rows[DAEMON]["x"] / max(fastest), "under 1"))
+    waiting, computing = slow.values()
+    lines.append(("a hook that waits 1 ms: x workers", waiting[DAEMON]["x"], f"under {LEAST['workers']}"))
+    share = computing[DAEMON]["x"] / computing[FLOOR]["x"]
+    lines.append(("a hook that computes 1 ms: x floor", share, f"under {LEAST['workers']}"))
+    return lines
 
 
-def summaries(series: dict[str, list[float]]) -> dict[str, Any]:
-    return {name: msgspec.to_builtins(summary(times)) for name, times in series.items()}
+def is_pool(name: str) -> bool:
+    return name != DAEMON and name not in YARDSTICKS and "spawned" not in name
 
 
 def main() -> int:
@@ -180,33 +186,35 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--quick", action="store_true", help="a few seconds: shows that it runs, not how fast")
     options = parser.parse_args()
-    rounds, calls, seconds, kills = (1, 5, 0.1, 1) if options.quick else (options.rounds, 200, 0.5, 20)
-    machine = describe()
-    print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    rounds, calls, seconds = (1, 5, 0.05) if options.quick else (options.rounds, 200, 0.5)
+    few = max(1, rounds // 3)
+    machine = print_machine()
+    for name in missing():
+        print(f"not installed, so left out: {name}")
 
-    on_all, on_one = summaries(latency(rounds, calls)), summaries(latency_on_one_core(rounds, calls))
-    rates = {name: summary(series).p50_ms for name, series in throughput(max(2, rounds // 3), seconds).items()}
-    recovery = deaths.measure(kills)
+    on_all = latency(rounds, calls)
+    with on_one_core():
+        on_one = latency(rounds, calls)
+    rates, slow = throughput(few, seconds), slow_hooks(few, seconds)
 
-    ratio = on_all[DAEMON]["p50_ms"] / on_all[FLOOR]["p50_ms"]
-    ratio_on_one = on_one[DAEMON]["p50_ms"] / on_one[FLOOR]["p50_ms"]
-    show("latency", on_all, on_all[FLOOR]["p50_ms"])
-    show("latency on one core", on_one, on_one[FLOOR]["p50_ms"])
-    show_throughput(rates)
-    deaths.show(recovery)
-    print(f"\ndaemon / floor: {ratio:.2f}, on one core {ratio_on_one:.2f} (the aim: {AIM})")
+    show_latency("latency", on_all)
+    show_latency("latency on one core", on_one)
+    for kind, rows in {**rates, **slow}.items():
+        show_rates(kind, rows)
+    lines = judgement(on_all, on_one, rates, slow)
+    print(f"\n{'the daemon':<64}{'':>8}  bad would be")
+    for what, number, bad in lines:
+        print(f"{what:<64}{number:8.2f}  {bad}")
     path = save(
-        "quick" if options.quick else "run",
+        "run_quick" if options.quick else "run",
         {
             "machine": {**machine, "load_after": round(os.getloadavg()[0], 2)},
             "rounds": rounds,
             "latency": on_all,
             "latency_on_one_core": on_one,
             "calls_a_second": rates,
-            "deaths": recovery,
-            "ratio": ratio,
-            "ratio_on_one_core": ratio_on_one,
-            "aim": AIM,
+            "slow_hooks": slow,
+            "ratios": {what: number for what, number, _ in lines},
         },
     )
     print(f"written: {path}")

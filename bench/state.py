@@ -36,12 +36,11 @@ from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.zygote import open_zygote
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch_worker import wire
-from machine import ROOT, describe, save, summary
+from machine import ROOT, print_machine, save, summary
 
 WORKERS = 4
-GUARDS = wire.Source("file", str(ROOT / "bench" / "state_guards.py"))
-QUIET = wire.Source("file", str(ROOT / "bench" / "guards.py"))
-CODE = {source.location: Path(source.location).read_bytes() for source in (GUARDS, QUIET)}
+GUARDS = wire.Source("file", str(ROOT / "bench" / "guards.py"))
+CODE = Path(GUARDS.location).read_bytes()
 HOOK = Hook(
     id="counts", event="pre_tool_use", layer=Layer.GLOBAL, matcher=compile_matcher(None),
     target=PythonTarget(GUARDS, 1, "served"),
@@ -125,7 +124,7 @@ async def measure(rounds: int, steps: int, folder: Path) -> tuple[Series, Bench]
     async with open_zygote() as zygote, trio.open_nursery() as nursery:
         for state in states.values():
             await nursery.start(state.run)
-        pools = [Pool(source, 1, zygote, limits, CODE[source.location]) for source in (GUARDS, QUIET)]
+        pools = [Pool(GUARDS, 1, zygote, limits, CODE) for _ in range(2)]
         for pool in pools:
             await nursery.start(pool.run)
         bench = Bench(pools[0], pools[1], states, folder, steps)
@@ -150,8 +149,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="few steps: to see that it runs")
     arguments = parser.parse_args()
     rounds, steps = (2, 20) if arguments.quick else (arguments.rounds, 300)
-    machine = describe()
-    print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    machine = print_machine()
     with tempfile.TemporaryDirectory(prefix="state-") as folder:
         series, bench = trio.run(measure, rounds, steps, Path(folder))
     rows = {name: summary(one) for name, one in series.items()}

@@ -40,7 +40,7 @@ import msgspec
 import trio
 import trio.testing
 
-from machine import ROOT, describe, save
+from machine import ROOT, print_machine, save
 
 ROUNDS = 10
 SOURCES = ("supervisor", "workers")
@@ -334,8 +334,7 @@ def main() -> int:
     if options.here:
         sys.stdout.buffer.write(msgspec.json.encode(walk_here(options.here.resolve(), rounds)))
         return 0
-    machine = describe()
-    print(", ".join(f"{key} {value}" for key, value in machine.items()))
+    machine = print_machine()
     roots = [*([options.tree.resolve()] if options.tree else []), ROOT]
     trees = [walk_in(root, rounds) for root in roots]
     show(trees)
