@@ -29,7 +29,6 @@ from typing import NamedTuple
 import msgspec
 
 from contenders import Client, connect, fire_block, run_daemon, run_floor
-from hooklatch import hook
 from machine import Block, Summary, blocks_of, interleave, print_machine, raise_open_files, save, summary
 
 ALIKE, AROUND, PAYLOAD = 1.3, 1.1, 2.0
@@ -115,14 +114,6 @@ def judges(rounds: int, calls: int) -> tuple[Found, dict[str, Limit]]:
             "two judges": (fire_block(client, client.fire_line("Judge2")), few),
         }
         return summaries(blocks, rounds), {"two judges": Limit(ALIKE, "one judge")}
-
-
-def knows_judges() -> bool:
-    try:
-        hook("pre_tool_use", only_judges=True)  # type: ignore[call-arg]
-    except TypeError:
-        return False
-    return True
 
 
 def hooks(rounds: int, calls: int, many: int) -> tuple[Found, dict[str, Limit]]:
@@ -226,8 +217,6 @@ def main() -> int:
         "sessions": lambda: sessions(rounds, calls, open_sessions),
         "payloads": lambda: payloads(rounds, calls, sizes),
     }
-    if not knows_judges():
-        del tables["judges"]
     machine = print_machine()
     found: dict[str, Found] = {}
     bad: list[str] = []
