@@ -80,10 +80,10 @@ class Session:
         self.fires = 0
         self._fired: dict[str, tuple[int, float]] = {}  # how often each event fired, and when last
 
-    def fired(self, event: str) -> None:
-        """Count a fire."""
-        self.fires += 1
-        self._fired[event] = (self._fired.get(event, (0, 0.0))[0] + 1, time.time())
+    def fired(self, event: str, count: int = 1) -> None:
+        """Count a fire, or several."""
+        self.fires += count
+        self._fired[event] = (self._fired.get(event, (0, 0.0))[0] + count, time.time())
 
     def count_of(self, event: str) -> EventCount:
         """Return how often the session fired an event, and when last."""

@@ -83,6 +83,14 @@ class Bus:
             for connection in shown:
                 connection.announce(line, is_registry=False)
 
+    def listeners(self, topic: str, session: Session) -> list[Connection]:
+        """Return the connections of a session that listen to a topic."""
+        listening = self._listening[topic]
+        return [listening[number] for number in session.connections if number in listening] if listening else []
+
+    def has_audience(self, topic: str) -> bool:
+        return bool(self._listening[topic])
+
     def take_topics(self, connection: Connection) -> None:
         """Note that a connection's topics have changed."""
         self._stop_listening(connection)

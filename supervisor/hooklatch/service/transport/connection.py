@@ -20,6 +20,7 @@ still are, until all its requests are answered.
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 from collections.abc import Awaitable
@@ -65,6 +66,7 @@ MAX_UNREAD = 64 * 2**20  # bytes of pending output beyond which the hooks that a
 MAX_RUBBISH = 5  # unreadable lines in a row
 NO_ANSWER = Outcome(cause="timeout", message="its client did not answer in time")
 RECEIVED = 2**16  # bytes to receive at once
+GONE = (errno.EPIPE, errno.ECONNRESET)  # why nothing can be sent to a client that has left
 MAX_UNBROKEN = 8  # consecutive reads that did not have to wait, before other tasks get a turn
 
 
@@ -102,6 +104,7 @@ class Connection:
         self.has_greeted = False
         self.client = ""
         self.topics: set[str] = set()
+        self.may_skip: frozenset[str] = frozenset()  # the events that it was told it need not fire
         self._socket = stream
         self._handler = handler
         self._handoff = shared.handoff
@@ -322,9 +325,9 @@ class Connection:
         elif request.method != "hello":
             self._handoff.keep(self)
         try:
-            answer = encode_result(request.id, await self._handler.handle(self, request))
+            result = await self._handler.handle(self, request)
             if not request.is_notification:
-                self.send(answer)
+                self.send(encode_result(request.id, result))
         except RpcError as error:
             self._send_error(request.id, error)
         except Exception:
@@ -358,7 +361,9 @@ class Connection:
                 sent = self._socket.send(data)
             except BlockingIOError:
                 sent = 0
-            except OSError:
+            except OSError as error:
+                if error.errno not in GONE:  # no memory for it, say: nobody may take this for sent
+                    self.close()
                 return  # the client is gone; the reader will notice
             if sent == len(data):
                 return
@@ -367,6 +372,16 @@ class Connection:
         if not self._is_flushing and self._nursery is not None:
             self._is_flushing = True
             self._nursery.start_soon(self._flush)
+
+    def send_all(self, line: bytes) -> bool:
+        """Send a line that must not be left out; return whether the kernel has all of it, or the connection is over."""
+        self.send(line)
+        return self._is_closing or not self._outgoing
+
+    async def all_sent(self) -> None:
+        """Wait until the kernel has all that is to be sent, or the connection is over."""
+        while self._outgoing and not self._is_closing:
+            await self._drained.wait()
 
     def announce(self, line: bytes, *, is_registry: bool) -> bool:
         """Queue an announcement; a client that lags gets one `resync` when it has caught up.  False if dropped."""
@@ -389,8 +404,10 @@ class Connection:
                     del self._outgoing[: self._socket.send(self._outgoing)]
                 except BlockingIOError:
                     continue
-                except OSError:
+                except OSError as error:
                     self._outgoing.clear()
+                    if error.errno not in GONE:
+                        self.close()
                 if not self._outgoing and self._is_lagging:
                     self._is_lagging = False
                     if "registry" in self.topics:
