@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.service.transport import permits
-from support.daemons import Client, Daemon, RpcFailure, running_daemon
+from support.daemons import Client, Daemon, RpcFailure, child_of, running_daemon
 
 GUARDS = "def look(event):\n    return None\n"
 
@@ -113,9 +114,24 @@ async def test_whoever_watches_decisions_sees_them_all(daemon: Daemon) -> None:
         while_watched = await client.announcement()
         await admin.call("unsubscribe", topics=["decisions"])
         afterwards = await client.announcement()
+        async with daemon.session() as other:
+            await other.call("subscribe", topics=["decisions"])
+            async with daemon.administrator() as leaving:
+                await leaving.call("subscribe", topics=["decisions"])
+                while_watched_again = await client.announcement()
+            at_last = await client.announcement()
 
-    assert while_watched["events"] == []
+    assert [while_watched["events"], while_watched_again["events"]] == [[], []]
     assert "stop" in afterwards["events"]
+    assert "stop" in at_last["events"]
+
+
+async def test_a_parent_that_watches_sees_all_decisions_of_its_children(daemon: Daemon) -> None:
+    async with daemon.session() as parent, daemon.session(**child_of(parent)) as child:
+        await permitted(child)
+        await parent.call("subscribe", topics=["decisions"])
+
+        assert json.loads(already_told(child))["params"]["events"] == []
 
 
 async def test_who_unsubscribes_must_fire_everything(daemon: Daemon) -> None:

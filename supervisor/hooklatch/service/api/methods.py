@@ -105,7 +105,10 @@ class Methods:
 
     def closed(self, connection: Connection) -> None:
         """Note that a connection has ended."""
+        session, is_watching = connection.session, "decisions" in connection.topics
         self._bus.leave(connection)
+        if is_watching:  # what its watching forbade to skip may be skipped again
+            self._registries.permit_anew(None if connection.is_admin else session)
 
 
 def own_session(connection: Connection) -> Session:

@@ -115,7 +115,8 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         session = None
         if params.session is not None or not connection.is_admin:
             session = await self._open(connection, params, dialect)
-            await self.registries.announced()  # the session's other connections must not skip what its hooks are to see
+            if len(session.connections) > 1:  # the others must not skip what the hooks of this one are to see
+                await self.registries.announced()
         connection.has_greeted, connection.client = True, params.client.text
         view, catalogue = self.registries.view_of(session), self.registries.catalogue
         return {
@@ -147,9 +148,12 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         return {"revision": view.revision, "warnings": self.projects.warnings(session.places)}
 
     async def _close(self, connection: Connection, raw: msgspec.Raw) -> object:
-        session = own_session(connection)
+        session, is_watching = own_session(connection), "decisions" in connection.topics
         self.permits.take_back(connection)
-        return {"ended": self.bus.part(connection, session)}
+        has_ended = self.bus.part(connection, session)
+        if is_watching:
+            self.registries.permit_anew(None if connection.is_admin else session)
+        return {"ended": has_ended}
 
     async def _subscribe(self, connection: Connection, params: TopicsParams) -> object:
         topics = known_topics(params)
@@ -157,9 +161,8 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         view = self.registries.follow(session)  # before it listens: what is due to others is not for it
         connection.topics |= topics
         self.bus.take_topics(connection)
-        if "decisions" in topics:  # whoever watches decisions sees all of them
-            self.registries.permit_anew()
-            await self.registries.announced()
+        if "decisions" in topics:
+            await self._watched(connection)
         if session is not None and "idle" in topics:
             self.registries.permit(session)
         return {"revision": view.revision}
@@ -171,9 +174,13 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         connection.topics -= topics
         self.bus.take_topics(connection)
         if "decisions" in topics:
-            self.registries.permit_anew()
-            await self.registries.announced()
+            await self._watched(connection)
         return {"revision": self.registries.view_of(connection.session).revision}
+
+    async def _watched(self, connection: Connection) -> None:
+        """Have no client skip an event whose decision somebody watches, and skip again once nobody does."""
+        self.registries.permit_anew(None if connection.is_admin else connection.session)
+        await self.registries.announced()
 
     async def _open(self, connection: Connection, hello: HelloParams, dialect: Dialect | None) -> Session:
         """Open the session that a client asks for, or join it.

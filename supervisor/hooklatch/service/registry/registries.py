@@ -144,9 +144,13 @@ class Registries:
         """Tell a session's clients which events they need not fire, now and whenever that changes."""
         self._permits.tell(session, self.follow(session), self.catalogue)
 
-    def permit_anew(self) -> None:
-        """Tell clients again which events they need not fire: something other than a hook has changed that."""
-        self._untold.update(dict.fromkeys(self._told))
+    def permit_anew(self, above: Session | None) -> None:
+        """Tell clients anew which events they need not fire, as something else than hooks has changed that.
+
+        They are those of a session and of the ones below it, or of all sessions.
+        """
+        self._untold.update((one, None) for one in self._told if above is None or above.has_below(one))
+        self._tell_some()
 
     async def announced(self) -> None:
         """Wait until each subscriber has been told of all changes so far, some of them in each turn of the loop.

@@ -88,8 +88,10 @@ class Bus:
         listening = self._listening[topic]
         return [listening[number] for number in session.connections if number in listening] if listening else []
 
-    def has_audience(self, topic: str) -> bool:
-        return bool(self._listening[topic])
+    def is_watched(self, session: Session) -> bool:
+        """Return whether somebody is shown the session's decisions."""
+        watching = self._listening["decisions"].values()
+        return any(one.is_admin or is_shown(session, one) for one in watching)
 
     def take_topics(self, connection: Connection) -> None:
         """Note that a connection's topics have changed."""

@@ -6,8 +6,8 @@ before it skips anything, so a permission is taken back as soon as the kernel ho
 the connection: `delivered` waits for that, and cuts off whoever does not read in time.
 
 Never permitted: an event that can refuse (its decision is on record before its answer leaves), one that the session
-requires a hook for, any event while somebody watches decisions, or of a session in a trusted project, whose files are
-compared before each fire.
+requires a hook for, any event of a session whose decisions somebody watches, or that is in a trusted project, whose
+files are compared before each fire.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class Permits:
                 self._late.discard(connection)
 
     def _events(self, session: Session, view: Snapshot, catalogue: Catalogue) -> frozenset[str]:
-        if not self.is_allowed or session.terms.dialect is not None or self._bus.has_audience("decisions"):
+        if not self.is_allowed or session.terms.dialect is not None or self._is_in_project(session):
             return NONE
-        if self._is_in_project(session):
+        if self._bus.is_watched(session):
             return NONE
         return catalogue.harmless - view.hooked - session.terms.require_handlers
 
