@@ -49,7 +49,7 @@ async def test_a_client_may_skip_what_nobody_listens_to_and_what_cannot_refuse(d
     assert "pre_tool_use" in gates
 
 
-@pytest.mark.parametrize("how", ["global", "own", "parent", "second connection", "enable", "trust", "file", "setting"])
+@pytest.mark.parametrize("how", ["global", "own", "second connection", "enable", "trust", "file", "setting"])
 async def test_it_is_told_before_the_change_is_acknowledged(daemon: Daemon, how: str, tmp_path: Path) -> None:
     work = tmp_path / "work"
     (work / ".hooklatch").mkdir(parents=True)
@@ -63,7 +63,7 @@ async def test_it_is_told_before_the_change_is_acknowledged(daemon: Daemon, how:
         match how:
             case "global":
                 await admin.call("register", scope="global", hooks=[hook(daemon, "g", "stop")])
-            case "own" | "enable" | "parent":
+            case "own" | "enable":
                 async with daemon.session(**token) as other:
                     if how == "enable":
                         await other.call("enable", id="mine")
@@ -86,6 +86,23 @@ async def test_it_is_told_before_the_change_is_acknowledged(daemon: Daemon, how:
 
     assert b'"topic":"idle"' in told
     assert b'"stop"' not in told.splitlines()[-1]
+
+
+async def test_a_session_in_a_trusted_project_skips_nothing_nor_do_its_children(daemon: Daemon, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / ".hooklatch").mkdir(parents=True)
+    (work / ".hooklatch" / "hooks.toml").write_text("")
+    async with daemon.administrator() as admin, daemon.session(cwd=str(tmp_path)) as parent:
+        await admin.call("trust", folder=str(work))
+        async with daemon.session(cwd=str(tmp_path), **child_of(parent)) as child:
+            assert "stop" in await permitted(parent)
+            assert "stop" in await permitted(child)
+
+            await parent.call("session.update", cwd=str(work))
+
+            told = already_told(child)
+            assert json.loads(told)["params"]["events"] == []
+            assert parent.announcements.pop()["events"] == []
 
 
 async def test_an_event_that_becomes_a_gate_is_taken_back(daemon: Daemon) -> None:

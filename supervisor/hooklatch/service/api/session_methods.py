@@ -115,7 +115,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         session = None
         if params.session is not None or not connection.is_admin:
             session = await self._open(connection, params, dialect)
-            if len(session.connections) > 1:  # the others must not skip what the hooks of this one are to see
+            if len(session.connections) > 1 or session.children:  # none of them may skip what it must not any more
                 await self.registries.announced()
         connection.has_greeted, connection.client = True, params.client.text
         view, catalogue = self.registries.view_of(session), self.registries.catalogue
