@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ import trio
 
 import hooklatch
 from hooklatch import connect_sync
+from hooklatch.client.protocol.liveness import Liveness
 from hooklatch.client.protocol.skipping import SkippedCounts
+from hooklatch.client.sync_link import SyncLink
 from support.daemons import Daemon
 from support.scripted_daemon import Peer, ScriptedDaemon
 from support.shared_daemon import daemon_in_thread
@@ -181,6 +184,55 @@ def test_nothing_is_skipped_by_the_word_of_a_connection_that_is_over(daemon: Scr
         after = s.fire("stop")
 
     assert (is_skipped(before), is_skipped(after), after.is_local) == (True, False, True)
+
+
+class Probed(socket.socket):
+    """A socket that has somebody look, right after something was read from it and before that was taken."""
+
+    probe: Callable[[bytes], None] = staticmethod(lambda data: None)
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        data = super().recv(size, flags)
+        self.probe(data)
+        return data
+
+
+def test_no_thread_skips_while_another_one_has_read_and_not_taken_what_forbids_it() -> None:
+    decided: list[hooklatch.Decision | None] = []
+    with ExitStack() as stack:
+        ours, other = socket.socketpair(socket.AF_UNIX)
+        stack.callback(ours.close)
+        theirs = Probed(fileno=other.detach())
+        theirs.setblocking(False)
+        taken, looked = threading.Event(), threading.Event()
+        permitted = b'{"jsonrpc":"2.0","method":"announce","params":{"topic":"idle","revision":1,"events":["stop"]}}\n'
+        forbidden = b'{"jsonrpc":"2.0","method":"announce","params":{"topic":"idle","revision":2,"events":[]}}\n'
+        told = b'{"jsonrpc":"2.0","method":"announce","params":{"topic":"registry","resync":1}}\n'
+        link = SyncLink(
+            theirs, Liveness(), serve=lambda call: "", announce=lambda one: taken.set(), skipped=SkippedCounts()
+        )
+        reader = threading.Thread(target=link.run)
+        looker = threading.Thread(target=lambda: decided.append(link.skip("stop")))
+
+        def look(data: bytes) -> None:
+            if forbidden in data:
+                looker.start()
+                looker.join(0.1)  # it has to wait for us, so it does not end
+                looked.set()
+
+        theirs.probe = look
+        reader.start()
+        ours.send(permitted + told)
+        taken.wait()
+        allowed = link.skip("stop")
+        ours.send(forbidden)
+        looked.wait()
+        ours.shutdown(socket.SHUT_RDWR)
+        reader.join()
+        looker.join()
+
+    assert allowed is not None
+    assert decided == [None]
 
 
 def test_counts_are_reported_once() -> None:
