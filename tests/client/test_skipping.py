@@ -144,6 +144,23 @@ def test_asynchronous_sessions_report_at_their_end_too(real: Daemon) -> None:
         assert admin.status()["skipped"] == {"stop": 200}
 
 
+def test_who_only_skips_gives_other_tasks_a_turn(real: Daemon) -> None:
+    async def skip() -> int:
+        count = 0
+        async with hooklatch.connect(real.agent, skip_idle=True) as s, trio.open_nursery() as nursery:
+            other = trio.Event()
+            nursery.start_soon(set_later, other)
+            while not other.is_set():
+                await s.fire("stop")
+                count += 1
+        return count
+
+    async def set_later(event: trio.Event) -> None:
+        event.set()
+
+    assert trio.run(skip) <= 252
+
+
 def test_listeners_hear_of_changes_and_not_of_permissions(real: Daemon) -> None:
     with connect_sync(real.agent, skip_idle=True) as s, connect_sync(real.admin) as admin:
         announcements = s.announcements()

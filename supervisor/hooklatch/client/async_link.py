@@ -30,6 +30,7 @@ from hooklatch.errors import DaemonUnreachableError, HooklatchError
 __all__ = ["AsyncLink"]
 
 CHUNK: Final = 2**16
+MAX_UNBROKEN: Final = 250  # events skipped without a turn for other tasks; asking for the next one is such a turn
 
 
 class AsyncLink:
@@ -56,6 +57,7 @@ class AsyncLink:
         self._serve = serve
         self._announce = announce
         self._skipped = skipped
+        self._unbroken = 0
         self._poll = poll_of(connection)
 
     @property
@@ -89,6 +91,10 @@ class AsyncLink:
         """
         permission = self._exchange.permission
         if event not in permission.events or self._poll.poll(0):
+            return None
+        self._unbroken += 1
+        if self._unbroken > MAX_UNBROKEN:
+            self._unbroken = 0
             return None
         if not self._skipped.unreported:
             self._tasks.start_from_anywhere(self._report_later)
