@@ -65,6 +65,7 @@ MAX_ANNOUNCED = 2**18  # bytes of pending output beyond which announcements beco
 MAX_UNREAD = 64 * 2**20  # bytes of pending output beyond which the hooks that a client serves are not called
 MAX_RUBBISH = 5  # unreadable lines in a row
 RECEIVED = 2**16  # bytes to receive at once
+NO_TOPICS: frozenset[str] = frozenset()  # one for all: an empty set takes 216 bytes
 MAX_UNBROKEN = 8  # consecutive reads that did not have to wait, before other tasks get a turn
 
 
@@ -110,7 +111,7 @@ class Connection:
         self.session: Session | None = None
         self.has_greeted = False
         self.client = ""
-        self.topics: frozenset[str] = frozenset()
+        self.topics = NO_TOPICS
         self._socket = stream
         self._handler = handler
         self._handoff = shared.handoff
@@ -174,7 +175,7 @@ class Connection:
 
     def retire(self) -> None:
         """Accept no more requests: it has left its session, and closes when all its requests are answered."""
-        self._is_retired, self.session, self.topics = True, None, frozenset()
+        self._is_retired, self.session, self.topics = True, None, NO_TOPICS
 
     # -- reading ---------------------------------------------------------------------------------------------
 
