@@ -33,7 +33,6 @@ from hooklatch.core.decisions import phases
 from hooklatch.core.decisions.decision import Machine
 from hooklatch.processes import worker as worker_module
 from hooklatch.processes.pool import Pool
-from hooklatch.service.api import methods as methods_module
 from hooklatch.service.dispatch import dispatcher as dispatcher_module
 from hooklatch.service.process.daemon import serve
 from hooklatch.service.process.folders import Options
@@ -48,8 +47,7 @@ STAGES = {
     "wait for a request": "blocked in epoll between two fires: the client's part",
     "wake for the request": "trio's loop from epoll's return to our task",
     "socket in": "recv of the request",
-    "decode": "line cut off, JSON-RPC message",
-    "params": "method found, params converted",
+    "decode": "line cut off, request with its params",
     "select": "event, payload, view, matching",
     "machine": "the fire made, its first call asked for",
     "take": "a worker taken",
@@ -167,8 +165,7 @@ class Sleeps(trio.abc.Instrument):
 def install(marks: Marks) -> None:
     """Install a mark at the end of each of the daemon's stages."""
     for holder, name, stage in (
-        (connection_module, "read_message", "decode"),
-        (methods_module, "convert", "params"),
+        (connection_module, "read_line", "decode"),
         (dispatcher_module, "select", "select"),
         (phases.Gate, "next_calls", "machine"),
         (Pool, "_take", "take"),

@@ -9,6 +9,9 @@ sends stays in its socket.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from typing import Any
+
 import trio
 
 from hooklatch.core.fair_queue import FairQueue
@@ -33,23 +36,24 @@ class Admission:
     """Admits one request per round of the event loop; sleeps while nobody waits."""
 
     def __init__(self) -> None:
-        self._waiting: FairQueue[Flow, trio.Event] = FairQueue(PLACES)
+        self._waiting: FairQueue[Hashable, trio.lowlevel.Task] = FairQueue(PLACES)
         self._wake = trio.Event()
         self.strangers = Flow()  # connections without a session: counted together, but each takes its own turns
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def turn(self, flow: Flow) -> None:
-        """Wait for a turn of this flow."""
-        passed = trio.Event()
-        self._waiting.put(flow, passed)
+    async def turn(self, share: Hashable) -> None:
+        """Wait for a turn of this share: a session's flow, or a connection without a session."""
+        task = trio.lowlevel.current_task()
+        self._waiting.put(share, task)
         self._wake.set()
-        try:
-            await passed.wait()
-        except trio.Cancelled:
-            self._waiting.remove(flow, passed)
-            raise
+
+        def leave(_: Any) -> trio.lowlevel.Abort:
+            self._waiting.remove(share, task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(leave)
 
     async def run(self) -> None:
         while True:
@@ -59,8 +63,8 @@ class Admission:
             self._wake = trio.Event()
 
     def _let_one_in(self) -> bool:
-        passed = self._waiting.take()
-        if passed is None:
+        task = self._waiting.take()
+        if task is None:
             return False
-        passed.set()
+        trio.lowlevel.reschedule(task)
         return True
