@@ -84,6 +84,10 @@ class AsyncLink:
         finally:
             self.end(DaemonUnreachableError("the session was closed"))
 
+    def may_skip(self, event: str) -> bool:
+        """Return whether the daemon's last word permits it, as far as that was read: `skip` looks for another one."""
+        return event in self._exchange.permission.events
+
     def skip(self, event: str) -> Decision | None:
         """Decide on an event in the daemon's place if that permits it, and count it.
 

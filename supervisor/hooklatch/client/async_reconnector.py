@@ -24,7 +24,7 @@ from hooklatch.client.protocol.exchange import CallRequested
 from hooklatch.client.protocol.liveness import backoff
 from hooklatch.client.session.operations import introduce
 from hooklatch.client.session.session_base import FAREWELL, SessionBase
-from hooklatch.client.session.session_state import SessionState, never
+from hooklatch.client.session.session_state import SessionState
 from hooklatch.client.session.steps import Ask, CallFunction, Returned, RunApart, Steps
 from hooklatch.client.sockets import connecting
 from hooklatch.client.tasks import END_OF_PROGRAM, SessionTasks, call
@@ -67,7 +67,7 @@ class AsyncReconnector(SessionBase):
 
     async def close(self) -> None:
         """Have the daemon end the session, which may take a moment, and stop for good; listeners end."""
-        self.state.is_closed, self.state.skip = True, never
+        self.state.is_closed, self.state.skipping = True, None
         try:
             if self._link is not None and self._link.failure is None:
                 with anyio.move_on_after(FAREWELL, shield=True):
@@ -181,7 +181,7 @@ class AsyncReconnector(SessionBase):
     def _publish(self, link: AsyncLink) -> None:
         link.allow(self.state.in_flight)
         link.report()  # what the last connection could not
-        self._link, self.state.skip = link, link.skip
+        self._link = self.state.skipping = link
 
     def _failed(self, error: HooklatchError) -> None:
         if self._is_first and self.state.must_raise(error):

@@ -97,6 +97,10 @@ class SyncLink:
         with self._slots:
             return self._ask(method, params)
 
+    def may_skip(self, event: str) -> bool:
+        """Return whether the daemon's last word permits it, as far as that was read: `skip` looks for another one."""
+        return event in self._exchange.permission.events
+
     def skip(self, event: str) -> Decision | None:
         """Decide on an event in the daemon's place if that permits it, and count it.
 

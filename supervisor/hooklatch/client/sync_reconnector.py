@@ -22,7 +22,7 @@ from hooklatch.client.protocol.exchange import CallRequested
 from hooklatch.client.protocol.liveness import backoff
 from hooklatch.client.session.operations import introduce
 from hooklatch.client.session.session_base import FAREWELL, SessionBase
-from hooklatch.client.session.session_state import SessionState, never
+from hooklatch.client.session.session_state import SessionState
 from hooklatch.client.session.steps import Ask, CallFunction, Returned, RunApart, Steps
 from hooklatch.client.sockets import connecting
 from hooklatch.client.sync_link import SyncLink
@@ -134,7 +134,7 @@ class SyncReconnector(SessionBase):
         return link.request(method, params)
 
     def _stop(self) -> None:
-        self.state.is_closed, self.state.skip = True, never
+        self.state.is_closed, self.state.skipping = True, None
         self._closing.set()
         self._resettled.set()
 
@@ -198,7 +198,7 @@ class SyncReconnector(SessionBase):
 
     def _publish(self, link: SyncLink) -> None:
         link.allow(self.state.in_flight)
-        self._link, self.state.skip = link, link.skip
+        self._link = self.state.skipping = link
 
     def _serve(self, call: CallRequested) -> bytes | str:
         try:

@@ -10,7 +10,7 @@ import msgspec
 
 from hooklatch.client.protocol.decisions import Accepted, Decision, decide_locally, read_fired
 from hooklatch.client.protocol.json_values import encode_plain
-from hooklatch.client.session.session_state import SessionState, never
+from hooklatch.client.session.session_state import SessionState, Skipping
 from hooklatch.client.session.steps import Ask, Steps
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
@@ -30,11 +30,12 @@ def fire(state: SessionState, event: str, arguments: Mapping[str, Any], *, wait:
     Raises:
         InvalidPayloadError, ValueError: see `fire_params`.
     """
-    if state.skip is not never and wait and (decided := skipped(state, event, arguments)) is not None:
+    link, limit = state.skipping, state.welcome.limits.payload_bytes
+    if wait and link is not None and link.may_skip(event) and (decided := skipped(link, event, arguments, limit)):
         return decided
     options = {name: arguments[name] for name in OPTIONS if name in arguments}
     fields = {name: value for name, value in arguments.items() if name not in OPTIONS}
-    params = fire_params(event, fields, wait=wait, limit=state.welcome.limits.payload_bytes, **options)
+    params = fire_params(event, fields, wait=wait, limit=limit, **options)
     try:
         answer = read_fired((yield Ask("fire", params)), event, wait=wait, is_native=state.dialect is not None)
     except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:
@@ -44,7 +45,7 @@ def fire(state: SessionState, event: str, arguments: Mapping[str, Any], *, wait:
     return answer
 
 
-def skipped(state: SessionState, event: str, arguments: Mapping[str, Any]) -> Decision | None:
+def skipped(link: Skipping, event: str, arguments: Mapping[str, Any], limit: int) -> Decision | None:
     """Decide on an event that no hook listens to; None if the daemon has to be asked.
 
     That is everything but a payload and a plain call_id: other params may select other hooks, or be refused.
@@ -57,7 +58,7 @@ def skipped(state: SessionState, event: str, arguments: Mapping[str, Any]) -> De
         others = {name: value for name, value in arguments.items() if name not in OPTIONS}
         fields = merge(arguments.get("payload") or {}, others)
     data = encode_plain(fields, "payload")
-    return state.skip(event) if len(data) <= state.welcome.limits.payload_bytes else None
+    return link.skip(event) if len(data) <= limit else None
 
 
 def is_call_id(value: object) -> bool:

@@ -7,8 +7,8 @@ one that it has forgotten is set up as it was, with its hooks active before its 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, Protocol
 
 import msgspec
 
@@ -31,7 +31,7 @@ from hooklatch.errors import (
 )
 from hooklatch.version import PROTOCOL
 
-__all__ = ["SessionState", "Welcome", "never"]
+__all__ = ["SessionState", "Skipping", "Welcome"]
 
 RESERVED: Final = 4  # of the requests that may be in flight: a ping must never wait behind fires
 
@@ -54,8 +54,12 @@ class Welcome(msgspec.Struct, frozen=True):
     budgets: dict[str, float] = {}
 
 
-def never(event: str) -> None:
-    """Let no event be skipped: there is no connection on which that was permitted."""
+class Skipping(Protocol):
+    """A connection on which the daemon may permit to skip events."""
+
+    def may_skip(self, event: str) -> bool: ...
+
+    def skip(self, event: str) -> Decision | None: ...
 
 
 class SessionState:
@@ -67,7 +71,7 @@ class SessionState:
         self.revision: int | None = None
         self.welcome = Welcome(PROTOCOL)
         self.topics: set[str] = {"idle"} if options.get("skip_idle") and not options.get("dialect") else set()
-        self.skip: Callable[[str], Decision | None] = never  # of the present connection
+        self.skipping: Skipping | None = None  # the present connection
         self.skipped = SkippedCounts()
         self.is_closed = False  # in this process
         self.breaker = DenialBreaker(options.get("denial_breaker"))
