@@ -151,4 +151,5 @@ class Parts:
             of_administrators=self.administration.methods,
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)
-        self.shared = Shared(Admission(), ReaderHandoff(), LineTimeouts(), Hangups())
+        admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=1))
+        self.shared = Shared(admission, ReaderHandoff(), LineTimeouts(), Hangups())

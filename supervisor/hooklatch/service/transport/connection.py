@@ -304,6 +304,7 @@ class Connection:
         self._in_flight += 1
         self._bytes_in_flight += size
         flow.in_flight += 1
+        self._admission.in_flight += 1
         if self._has_more and self.has_greeted:
             self.read_on()
         elif request.method != "hello":
@@ -325,6 +326,7 @@ class Connection:
             self._in_flight -= 1
             self._bytes_in_flight -= size
             flow.in_flight -= 1
+            self._admission.in_flight -= 1
             if self._is_ended:
                 self._outgoing.wake()
         if self._is_one_shot or (self._is_retired and not self._in_flight):
@@ -335,8 +337,7 @@ class Connection:
         if self._is_gone and (self.is_admin or request.method != "fire"):
             raise CloseConnection
         if self._is_retired:
-            text = "this connection has closed its session; open another one"
-            return RpcError(ErrorCode.INVALID_REQUEST, text)
+            return RpcError(ErrorCode.INVALID_REQUEST, "this connection has closed its session; open another one")
         if self._in_flight >= MAX_IN_FLIGHT and request.method != "ping":
             text = f"{MAX_IN_FLIGHT} requests of this connection are unanswered"
         elif self._bytes_in_flight + size > MAX_BYTES_IN_FLIGHT and self._in_flight:
