@@ -163,6 +163,17 @@ def test_what_the_daemon_weighs_is_shown_for_each_of_its_processes() -> None:
 
 
 @pytest.mark.slow
+def test_the_benchmark_of_events_that_nobody_hooks_compares_asking_and_skipping() -> None:
+    """Slow: it starts a daemon, and each kind of client twice."""
+    command = [sys.executable, str(BENCH / "idle_events.py"), "--quick"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stderr
+    rows = json.loads((BENCH / "results" / "idle_events_quick.json").read_bytes())["rows"]
+    assert set(rows) == {f"{kind}, {how}" for kind in ("threads", "trio", "asyncio") for how in ("asked", "skipped")}
+
+
+@pytest.mark.slow
 def test_the_overload_benchmark_compares_quiet_sessions_with_and_without_each_flood() -> None:
     """Slow: it starts a daemon and a process for each flood."""
     floods = found_by("overload")["floods"]

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import wait_all_tasks_blocked
 
 from hooklatch.service.registry.admission import Admission, Flow
+from overload.floods import Answers, fires, flooded_daemon
+from support.pools import until
 
 
 class Passing:
@@ -94,3 +98,37 @@ async def test_it_works_again_after_everybody_has_passed(passing: Passing) -> No
         await wait_all_tasks_blocked()
 
     assert passing.names == ["0", "1", "2"]
+
+
+async def test_while_the_workers_are_busy_one_passes_each_millisecond(mock_clock: trio.testing.MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        passing = Passing(Admission(lambda: 4), nursery)
+        for name in ("one", "two", "three"):
+            passing.start(name, Flow())
+        passing.admission.in_flight = 8
+        nursery.start_soon(passing.admission.run)
+        await wait_all_tasks_blocked()
+        at_once = len(passing.names)
+
+        mock_clock.jump(0.001)
+        await wait_all_tasks_blocked()
+        a_moment_later = len(passing.names)
+
+        passing.admission.in_flight = 7
+        mock_clock.jump(0.001)
+        await wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert (at_once, a_moment_later, len(passing.names)) == (1, 2, 3)
+
+
+async def test_requests_that_have_ended_are_not_under_way(tmp_path: Path) -> None:
+    async with flooded_daemon(tmp_path) as daemon, daemon.session() as client:
+        admission = daemon.parts.shared.admission
+        answers = Answers()
+        await client.send_raw(fires(100, 40, "Bash"))
+        await answers.read(client, 40)
+
+        await until(lambda: admission.in_flight == 0)
+
+    assert set(answers.causes) == {"policy"}

@@ -19,15 +19,18 @@ import anyio
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
+from hooklatch.client.protocol.decisions import Decision, skipped_decision
 from hooklatch.client.protocol.exchange import Action, CallRequested, Exchange, reply
 from hooklatch.client.protocol.liveness import Liveness
-from hooklatch.client.sockets import hang_up
+from hooklatch.client.protocol.skipping import REPORT, SkippedCounts
+from hooklatch.client.sockets import hang_up, poll_of
 from hooklatch.client.tasks import SessionTasks
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
 __all__ = ["AsyncLink"]
 
 CHUNK: Final = 2**16
+MAX_UNBROKEN: Final = 250  # events skipped without a turn for other tasks; asking for the next one is such a turn
 
 
 class AsyncLink:
@@ -41,6 +44,7 @@ class AsyncLink:
         *,
         serve: Callable[[CallRequested], Coroutine[Any, Any, bytes | str]],
         announce: Callable[[Announcement], None],
+        skipped: SkippedCounts,
     ) -> None:
         self._socket = connection
         self._tasks = tasks
@@ -52,6 +56,9 @@ class AsyncLink:
         self._is_watched = False
         self._serve = serve
         self._announce = announce
+        self._skipped = skipped
+        self._unbroken = 0
+        self._poll = poll_of(connection)
 
     @property
     def failure(self) -> HooklatchError | None:
@@ -76,6 +83,35 @@ class AsyncLink:
                 group.cancel_scope.cancel()
         finally:
             self.end(DaemonUnreachableError("the session was closed"))
+
+    def may_skip(self, event: str) -> bool:
+        """Return whether the daemon's last word permits it, as far as that was read: `skip` looks for another one."""
+        return event in self._exchange.permission.events
+
+    def skip(self, event: str) -> Decision | None:
+        """Decide on an event in the daemon's place if that permits it, and count it.
+
+        What the daemon may have said since is in the socket, and would be read first: so there must be nothing.
+        """
+        permission = self._exchange.permission
+        if event not in permission.events or self._poll.poll(0):
+            return None
+        self._unbroken += 1
+        if self._unbroken > MAX_UNBROKEN:
+            self._unbroken = 0
+            return None
+        if not self._skipped.unreported:
+            self._tasks.start_from_anywhere(self._report_later)
+        return skipped_decision(event, self._skipped.add(event), permission.revision)
+
+    async def _report_later(self) -> None:
+        await anyio.sleep(REPORT)
+        self.report()
+
+    def report(self) -> None:
+        """Tell the daemon how many events were skipped, if any were."""
+        if self.failure is None and (line := self._skipped.take()):
+            self._send(line)
 
     async def request(self, method: str, params: Mapping[str, object]) -> msgspec.Raw:
         """Send a request and wait for its result.

@@ -67,7 +67,7 @@ class AsyncReconnector(SessionBase):
 
     async def close(self) -> None:
         """Have the daemon end the session, which may take a moment, and stop for good; listeners end."""
-        self.state.is_closed = True
+        self.state.is_closed, self.state.skipping = True, None
         try:
             if self._link is not None and self._link.failure is None:
                 with anyio.move_on_after(FAREWELL, shield=True):
@@ -78,9 +78,9 @@ class AsyncReconnector(SessionBase):
             self._resettled.set()
             self.wake_listeners()
 
-    async def run(self, steps: Steps[T]) -> T:
+    def run(self, steps: Steps[T]) -> Coroutine[Any, Any, T]:
         """Run a session's steps; requests go over the present link."""
-        return await self._run(steps, self._request)
+        return self._run(steps, self._request)
 
     async def _run(self, steps: Steps[T], request: Callable[..., Coroutine[Any, Any, msgspec.Raw]]) -> T:
         answer: object
@@ -117,6 +117,7 @@ class AsyncReconnector(SessionBase):
 
     async def _take_leave(self, link: AsyncLink) -> None:
         try:
+            link.report()
             await link.request("session.close", {})
         except HooklatchError as error:
             log.info("the daemon was not told of the session's end: session=%s %s", self.state.session_id, error)
@@ -136,7 +137,14 @@ class AsyncReconnector(SessionBase):
             except DaemonUnreachableError as error:
                 self._failed(error)
             else:
-                link = AsyncLink(connection, self.tasks, self.state.liveness, serve=self._serve, announce=self.announce)
+                link = AsyncLink(
+                    connection,
+                    self.tasks,
+                    self.state.liveness,
+                    serve=self._serve,
+                    announce=self.announce,
+                    skipped=self.state.skipped,
+                )
                 with connection:  # this block waits for the link's end
                     async with anyio.create_task_group() as group:
                         group.start_soon(self._introduce, link)
@@ -172,7 +180,8 @@ class AsyncReconnector(SessionBase):
 
     def _publish(self, link: AsyncLink) -> None:
         link.allow(self.state.in_flight)
-        self._link = link
+        link.report()  # what the last connection could not
+        self._link = self.state.skipping = link
 
     def _failed(self, error: HooklatchError) -> None:
         if self._is_first and self.state.must_raise(error):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import time
 from collections.abc import Generator, Sequence
@@ -13,7 +14,7 @@ from hooklatch.client.protocol.liveness import crowd_delay
 from hooklatch.errors import DaemonUnreachableError
 from hooklatch.paths import AGENT_SOCKET, runtime_dirs
 
-__all__ = ["candidates", "connecting", "hang_up"]
+__all__ = ["candidates", "connecting", "hang_up", "poll_of"]
 
 
 def candidates(path: str | os.PathLike[str] | None, runtime_dir: str | os.PathLike[str] | None) -> list[str]:
@@ -66,6 +67,13 @@ def attempt(path: str) -> socket.socket | None:
         connection.close()
         raise
     return connection
+
+
+def poll_of(connection: socket.socket) -> select.poll:
+    """Return what tells whether the socket has something to read, or its end."""
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return poll
 
 
 def hang_up(connection: socket.socket) -> None:

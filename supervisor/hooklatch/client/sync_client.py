@@ -148,7 +148,8 @@ class SyncSession(SessionOperations):
 
         What it takes, means and raises is as in `hooklatch.Session.fire`.
         """
-        return self.run_steps(fire(self._state, event, fields, wait=wait))
+        reconnector = self._reconnector
+        return reconnector.run(fire(reconnector.state, event, fields, wait=wait))
 
     def register(
         self,

@@ -18,9 +18,11 @@ from typing import Final, assert_never
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
+from hooklatch.client.protocol.decisions import Decision, skipped_decision
 from hooklatch.client.protocol.exchange import Action, CallRequested, Exchange, reply
 from hooklatch.client.protocol.liveness import Liveness
-from hooklatch.client.sockets import hang_up
+from hooklatch.client.protocol.skipping import REPORT, SkippedCounts
+from hooklatch.client.sockets import hang_up, poll_of
 from hooklatch.errors import DaemonUnreachableError, HooklatchError
 
 __all__ = ["SyncLink", "in_thread"]
@@ -38,6 +40,7 @@ class SyncLink:
         *,
         serve: Callable[[CallRequested], bytes | str],
         announce: Callable[[Announcement], None],
+        skipped: SkippedCounts,
     ) -> None:
         self._slots = threading.Semaphore(1)
         self._socket = connection
@@ -47,6 +50,8 @@ class SyncLink:
         self._sending = threading.Lock()  # guards sending a whole line, and closing
         self._serve = serve
         self._announce = announce
+        self._skipped = skipped
+        self._poll = poll_of(connection)
 
     @property
     def failure(self) -> HooklatchError | None:
@@ -92,6 +97,34 @@ class SyncLink:
         with self._slots:
             return self._ask(method, params)
 
+    def may_skip(self, event: str) -> bool:
+        """Return whether the daemon's last word permits it, as far as that was read: `skip` looks for another one."""
+        return event in self._exchange.permission.events
+
+    def skip(self, event: str) -> Decision | None:
+        """Decide on an event in the daemon's place if that permits it, and count it.
+
+        What the daemon may have said since is in the socket, and would be read first: so there must be nothing.
+        """
+        with self._state:  # nobody reads meanwhile, so all that was read was taken
+            permission = self._exchange.permission
+            if event not in permission.events or self._poll.poll(0):
+                return None
+            is_first = not self._skipped.unreported
+            number = self._skipped.add(event)
+        if is_first:
+            timer = threading.Timer(REPORT, self.report)
+            timer.daemon = True
+            timer.start()
+        return skipped_decision(event, number, permission.revision)
+
+    def report(self) -> None:
+        """Tell the daemon how many events were skipped, if any were."""
+        with self._state:
+            line = self._skipped.take() if self._exchange.failure is None else b""
+        if line:
+            self._send(line)
+
     def take_leave(self, seconds: float) -> None:
         """Tell the daemon that the session is over, and wait this long for its answer."""
         with suppress(HooklatchError):  # the daemon is gone
@@ -133,14 +166,13 @@ class SyncLink:
         try:
             if not is_ready(self._socket, select.POLLIN, timeout):
                 return
-            data = self._socket.recv(CHUNK)
+            with self._state:  # in one step, or a thread could skip an event by what is no longer permitted
+                actions = self._exchange.receive(self._socket.recv(CHUNK), time.monotonic())
         except BlockingIOError:
             return
         except OSError as error:
             self.end(DaemonUnreachableError(f"the connection broke: {error.strerror or error}"))
             return
-        with self._state:
-            actions = self._exchange.receive(data, time.monotonic())
         for action in actions:
             self._see_to(action)
 

@@ -73,8 +73,10 @@ class SyncReconnector(SessionBase):
         """Have the daemon end the session, which may take a moment, and stop for good; listeners and the thread end."""
         is_last = not self.state.is_closed and not self.state.is_copy
         self._stop()
-        if is_last and (link := self._link) is not None:
-            link.take_leave(FAREWELL)
+        if (link := self._link) is not None:
+            link.report()
+            if is_last:
+                link.take_leave(FAREWELL)
         if (link := self._newest) is not None:
             link.end(DaemonUnreachableError("the session was closed"))
         self.wake_listeners()
@@ -132,7 +134,7 @@ class SyncReconnector(SessionBase):
         return link.request(method, params)
 
     def _stop(self) -> None:
-        self.state.is_closed = True
+        self.state.is_closed, self.state.skipping = True, None
         self._closing.set()
         self._resettled.set()
 
@@ -165,7 +167,9 @@ class SyncReconnector(SessionBase):
             attempts += 1
 
     def _open(self) -> SyncLink:
-        link = SyncLink(self._connect(), self.state.liveness, serve=self._serve, announce=self.announce)
+        link = SyncLink(
+            self._connect(), self.state.liveness, serve=self._serve, announce=self.announce, skipped=self.state.skipped
+        )
         self._newest = link
         try:
             if self.state.is_closed:  # closed since this call looked for a link to end
@@ -178,6 +182,7 @@ class SyncReconnector(SessionBase):
             raise
         resettled, self._resettled = self._resettled, threading.Event()
         resettled.set()
+        link.report()  # what the last connection could not
         self.connected(revision)
         return link
 
@@ -193,7 +198,7 @@ class SyncReconnector(SessionBase):
 
     def _publish(self, link: SyncLink) -> None:
         link.allow(self.state.in_flight)
-        self._link = link
+        self._link = self.state.skipping = link
 
     def _serve(self, call: CallRequested) -> bytes | str:
         try:

@@ -119,10 +119,12 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Memor
 class LineBuffer:
     """Splits a byte stream into lines of at most `limit` bytes."""
 
+    __slots__ = ("_begin", "_buffer", "_end", "_limit")
+
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._buffer: bytes | bytearray = b""
         self._begin = 0  # of the next line
-        self._searched = 0  # up to where there is no newline
+        self._end = -1  # where its newline is, if that has arrived
         self._limit = limit
 
     @property
@@ -132,17 +134,19 @@ class LineBuffer:
     @property
     def has_line(self) -> bool:
         """Return whether `take` would return a line or raise."""
-        buffer = self._buffer
-        return bool(buffer) and (len(buffer) - self._begin > self._limit or buffer.find(b"\n", self._searched) >= 0)
+        return self._end >= 0 or len(self._buffer) - self._begin > self._limit
 
     def feed(self, data: bytes) -> None:
         if not self._buffer:
             self._buffer = data  # nearly always one whole line
+            self._end = data.find(b"\n")
             return
         if self._begin or not isinstance(self._buffer, bytearray):
             self._buffer = bytearray(memoryview(self._buffer)[self._begin :])
-            self._searched -= self._begin
+            self._end = max(-1, self._end - self._begin)
             self._begin = 0
+        if self._end < 0 and (end := data.find(b"\n")) >= 0:
+            self._end = len(self._buffer) + end
         self._buffer += data
 
     def take(self) -> bytes | None:
@@ -151,22 +155,19 @@ class LineBuffer:
         Raises:
             LineTooLongError: the line exceeds the limit, whether or not it is complete.
         """
-        buffer, begin = self._buffer, self._begin
-        if not buffer:
-            return None
-        end = buffer.find(b"\n", self._searched)
+        buffer, begin, end = self._buffer, self._begin, self._end
         if (len(buffer) if end < 0 else end) - begin > self._limit:
             raise LineTooLongError(
                 ErrorCode.FRAME_TOO_LARGE,
                 f"a line is over the limit of {self._limit} bytes; fire what does not fit with truncated: true",
             )
         if end < 0:
-            self._searched = len(buffer)
             return None
         if end + 1 == len(buffer):
-            self._buffer, self._begin, self._searched = b"", 0, 0
+            self._buffer, self._begin, self._end = b"", 0, -1
         else:
-            self._begin = self._searched = end + 1
+            self._begin = end + 1
+            self._end = buffer.find(b"\n", self._begin)
         return bytes(memoryview(buffer)[begin:end])
 
 

@@ -56,3 +56,4 @@ class RecordSettings(msgspec.Struct, frozen=True):
     low_bytes: int = 512 * MIB
     critical_bytes: int = 128 * MIB
     full_bytes: int = 32 * MIB
+    skipping: bool = True  # of events without a hook: clients that ask may count them, and are recorded by their counts

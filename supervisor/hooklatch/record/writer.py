@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from typing import Any
 
@@ -209,6 +209,14 @@ class Record:
             RecordError: it is not in the file.
         """
         return self._write(kind, scrubbed(fields, self._redactor), from_reserve=self._space.stage is Stage.FULL)
+
+    def skipped(self, events: Mapping[str, int], **fields: Any) -> None:
+        """Record how many events clients did not fire, as no hook listens; counted where no such event is recorded."""
+        if self._space.stage < Stage.CRITICAL and self._unsynced is None:
+            with suppress(RecordError):
+                self._write("skipped", scrubbed({"events": events, **fields}, self._redactor))
+                return
+        self._space.unrecorded.update(events)
 
     async def acknowledge(self, reason: str) -> list[str]:
         """Acknowledge the faults so far and return them; errors that persist stay red.

@@ -9,7 +9,7 @@ IDS = [*span("BA", 1, 97), "BA-G1"]
 ONE_LAYER = "nothing has to be created: the global layer and its revision are there when the daemon answers"
 NAMED = "the text goes on with the hook and with what it raised"
 COUNTER = "the revision starts at the milliseconds since 1970, so that it also grows over restarts of the daemon"
-TOPICS = "the bus has topics of its own, registry, decisions and telemetry; skills and the like are not hooklatch's"
+TOPICS = "the bus has its own topics: registry, decisions, telemetry, idle; skills and the like are not hooklatch's"
 
 ROWS = (
     Row("BA-01", "a hook without a matcher stands on its event"),

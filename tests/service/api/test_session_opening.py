@@ -48,9 +48,17 @@ def guard(daemon: Daemon, hook_id: str = "no", function: str = "no", **more: Any
 def observed(daemon: Daemon) -> str:
     """Return all that anybody could see of sessions and hooks, whatever it is that they see it by."""
     parts = daemon.parts
-    others = ("flow", "parent", "children", "view", "epoch", "unlisted")  # the last three: what was last looked at
+    others = (
+        "__weakref__",
+        "flow",
+        "parent",
+        "children",
+        "view",
+        "epoch",
+        "unlisted",
+    )  # the last three: as last looked at
     sessions = [
-        {key: str(value) for key, value in vars(one).items() if key not in others}
+        {key: str(getattr(one, key)) for key in one.__slots__ if key not in others}
         | {"parent": one.parent and one.parent.id, "children": [child.id for child in one.children]}
         | {"views": [[view.revision, view.digest, [hook.name for hook in view.hooks]] for view in views]}
         for one in parts.sessions

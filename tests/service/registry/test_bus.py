@@ -154,7 +154,7 @@ async def test_who_has_unsubscribed_hears_nothing(daemon: Daemon) -> None:
 
 async def test_an_unknown_topic_is_refused_with_those_there_are(daemon: Daemon) -> None:
     async with daemon.session() as client:
-        with pytest.raises(RpcFailure, match="unknown topic 'registri'; there are decisions, registry"):
+        with pytest.raises(RpcFailure, match="unknown topic 'registri'; there are decisions, idle, registry"):
             await client.call("subscribe", topics=["registri"])
 
 

@@ -116,6 +116,16 @@ def test_there_are_so_many_sessions_and_no_more(monkeypatch: pytest.MonkeyPatch)
 # -- views -------------------------------------------------------------------------------------------------------
 
 
+class Nobody:
+    """No client asks which events it may skip."""
+
+    def tell(self, session: Session, view: Snapshot, catalogue: Catalogue) -> bool:
+        return False
+
+    async def delivered(self) -> None:
+        pass
+
+
 class Office:
     """Registries with sessions, and what they publish."""
 
@@ -123,7 +133,7 @@ class Office:
         self.sessions = Sessions(on_end=lambda session, live: None)
         self.published: list[tuple[Session | None, Announcement]] = []
         self.is_heard = True
-        self.registries = Registries(Catalogue.standard(), self.sessions, self.publish, switches={})
+        self.registries = Registries(Catalogue.standard(), self.sessions, self.publish, Nobody(), switches={})
 
     def publish(self, viewer: Session | None, said: Announcement) -> bool:
         self.published.append((viewer, said))

@@ -28,7 +28,7 @@ def ambiguity(data: bytes) -> str | None:
         return "it is nested too deep"
     except (msgspec.MsgspecError, UnicodeError, ValueError, MemoryError) as error:
         return str(error)
-    if kept == colons(data):
+    if kept == (colons(data) if b"\\" in data else data.count(b":")):
         return None
     key = f"the key {named(data)}" if len(data) <= MAX_NAMED else "a key"
     return f"{key} occurs twice in one object"

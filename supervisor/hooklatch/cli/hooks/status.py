@@ -88,6 +88,7 @@ def show_status(result: dict[str, Any]) -> None:
         ("hooks", result["hooks"]),
         ("sessions", f"{result['sessions']}, connections {result['connections']}"),
         ("fired", f"{result['fired']} {counts(result['verdicts'])}"),
+        ("skipped", counts(result["skipped"]).strip("()")),
         ("failures", counts(result["failures"]).strip("()")),
         ("dropped", counts(result["dropped"]).strip("()")),
         ("record", record_text(result["record"])),

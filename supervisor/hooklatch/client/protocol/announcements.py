@@ -19,7 +19,8 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     """A change of the registry (ids added, removed, changed), or a decision that was made.
 
     `previous` is the revision of the announcement before it. If `resync` is set, some were left out: call `hooks()`
-    again, which returns the hooks of this revision or a later one.
+    again, which returns the hooks of this revision or a later one. `events` are those that no hook listens to, of the
+    topic "idle", which only the session itself subscribes to.
     """
 
     topic: str
@@ -32,6 +33,7 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True):
     resync: int | None = None
     decision: Decision | None = None
     session_id: str | None = None
+    events: frozenset[str] = frozenset()
 
     @property
     def current(self) -> int | None:

@@ -29,6 +29,7 @@ __all__ = [
     "read_decision",
     "read_fired",
     "refuse_locally",
+    "skipped_decision",
 ]
 
 MESSAGES: dict[Cause, str] = {
@@ -198,6 +199,11 @@ def read_fired(result: msgspec.Raw, event: str, *, wait: bool, is_native: bool =
     if not wait:
         return read_answer(result, Accepted, "acceptance")
     return read_decision(result, event, is_native=is_native)
+
+
+def skipped_decision(event: str, number: int, revision: int) -> Decision:
+    """Return what the daemon would decide on an event that, by its word, no hook listens to."""
+    return Decision(decision_id=f"skipped-{number}", event=event, verdict="pass", revision=revision)
 
 
 def decide_locally(event: str, error: HooklatchError, *, wait: bool) -> Decision | Accepted:

@@ -23,6 +23,7 @@ import msgspec
 from hooklatch.client.protocol.announcements import Announcement
 from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.client.protocol.liveness import Liveness, Pulse
+from hooklatch.client.protocol.skipping import NOT_PERMITTED, Permission
 from hooklatch.core.protocol import (
     MAX_FRAME,
     ErrorCode,
@@ -90,6 +91,7 @@ class Exchange:
 
     def __init__(self, liveness: Liveness, on_end: Callable[[], object]) -> None:
         self.failure: HooklatchError | None = None
+        self.permission = NOT_PERMITTED  # to skip events, if nothing that was not received yet says otherwise
         self._lines = LineBuffer()
         self._pulse = Pulse(liveness)
         self._next_number = 1
@@ -127,7 +129,7 @@ class Exchange:
         """Give up the connection; only the first failure counts."""
         if self.failure is not None:
             return
-        self.failure = failure
+        self.failure, self.permission = failure, NOT_PERMITTED
         for waiter in self._unanswered.values():
             if waiter is not None:
                 waiter.error = failure
@@ -184,7 +186,11 @@ class Exchange:
             self._settle(message)
             return None
         if message.method == "announce":
-            return convert(message.params, Announcement)
+            announcement = convert(message.params, Announcement)
+            if announcement.topic != "idle":
+                return announcement
+            self.permission = Permission(announcement.events, announcement.revision or 0)
+            return None
         if message.is_notification:
             return None  # a newer daemon may announce more than we know
         return read_call(message)

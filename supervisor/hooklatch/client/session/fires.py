@@ -10,14 +10,16 @@ import msgspec
 
 from hooklatch.client.protocol.decisions import Accepted, Decision, decide_locally, read_fired
 from hooklatch.client.protocol.json_values import encode_plain
-from hooklatch.client.session.session_state import SessionState
+from hooklatch.client.session.session_state import SessionState, Skipping
 from hooklatch.client.session.steps import Ask, Steps
 from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
 
 __all__ = ["fire", "fire_params"]
 
-OPTIONS: Final = ("payload", "envelope", "context", "plugins", "call_id", "timeout")
+MAX_CALL_ID: Final = 200  # characters; the daemon refuses a longer one
+SELECTING: Final = ("envelope", "context", "plugins", "timeout")
+OPTIONS: Final = frozenset({*SELECTING, "payload", "call_id"})
 
 
 def fire(state: SessionState, event: str, arguments: Mapping[str, Any], *, wait: bool) -> Steps[Decision | Accepted]:
@@ -28,9 +30,12 @@ def fire(state: SessionState, event: str, arguments: Mapping[str, Any], *, wait:
     Raises:
         InvalidPayloadError, ValueError: see `fire_params`.
     """
+    link, limit = state.skipping, state.welcome.limits.payload_bytes
+    if wait and link is not None and link.may_skip(event) and (decided := skipped(link, event, arguments, limit)):
+        return decided
     options = {name: arguments[name] for name in OPTIONS if name in arguments}
     fields = {name: value for name, value in arguments.items() if name not in OPTIONS}
-    params = fire_params(event, fields, wait=wait, limit=state.welcome.limits.payload_bytes, **options)
+    params = fire_params(event, fields, wait=wait, limit=limit, **options)
     try:
         answer = read_fired((yield Ask("fire", params)), event, wait=wait, is_native=state.dialect is not None)
     except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:
@@ -38,6 +43,26 @@ def fire(state: SessionState, event: str, arguments: Mapping[str, Any], *, wait:
     if isinstance(answer, Decision):
         state.breaker.note(answer)
     return answer
+
+
+def skipped(link: Skipping, event: str, arguments: Mapping[str, Any], limit: int) -> Decision | None:
+    """Decide on an event that no hook listens to; None if the daemon has to be asked.
+
+    That is everything but a payload and a plain call_id: other params may select other hooks, or be refused.
+    """
+    fields = arguments
+    if not OPTIONS.isdisjoint(arguments):
+        call_id = arguments.get("call_id") or ""
+        if any(arguments.get(name) is not None for name in SELECTING) or not is_call_id(call_id):
+            return None
+        others = {name: value for name, value in arguments.items() if name not in OPTIONS}
+        fields = merge(arguments.get("payload") or {}, others)
+    data = encode_plain(fields, "payload")
+    return link.skip(event) if len(data) <= limit else None
+
+
+def is_call_id(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and len(value) <= MAX_CALL_ID
 
 
 def fire_params(

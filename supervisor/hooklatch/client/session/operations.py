@@ -261,14 +261,14 @@ class SessionOperations:
     @operation
     def unsubscribe(self, *topics: str) -> Steps[None]:
         """Stop the announcements of these topics, or of all."""
-        chosen = sorted(topics or self._state.topics)
+        chosen = sorted(topics or self._state.topics - {"idle"})
         self._state.topics.difference_update(chosen)
         yield Ask("unsubscribe", {"topics": chosen})
 
     @operation
     def ensure_subscribed(self) -> Steps[None]:
         """Subscribe to the registry, now or when there is a daemon, unless there is a subscription already."""
-        if not self._state.topics and not self.is_closed:
+        if not self._state.topics - {"idle"} and not self.is_closed:
             try:
                 yield from subscribe(self._state, ["registry"])
             except (DaemonUnreachableError, RequestFailedError, UnreadableAnswerError) as error:

@@ -69,6 +69,7 @@ class Options(TypedDict, total=False):
     denial_breaker: this many refusals of pre_tool_use in a row make `run_tool` ask for a halt.
     emits: the events that this host ever fires, so that hooks on others can be reported.
     hooks: registered with the session, all or none: definitions, or (event, function, options).
+    skip_idle: answer fires of events that no hook listens to without asking the daemon, which is told their counts.
     liveness: how patient the client is with a silent daemon.
     """
 
@@ -87,6 +88,7 @@ class Options(TypedDict, total=False):
     denial_breaker: int | None
     emits: Sequence[str]
     hooks: Sequence[HookItem]
+    skip_idle: bool
     liveness: Liveness
 
 

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
 from hooklatch.client.protocol.announcements import Announcement
+from hooklatch.client.protocol.decisions import Decision
 from hooklatch.client.protocol.json_values import read_answer
 from hooklatch.client.protocol.liveness import Liveness
+from hooklatch.client.protocol.skipping import SkippedCounts
 from hooklatch.client.session.breaker import DenialBreaker
 from hooklatch.client.session.hooks import SessionHooks
 from hooklatch.client.session.options import PARENT, Options, checked_ungated, parent_of
@@ -29,7 +31,7 @@ from hooklatch.errors import (
 )
 from hooklatch.version import PROTOCOL
 
-__all__ = ["SessionState", "Welcome"]
+__all__ = ["SessionState", "Skipping", "Welcome"]
 
 RESERVED: Final = 4  # of the requests that may be in flight: a ping must never wait behind fires
 
@@ -52,6 +54,14 @@ class Welcome(msgspec.Struct, frozen=True):
     budgets: dict[str, float] = {}
 
 
+class Skipping(Protocol):
+    """A connection on which the daemon may permit to skip events."""
+
+    def may_skip(self, event: str) -> bool: ...
+
+    def skip(self, event: str) -> Decision | None: ...
+
+
 class SessionState:
     """One session, from its first hello to its end."""
 
@@ -60,7 +70,9 @@ class SessionState:
         self.resume_token = options.get("resume_token")
         self.revision: int | None = None
         self.welcome = Welcome(PROTOCOL)
-        self.topics: set[str] = set()
+        self.topics: set[str] = {"idle"} if options.get("skip_idle") and not options.get("dialect") else set()
+        self.skipping: Skipping | None = None  # the present connection
+        self.skipped = SkippedCounts()
         self.is_closed = False  # in this process
         self.breaker = DenialBreaker(options.get("denial_breaker"))
         self.ungated = checked_ungated(options)

@@ -121,6 +121,11 @@ class Catalogue(Mapping[str, EventSpec]):
     def __len__(self) -> int:
         return len(self._specs)
 
+    @cached_property
+    def harmless(self) -> frozenset[str]:
+        """The events that cannot refuse anything, whatever becomes of their hooks."""
+        return frozenset(name for name, spec in self._specs.items() if not spec.fails_closed)
+
     def with_custom(self, definitions: Iterable[EventDefinition]) -> Catalogue:
         """Return this catalogue extended by the operator's own events.
 

@@ -35,7 +35,7 @@ class Snapshot:
     `base` are the hooks that it shares with other viewers: what is computed of them is computed once.
     """
 
-    __slots__ = ("_base", "_chains", "_digest", "_fingerprints", "_own", "hooks", "revision")
+    __slots__ = ("_base", "_chains", "_digest", "_fingerprints", "_hooked", "_own", "hooks", "revision")
 
     def __init__(self, revision: int, hooks: Iterable[Hook], base: Snapshot | None = None) -> None:
         own = ordered(hooks)
@@ -48,6 +48,15 @@ class Snapshot:
         self._digest: str | None = None
         self._fingerprints: bytes | None = None
         self._chains: dict[str, Chain] = {}
+        self._hooked: frozenset[str] | None = None
+
+    @property
+    def hooked(self) -> frozenset[str]:
+        """Return the events that an enabled hook is for; EVERY_GATE stands for all that fail closed."""
+        if self._hooked is None:
+            own = frozenset(hook.event for hook in self._own if hook.enabled)
+            self._hooked = own if self._base is None else self._base.hooked | own
+        return self._hooked
 
     @property
     def digest(self) -> str:

@@ -19,6 +19,7 @@ from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
+from hooklatch.service.transport.requests import FireRequest
 from hooklatch_worker.author.ambiguity import ambiguity
 
 __all__ = ["Method", "MethodTable", "Methods", "own_session", "viewed"]
@@ -60,35 +61,39 @@ class Methods:
         self._client_methods = {name: method for table in of_clients for name, method in table.items()}
         self.admin_methods = of_administrators
 
-    def handle(self, connection: Connection, request: Request) -> Awaitable[object]:
+    def handle(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]:
         """Return what answers one request.
 
         Raises:
             RpcError: what is wrong with it.
         """
+        if isinstance(request, FireRequest):
+            return self._fire(request.params, connection.session)
         if request.method == "fire":
-            return self._fire(connection, request.params)
+            # Its raw params are looked at: once decoded, a duplicate key can no longer be seen.
+            params = convert(request.params, FireParams)
+            return self._fire(params, connection.session, ambiguity(bytes(request.params)))
         method = self._client_methods.get(request.method) or self._admin_method(connection, request.method)
         if not connection.has_greeted and request.method not in WITHOUT_HELLO:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
         takes_none = method.params is msgspec.Raw
         return method.answer(connection, request.params if takes_none else convert(request.params, method.params))
 
-    async def _fire(self, connection: Connection, raw: msgspec.Raw) -> object:
-        params = convert(raw, FireParams)
-        session = connection.session
-        # Checked on the raw bytes: once decoded, a duplicate key can no longer be seen.
-        fault = ambiguity(bytes(raw))
+    def _fire(self, params: FireParams, session: Session | None, fault: str | None = None) -> Awaitable[object]:
         dialect = params.dialect or (session.terms.dialect if session is not None else None)
         if dialect is not None:
-            return await self._native.fire(self._dialects.find(dialect), params, session, fault)
-        if fault is not None:
-            spec = self._dispatcher.spec(params.event)
-            refused = await self._dispatcher.refuse(spec, "payload", fault, params, session)
-            return refused if params.wait else {"accepted": False, "decision_id": refused.decision_id}
-        if not params.wait:
+            return self._native.fire(self._dialects.find(dialect), params, session, fault)
+        if fault is not None or not params.wait:
+            return self._fire_without_call(params, session, fault)
+        return self._dispatcher.fire(params, session)
+
+    async def _fire_without_call(self, params: FireParams, session: Session | None, fault: str | None) -> object:
+        """Start a fire that nobody waits for, or refuse one whose params could be read in two ways."""
+        if fault is None:
             return self._dispatcher.fire_later(params, session)
-        return await self._dispatcher.fire(params, session)
+        spec = self._dispatcher.spec(params.event)
+        refused = await self._dispatcher.refuse(spec, "payload", fault, params, session)
+        return refused if params.wait else {"accepted": False, "decision_id": refused.decision_id}
 
     def _admin_method(self, connection: Connection, name: str) -> Method[Any]:
         method = self.admin_methods.get(name)
@@ -105,7 +110,10 @@ class Methods:
 
     def closed(self, connection: Connection) -> None:
         """Note that a connection has ended."""
+        session, is_watching = connection.session, "decisions" in connection.topics
         self._bus.leave(connection)
+        if is_watching:  # what its watching forbade to skip may be skipped again
+            self._registries.permit_anew(None if connection.is_admin else session)
 
 
 def own_session(connection: Connection) -> Session:

@@ -30,11 +30,12 @@ from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session, Sessions, Terms, new_id
 from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Connection
+from hooklatch.service.transport.permits import Permits
 from hooklatch.version import PROTOCOL, VERSION
 
 __all__ = ["HelloParams", "SessionMethods", "TopicsParams", "UpdateParams", "check_live"]
 
-TOPICS = frozenset({"registry", "decisions", "telemetry"})
+TOPICS = frozenset({"registry", "decisions", "telemetry", "idle"})
 
 
 class UpdateParams(msgspec.Struct, frozen=True):
@@ -90,6 +91,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     dialects: Dialects
     native: Native
     bus: Bus
+    permits: Permits
     record: Record
 
     @property
@@ -113,6 +115,8 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         session = None
         if params.session is not None or not connection.is_admin:
             session = await self._open(connection, params, dialect)
+            if len(session.connections) > 1 or session.children:  # none of them may skip what it must not any more
+                await self.registries.announced()
         connection.has_greeted, connection.client = True, params.client.text
         view, catalogue = self.registries.view_of(session), self.registries.catalogue
         return {
@@ -144,19 +148,39 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         return {"revision": view.revision, "warnings": self.projects.warnings(session.places)}
 
     async def _close(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return {"ended": self.bus.part(connection, own_session(connection))}
+        session, is_watching = own_session(connection), "decisions" in connection.topics
+        self.permits.take_back(connection)
+        has_ended = self.bus.part(connection, session)
+        if is_watching:
+            self.registries.permit_anew(None if connection.is_admin else session)
+        return {"ended": has_ended}
 
     async def _subscribe(self, connection: Connection, params: TopicsParams) -> object:
         topics = known_topics(params)
-        view = self.registries.follow(connection.session)  # before it listens: what is due to others is not for it
+        session = own_session(connection) if "idle" in topics else connection.session
+        view = self.registries.follow(session)  # before it listens: what is due to others is not for it
         connection.topics |= topics
         self.bus.take_topics(connection)
+        if "decisions" in topics:
+            await self._watched(connection)
+        if session is not None and "idle" in topics:
+            self.registries.permit(session)
         return {"revision": view.revision}
 
     async def _unsubscribe(self, connection: Connection, params: TopicsParams) -> object:
-        connection.topics -= known_topics(params)
+        topics = known_topics(params)
+        if "idle" in topics:
+            self.permits.take_back(connection)
+        connection.topics -= topics
         self.bus.take_topics(connection)
+        if "decisions" in topics:
+            await self._watched(connection)
         return {"revision": self.registries.view_of(connection.session).revision}
+
+    async def _watched(self, connection: Connection) -> None:
+        """Have no client skip an event whose decision somebody watches, and skip again once nobody does."""
+        self.registries.permit_anew(None if connection.is_admin else connection.session)
+        await self.registries.announced()
 
     async def _open(self, connection: Connection, hello: HelloParams, dialect: Dialect | None) -> Session:
         """Open the session that a client asks for, or join it.

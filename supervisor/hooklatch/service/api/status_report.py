@@ -201,6 +201,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         return {
             "connections": len(self.bus.connections),
             "fired": self.statistics.total_fired,
+            "skipped": dict(self.statistics.skipped),
             "verdicts": dict(self.statistics.verdicts),
             "failures": dict(self.statistics.causes),
             "dropped": dict(self.statistics.dropped),

@@ -52,7 +52,10 @@ class DaemonTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """[record]: how much is kept and for how long, and which parts of a payload are never stored."""
+    """[record]: how much is kept and for how long, and which parts of a payload are never stored.
+
+    `skipping`: events that no hook listens to may be recorded by their counts.
+    """
 
     segment_mib: Number = DEFAULT.segment_bytes / MIB
     segment_hours: Number = DEFAULT.segment_age / HOUR
@@ -64,6 +67,7 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     low_mib: Number = DEFAULT.low_bytes / MIB
     critical_mib: Number = DEFAULT.critical_bytes / MIB
     full_mib: Number = DEFAULT.full_bytes / MIB
+    skipping: bool = DEFAULT.skipping
 
     def __post_init__(self) -> None:
         check_patterns("redact", self.redact, lambda pattern: compile_matcher({"glob": pattern.lower()}))
@@ -86,6 +90,7 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             low_bytes=int(self.low_mib * MIB),
             critical_bytes=int(self.critical_mib * MIB),
             full_bytes=int(self.full_mib * MIB),
+            skipping=self.skipping,
         )
 
 

@@ -21,7 +21,7 @@ from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.reading import ProjectFiles, changed
 from hooklatch.service.registry.places import Place, alike, nearest
-from hooklatch.service.registry.sessions import Sessions
+from hooklatch.service.registry.sessions import Session, Sessions
 
 __all__ = ["Projects"]
 
@@ -59,6 +59,13 @@ class Projects:
         for folder in self.used():
             yield trust.folder_of(folder)
             yield from trust.stamps(folder) or ()
+
+    def holds(self, session: Session) -> bool:
+        """Return whether a session is in a trusted project, or may be: its hooks may change with any file."""
+        places = (*session.places, *session.places_above)
+        if not self.trusted:
+            return False
+        return any(place.fault is not None for place in places) or bool(self.nearest(places))
 
     def ask(self, folder: str) -> None:
         """Keep a project loaded for a while."""

@@ -21,6 +21,7 @@ from hooklatch.service.api.hook_reports import HookReports
 from hooklatch.service.api.methods import Methods
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
+from hooklatch.service.api.skipped_fires import SkippedFires
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.config.state_file import StateFile
@@ -47,6 +48,7 @@ from hooklatch.service.transport.bus import Bus
 from hooklatch.service.transport.connection import Shared
 from hooklatch.service.transport.hangups import Hangups
 from hooklatch.service.transport.line_timeouts import LineTimeouts
+from hooklatch.service.transport.permits import Permits
 from hooklatch.service.transport.reader_handoff import ReaderHandoff
 
 __all__ = ["Parts"]
@@ -82,14 +84,18 @@ class Parts:
         self.sessions = Sessions(on_end=SessionEnd(self.breakers, self.statistics, self.shared_state).forget)
         self.bus = Bus(self.sessions, self.notes.registry)
         first = first_plan(config, state)
-        self.registries = Registries(first.catalogue, self.sessions, self.bus.publish, switches=state.state.switches)
+        self.projects = Projects(state, self.sessions)
+        permits = Permits(self.bus, self.projects.holds)
+        self.registries = Registries(
+            first.catalogue, self.sessions, self.bus.publish, permits, switches=state.state.switches
+        )
         self.generations, metrics_places = Generations(), MetricsPlaces()
         pools: dict[tuple[str, int], Pool] = {}
         self.sources = make_sources(zygote, self.generations.quiesced, pools, on_adopted=self.notes.adopted)
-        self.projects = Projects(state, self.sessions)
 
         def take_settings(settings: Settings) -> None:
             record.apply(settings.record)
+            permits.is_allowed = settings.record.skipping
             metrics_places.take(settings)
 
         self.files = make_files(
@@ -120,7 +126,7 @@ class Parts:
         )  # fmt: skip
         session_methods = SessionMethods(
             registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
-            files=self.files, dialects=self.dialects, native=self.native, bus=self.bus, record=record,
+            files=self.files, dialects=self.dialects, native=self.native, bus=self.bus, permits=permits, record=record,
         )  # fmt: skip
         self.status = StatusReport(
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
@@ -138,10 +144,12 @@ class Parts:
             of_clients=[
                 session_methods.methods,
                 self.hook_methods.methods,
+                SkippedFires(self.registries, self.statistics, record).methods,
                 HookReports(self.status, self.dialects, self.native).methods,
                 self.status.methods,
             ],
             of_administrators=self.administration.methods,
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)
-        self.shared = Shared(Admission(), ReaderHandoff(), LineTimeouts(), Hangups())
+        admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=1))
+        self.shared = Shared(admission, ReaderHandoff(), LineTimeouts(), Hangups())

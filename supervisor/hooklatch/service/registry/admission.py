@@ -5,9 +5,15 @@ next request waits for admission.  One is admitted per round of the event loop, 
 (`core/fair_queue.py`).  So a flood delays everybody else by one request a round, not by all of its requests, and a
 session with nothing under way is admitted at once.  While a connection waits, nothing more is read from it: what it
 sends stays in its socket.
+
+Admitting more than the workers can serve would only move the queue to them, and there a request of a quiet session
+meets it.  So while many requests are under way, whoever they belong to, those that queue here are admitted slowly.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import trio
 
@@ -17,6 +23,8 @@ __all__ = ["MAX_OF_SESSION", "UNHINDERED", "Flow", "Admission"]
 
 UNHINDERED = 4  # requests of a session, or of all strangers, that may be under way before the next one queues
 MAX_OF_SESSION = 256  # unanswered requests that all connections of one session may have
+PER_WORKER = 2  # requests under way, of all clients, that keep a worker busy
+PAUSE = 0.001  # seconds between two admissions then: slow hooks must not keep a request of another one for long
 PLACES = 2**14  # connections that may wait: more than there can be
 
 
@@ -30,37 +38,44 @@ class Flow:
 
 
 class Admission:
-    """Admits one request per round of the event loop; sleeps while nobody waits."""
+    """Admits one request per round of the event loop, or fewer; sleeps while nobody waits."""
 
-    def __init__(self) -> None:
-        self._waiting: FairQueue[Flow, trio.Event] = FairQueue(PLACES)
+    def __init__(self, most_workers: Callable[[], int] = lambda: 4) -> None:
+        """Make it; `most_workers` returns how many workers the largest pool has."""
+        self._most_workers = most_workers
+        self._waiting: FairQueue[Hashable, trio.lowlevel.Task] = FairQueue(PLACES)
         self._wake = trio.Event()
+        self.in_flight = 0  # requests of all clients
         self.strangers = Flow()  # connections without a session: counted together, but each takes its own turns
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    async def turn(self, flow: Flow) -> None:
-        """Wait for a turn of this flow."""
-        passed = trio.Event()
-        self._waiting.put(flow, passed)
+    async def turn(self, share: Hashable) -> None:
+        """Wait for a turn of this share: a session's flow, or a connection without a session."""
+        task = trio.lowlevel.current_task()
+        self._waiting.put(share, task)
         self._wake.set()
-        try:
-            await passed.wait()
-        except trio.Cancelled:
-            self._waiting.remove(flow, passed)
-            raise
+
+        def leave(_: Any) -> trio.lowlevel.Abort:
+            self._waiting.remove(share, task)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(leave)
 
     async def run(self) -> None:
         while True:
             await self._wake.wait()
             while self._let_one_in():
-                await trio.lowlevel.checkpoint()
+                if self.in_flight < PER_WORKER * self._most_workers():
+                    await trio.lowlevel.checkpoint()
+                else:
+                    await trio.sleep(PAUSE)
             self._wake = trio.Event()
 
     def _let_one_in(self) -> bool:
-        passed = self._waiting.take()
-        if passed is None:
+        task = self._waiting.take()
+        if task is None:
             return False
-        passed.set()
+        trio.lowlevel.reschedule(task)
         return True

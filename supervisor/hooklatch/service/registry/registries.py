@@ -18,6 +18,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cached_property
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -39,7 +40,7 @@ from hooklatch.service.registry.visibility import (
     shared_hooks,
 )
 
-__all__ = ["Announcement", "Registries", "found"]
+__all__ = ["Announcement", "Permits", "Registries", "found"]
 
 MAX_SHARED = 1000  # scopes of one epoch: clients name the plugins, and may name others without end
 SLICE = 0.002  # seconds of a turn of the loop in which subscribers are told
@@ -65,11 +66,29 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 Publish = Callable[[Session | None, Announcement], bool]  # false when nobody listens any more
 
 
+class Permits(Protocol):
+    """Tells clients which events they need not fire, since no hook of their sessions' views listens."""
+
+    def tell(self, session: Session, view: Snapshot, catalogue: Catalogue) -> bool:
+        """Tell what has changed; false when no client of the session asks for it any more."""
+        ...
+
+    async def delivered(self) -> None:
+        """Return once no client that lives can act on what was taken back."""
+        ...
+
+
 class Registries:
     """Owns all layers.  A viewer is a session, or None for those who see only the global layers."""
 
     def __init__(
-        self, catalogue: Catalogue, sessions: Sessions, publish: Publish, *, switches: Mapping[str, bool]
+        self,
+        catalogue: Catalogue,
+        sessions: Sessions,
+        publish: Publish,
+        permits: Permits,
+        *,
+        switches: Mapping[str, bool],
     ) -> None:
         self.catalogue = catalogue
         self.switches = dict(switches)
@@ -80,6 +99,7 @@ class Registries:
         self._projects: dict[str, list[Hook]] = {}
         self._sessions = sessions
         self._publish = publish
+        self._permits = permits
         self._revision = self.view.revision  # the highest of any view
         self._epoch = 1  # the number of changes so far to what sessions share
         self._shared: dict[Scope, Snapshot] = {}  # of the current epoch
@@ -121,8 +141,27 @@ class Registries:
             self._told[session] = view
         return view
 
+    def permit(self, session: Session) -> None:
+        """Tell a session's clients which events they need not fire, now and whenever that changes."""
+        self._permits.tell(session, self.follow(session), self.catalogue)
+
+    def permit_anew(self, above: Session | None) -> None:
+        """Tell clients anew which events they need not fire, as something else than hooks has changed that.
+
+        They are those of a session and of the ones below it, or of all sessions.
+        """
+        self._untold.update((one, None) for one in self._told if above is None or above.has_below(one))
+        self._tell_some()
+
     async def announced(self) -> None:
-        """Wait until each subscriber has been told of all changes so far, some of them in each turn of the loop."""
+        """Wait until each subscriber has been told of all changes so far, some of them in each turn of the loop.
+
+        None of them skips an event any more that a hook listens to by now.
+        """
+        await self._told_all()
+        await self._permits.delivered()
+
+    async def _told_all(self) -> None:
         if not self._untold:
             return
         # Shielded: if the one who made the change leaves, the others are told all the same.
@@ -350,13 +389,15 @@ class Registries:
 
     def _tell(self, session: Session) -> None:
         old, new = self._told[session], self.view_of(session)
+        # Also where the view is the same: whether an event is a gate, and what else decides, may have changed.
+        is_followed = self._permits.tell(session, new, self.catalogue)
         if new is old:
             return
         self._told[session] = new
         said = self._announcements.get((old, new))
         if said is None:
             said = self._announcements[old, new] = announcement(old, new, difference(old, new))
-        if not self._publish(session, said):
+        if not self._publish(session, said) and not is_followed:
             del self._told[session]
 
 

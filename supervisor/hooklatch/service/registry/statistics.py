@@ -109,9 +109,10 @@ class Statistics:
         self.decisions: dict[tuple[str, str, str], int] = {}  # by event, verdict and cause
         self.abandoned = 0
         self.dropped: Counter[str] = Counter()
+        self.skipped: Counter[str] = Counter()  # of those that were fired: the events that no hook listened to
 
-    def fired(self, event: str) -> None:
-        self._fired[event] = (self._fired.get(event, NEVER)[0] + 1, time.time())
+    def fired(self, event: str, count: int = 1) -> None:
+        self._fired[event] = (self._fired.get(event, NEVER)[0] + count, time.time())
 
     def called(self, hook: str, cause: Cause, duration_ms: float, *, owner: str = "") -> None:
         record = self._hooks.get((owner, hook))

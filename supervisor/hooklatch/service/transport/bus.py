@@ -83,6 +83,16 @@ class Bus:
             for connection in shown:
                 connection.announce(line, is_registry=False)
 
+    def listeners(self, topic: str, session: Session) -> list[Connection]:
+        """Return the connections of a session that listen to a topic."""
+        listening = self._listening[topic]
+        return [listening[number] for number in session.connections if number in listening] if listening else []
+
+    def is_watched(self, session: Session) -> bool:
+        """Return whether somebody is shown the session's decisions."""
+        watching = self._listening["decisions"].values()
+        return any(one.is_admin or is_shown(session, one) for one in watching)
+
     def take_topics(self, connection: Connection) -> None:
         """Note that a connection's topics have changed."""
         self._stop_listening(connection)

@@ -1,0 +1,53 @@
+"""Takes what clients report of the events that they did not fire, since no hook listens.  Knows counts, not hooks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from hooklatch.core.limits import Name
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.record.writer import Record
+from hooklatch.service.api.methods import Method, MethodTable, own_session
+from hooklatch.service.registry.registries import Registries
+from hooklatch.service.registry.statistics import Statistics
+from hooklatch.service.transport.connection import Connection
+
+__all__ = ["SkippedFires"]
+
+
+class SkippedParams(msgspec.Struct, frozen=True):
+    """How often each event was skipped since the last report."""
+
+    events: dict[Name, Annotated[int, Meta(gt=0, le=2**31)]]
+
+
+class SkippedFires(msgspec.Struct, frozen=True):
+    """Counts skipped events as fired, and has the counts recorded."""
+
+    registries: Registries
+    statistics: Statistics
+    record: Record
+
+    @property
+    def methods(self) -> MethodTable:
+        return {"skipped": Method(SkippedParams, self._skipped)}
+
+    async def _skipped(self, connection: Connection, params: SkippedParams) -> object:
+        """Take one report.
+
+        Raises:
+            RpcError: it names an event that nobody may skip; none of it counts.
+        """
+        session, harmless = own_session(connection), self.registries.catalogue.harmless
+        if wrong := params.events.keys() - harmless:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"{min(wrong)!r} is no event that may be skipped")
+        for event, count in params.events.items():
+            self.statistics.fired(event, count)
+            self.statistics.skipped[event] += count
+            session.fired(event, count)
+        if params.events:
+            self.record.skipped(params.events, session=session.id, run=session.run, host=session.terms.host)
+        return {}

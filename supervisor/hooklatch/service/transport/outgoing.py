@@ -1,0 +1,81 @@
+"""The lines that a client is sent: at once as far as the kernel takes them, and the rest when it takes more.
+
+Knows a socket and bytes, but no line's meaning.
+"""
+
+from __future__ import annotations
+
+import errno
+import socket
+from contextlib import suppress
+
+import trio
+
+__all__ = ["Outgoing"]
+
+GONE = (errno.EPIPE, errno.ECONNRESET)  # why nothing can be sent to a client that has left
+
+
+class Outgoing:
+    """What one client has yet to be sent.  `pending` is for others to look at."""
+
+    __slots__ = ("_changed", "_socket", "is_draining", "pending")
+
+    def __init__(self, stream: socket.socket) -> None:
+        self.pending = bytearray()
+        self.is_draining = False
+        self._socket = stream
+        self._changed: trio.Event | None = None  # made by the task that waits for it
+
+    def __len__(self) -> int:
+        return len(self.pending)
+
+    def send(self, data: bytes) -> bool:
+        """Send a line; return whether the caller has to start a `drain` for the rest of it."""
+        if not self.pending:
+            try:
+                sent = self._socket.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError as error:
+                self._lost(error)
+                return False
+            if sent == len(data):
+                return False
+            data = data[sent:]
+        self.pending += data
+        was_draining, self.is_draining = self.is_draining, True
+        return not was_draining
+
+    async def drain(self, timeout: float) -> bool:
+        """Send what is pending; return False if the client takes none of it for `timeout` seconds."""
+        while self.pending:
+            with trio.move_on_after(timeout) as scope:
+                await trio.lowlevel.wait_writable(self._socket)
+            if scope.cancelled_caught:
+                return False
+            try:
+                del self.pending[: self._socket.send(self.pending)]
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                self._lost(error)
+                self.pending.clear()
+        return True
+
+    def _lost(self, error: OSError) -> None:
+        """Hang up where a line was lost and the client is not: nobody may take it for sent."""
+        if error.errno not in GONE:  # no memory for it, say
+            with suppress(OSError):
+                self._socket.shutdown(socket.SHUT_RDWR)  # the reader will notice, as it does if the client is gone
+
+    async def wait(self) -> None:
+        """Wait until somebody calls `wake`: all was sent, or something else happened that those who wait look at."""
+        if self._changed is None:
+            self._changed = trio.Event()
+        await self._changed.wait()
+
+    def wake(self) -> None:
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None

@@ -1,0 +1,47 @@
+"""From a line to a request.  Knows the shape of a fire, but no hook and no socket.
+
+Nearly every line is a fire, so it is read as one first: method and params by one typed decode, and by a second decode
+of everything that parsers agree on it.  Whatever does not pass is read as any other method is, with its params left for
+later (`core/protocol.py`), and that words what is wrong with it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from hooklatch.core.protocol import Request, Response, read_message
+from hooklatch.service.dispatch.fires import FireParams
+from hooklatch_worker.author.ambiguity import ambiguity
+
+__all__ = ["FireRequest", "read_line"]
+
+
+class FireRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A fire whose params fit, and that all parsers read alike."""
+
+    method: Literal["fire"]
+    params: FireParams
+    jsonrpc: Literal["2.0"]
+    id: int | str | msgspec.UnsetType | None = msgspec.UNSET
+
+    @property
+    def is_notification(self) -> bool:
+        return self.id is msgspec.UNSET
+
+
+FIRES = msgspec.json.Decoder(FireRequest)
+
+
+def read_line(line: bytes) -> FireRequest | Request | Response:
+    """Parse one line.
+
+    Raises:
+        RpcError: the line is not JSON, or not a JSON-RPC 2.0 message; the text names the problem.
+    """
+    try:
+        fire = FIRES.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError):
+        return read_message(line)
+    return fire if ambiguity(line) is None else read_message(line)
