@@ -151,5 +151,5 @@ class Parts:
             of_administrators=self.administration.methods,
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)
-        admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=1))
+        admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.shared = Shared(admission, ReaderHandoff(), LineTimeouts(), Hangups())
