@@ -14,6 +14,7 @@ import resource
 import signal
 import socket
 import sys
+from typing import Any
 
 import msgspec
 
@@ -27,6 +28,7 @@ from hooklatch_worker.sandbox import isolation, linux
 __all__ = ["live"]
 
 SOCKET_FD = 3
+REHEARSALS = 8  # CPython's interpreter has adapted to the code by then (PEP 659)
 CALLS = msgspec.msgpack.Decoder(wire.Call)
 CODES = msgspec.msgpack.Decoder(wire.Code)
 
@@ -129,6 +131,8 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         held = hold(request)
         unit = load(request.source, CODES.decode(first).data)
         loaded = describe(generation, unit, held)
+        line = Line(connection, reader, generation)
+        rehearse(generation, unit.path, capture, line)
     except SourceError as error:
         message, file = printable(error.message[:MAX_MESSAGE]), printable(error.file)
         failure = wire.LoadFailed(generation, message, file, error.line)
@@ -136,7 +140,6 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         return 0
     capture.take()  # what the import printed is not part of a call
     connection.sendall(loaded)
-    line = Line(connection, reader, generation)
     caller = Caller(unit.functions, unit.path, capture, line)
     while True:
         body = next_body(connection, reader)
@@ -145,10 +148,22 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         call = CALLS.decode(body)
         if call.generation != generation:
             return 1
-        line.begin(call.call_id)
-        reply = caller.run(call)
-        line.end()
-        connection.sendall(wire.frame(reply))
+        connection.sendall(wire.frame(caller.run(call)))
+
+
+def rehearse(generation: int, path: str, capture: Capture, line: Line) -> None:
+    """Make calls of nothing, so that no call pays for the pages that the first one copies from the zygote's.
+
+    The call after a death is the first one of a fresh worker: of 29 page faults 8 remain, and a fifth of its time goes.
+    """
+
+    def look(event: Any) -> None:
+        _ = event.tool_name
+
+    caller = Caller({"": look}, path, capture, line)
+    for _ in range(REHEARSALS):
+        call = wire.Call(generation, 0, 1.0, "", "pre_tool_use", b'{"tool_name":null}', b"{}")
+        wire.frame(caller.run(CALLS.decode(wire.encode(call))))
 
 
 def hold(request: wire.Fork) -> isolation.Held:
@@ -172,9 +187,10 @@ def describe(generation: int, unit: Unit, held: isolation.Held) -> bytearray:
 
 
 def next_body(connection: socket.socket, reader: wire.FrameReader) -> memoryview | None:
-    while (body := reader.take()) is None:
+    body = reader.take() if reader.held else None
+    while body is None:
         data = connection.recv(2**16)
         if not data:
             return None
-        reader.feed(data)
+        body = reader.take(data)
     return body

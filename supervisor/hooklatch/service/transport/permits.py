@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 import trio
 
 from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.hooks.registry import Snapshot
+from hooklatch.core.hooks.snapshots import Snapshot
 from hooklatch.core.protocol import encode_notification
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.bus import Bus
