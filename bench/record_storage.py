@@ -83,8 +83,7 @@ class Sqlite:
         self._seq, self._hash = 0, GENESIS
 
     def decided(self, decision: Decision, fact: Fact) -> None:
-        limit, redactor = SETTINGS.excerpt_bytes, self._redactor
-        body = entry_of_decision(decision, fact, shown_of(fact.payload, limit, redactor), limit, redactor)
+        body = entry_of_decision(decision, fact, shown_of(fact.payload, SETTINGS.excerpt_bytes, self._redactor))
         self._seq += 1
         line, self._hash = seal(self._seq, self._hash, timestamp(time.time()), "decision", body)
         row = (self._seq, fact.session, decision.event, decision.verdict, line)

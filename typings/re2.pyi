@@ -4,6 +4,7 @@ from collections.abc import Callable
 class Options:
     log_errors: bool
     max_mem: int
+    never_capture: bool
 
 class error(Exception): ...
 

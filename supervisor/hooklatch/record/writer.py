@@ -46,6 +46,7 @@ from hooklatch.record.storage.syncing import Syncs
 __all__ = ["Fact", "Record", "RecordError", "Shown"]
 
 logger = logging.getLogger("hooklatch.record")
+CRITICAL = Stage.CRITICAL
 RESERVE = 2**20  # bytes for denials on a full disk, enough for about 1500
 GROUP = 0.025  # seconds to gather records before a sync, if no answer waits for it
 LOOK = 1.0  # seconds between checks of the disk
@@ -159,34 +160,32 @@ class Record:
         Raises:
             RecordError: the decision of a gate is not in the file.
         """
-        if self._space.stage is Stage.FULL:
-            self._space.look()
-        stage = self._space.stage
-        if stage >= Stage.CRITICAL or self._unsynced is not None:
-            if not fact.is_gate:
+        is_brief = self._space.stage >= CRITICAL
+        if is_brief or self._unsynced is not None:
+            if self._space.stage is Stage.FULL:
+                self._space.look()
+            is_brief = self._space.stage >= CRITICAL
+            if not fact.is_gate and (is_brief or self._unsynced is not None):
                 self._space.count(decision.event)
                 return None
-            if stage is Stage.FULL:
+            if self._space.stage is Stage.FULL:
                 raise RecordError(self._space.explain())
+        if is_brief:
+            shown = Shown(self._redactor, 0)
+        elif shown is None or shown.redactor is not self._redactor:  # nobody chose, or the settings have changed since
+            shown = self.show(fact.payload)
         try:
-            return self._write("decision", self._entry(decision, fact, shown, is_brief=stage >= Stage.CRITICAL))
+            return self._write("decision", entry_of_decision(decision, fact, shown))
         except RecordError:
             if fact.is_gate:
                 raise
             self._space.count(decision.event)
             return None
 
-    def _entry(self, decision: Decision, fact: Fact, shown: Shown | None, *, is_brief: bool) -> bytes:
-        if is_brief:
-            return entry_of_decision(decision, fact, None, 0, self._redactor)
-        if shown is None or shown.redactor is not self._redactor:  # the settings have changed since
-            shown = self.show(fact.payload)
-        return entry_of_decision(decision, fact, shown, self._settings.excerpt_bytes, self._redactor)
-
     def refused(self, decision: Decision, fact: Fact) -> Head | None:
         """Record that a gate is denied because its decision could not be recorded; use the reserve if needed."""
         try:
-            body = self._entry(decision, fact, None, is_brief=True)
+            body = entry_of_decision(decision, fact, Shown(self._redactor, 0))
             if self._unsynced is not None and not self._is_closed:
                 return self._put("decision", body, from_reserve=True)  # not promised to reach the disk
             return self._write("decision", body, from_reserve=True)

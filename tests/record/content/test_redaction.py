@@ -139,14 +139,14 @@ def test_the_lists_in_force_are_ones_own(tmp_path: Path) -> None:
 def test_a_pattern_finds_in_one_text_of_many_what_it_finds_in_that_text_alone(pattern: str) -> None:
     redactor = Redactor(RecordSettings(redact_text=(pattern,)))
 
-    assert not redactor.is_clean(["a", "q", "b"])
+    assert not redactor.is_clean(json.dumps(["a", "q", "b"]).encode())
     assert [redactor.clean(text) for text in ("a", "q", "b")] == ["a", REDACTED, "b"]
 
 
 def test_texts_side_by_side_do_not_become_a_secret() -> None:
     redactor = Redactor(RecordSettings(redact_text=("ab", r"x\by")))
 
-    assert redactor.is_clean(["a", "b", "x", "y"])
+    assert redactor.is_clean(json.dumps(["a", "b", "x", "y"]).encode())
 
 
 def test_a_pattern_that_cannot_be_run_is_no_reason_to_stop() -> None:

@@ -53,10 +53,10 @@ def text_of_second(second: int) -> str:
 
 def seal(seq: int, prev: str, at: str, kind: str, body: bytes) -> tuple[bytes, str]:
     """Return a record's line with its newline, and its hash.  `body` is a JSON object on one line."""
-    rest = b"," + body[1:-1] if len(body) > 2 else b""
-    line = b'{"seq":%d,"prev":"%b","at":"%b","kind":"%b"%b' % (seq, prev.encode(), at.encode(), kind.encode(), rest)
+    comma = "," if len(body) > 2 else ""
+    line = f'{{"seq":{seq},"prev":"{prev}","at":"{at}","kind":"{kind}"{comma}'.encode() + body[1:-1]
     own = sha256(line).hexdigest()
-    return b'%b,"hash":"%b"}\n' % (line, own.encode()), own
+    return line + f',"hash":"{own}"}}\n'.encode(), own
 
 
 def read_link(line: bytes) -> ChainLink | None:
