@@ -28,8 +28,8 @@ from hooklatch.record.content.entries import (
     entry_of_abandoned,
     entry_of_decision,
     scrubbed,
-    shown_of,
 )
+from hooklatch.record.content.excerpt import excerpt_of_payload
 from hooklatch.record.content.redaction import Redactor
 from hooklatch.record.files.anchor import Anchor
 from hooklatch.record.files.mark import MarkFile
@@ -150,7 +150,8 @@ class Record:
 
     def show(self, payload: Payload) -> Shown:
         """Choose what is recorded of a payload; made before the decision, it saves that much time after it."""
-        return shown_of(payload, self._settings.excerpt_bytes, self._redactor)
+        limit, redactor = self._settings.excerpt_bytes, self._redactor
+        return Shown(redactor, limit, *excerpt_of_payload(payload, limit, redactor))
 
     def decided(self, decision: Decision, fact: Fact, shown: Shown | None = None) -> Head | None:
         """Record a decision, right before its answer leaves; `shown` is what `show` chose of the payload, if it did.

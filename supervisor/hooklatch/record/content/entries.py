@@ -14,10 +14,10 @@ import msgspec
 
 from hooklatch.core.messages import Cause, Decision, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.excerpt import UNREADABLE, cleaned, excerpt_of, excerpt_of_payload
+from hooklatch.record.content.excerpt import UNREADABLE, cleaned, excerpt_of
 from hooklatch.record.content.redaction import WINDOW, Redactor
 
-__all__ = ["Fact", "Shown", "entry_of_abandoned", "entry_of_decision", "scrubbed", "shown_of"]
+__all__ = ["Fact", "Shown", "entry_of_abandoned", "entry_of_decision", "scrubbed"]
 
 TEXT = 1000  # characters of a reason or a message
 NAME = 300  # characters of an id or a path that a client gave
@@ -52,11 +52,6 @@ class Shown(msgspec.Struct, frozen=True, gc=False):
     limit: int
     excerpt: msgspec.Raw | None = None
     cut: str | None = None
-
-
-def shown_of(payload: Payload, limit: int, redactor: Redactor) -> Shown:
-    """Choose what is recorded of a payload, at most `limit` bytes, without secrets."""
-    return Shown(redactor, limit, *excerpt_of_payload(payload, limit, redactor))
 
 
 class PatchEntry(msgspec.Struct, omit_defaults=True, gc=False):
@@ -128,12 +123,14 @@ def filled(decision: Decision, fact: Fact, payload: Shown) -> DecisionEntry:
         outcomes, outcomes_omitted = outcomes[:OUTCOMES], len(outcomes) - OUTCOMES
     if len(warnings) > WARNINGS:
         warnings, warnings_omitted = warnings[:WARNINGS], len(warnings) - WARNINGS
-    # Most decisions say nothing, and a gate's denial says one text.
     if reason or warnings or not all_silent(outcomes):
         redactor = None if is_clean(reason, outcomes, warnings, payload.redactor) else payload.redactor
         outcomes = [recorded(outcome, reason, redactor) for outcome in outcomes]
         warnings = [text_of(text, redactor) for text in warnings]
         reason = text_of(reason, redactor) if reason is not None else None
+    outputs: list[str] = []
+    if decision.append or decision.resume or decision.value or decision.inject or decision.context:
+        outputs = [name for name in OUTPUTS if getattr(decision, name)]
     return DecisionEntry(
         decision.decision_id,
         decision.event,
@@ -155,19 +152,13 @@ def filled(decision: Decision, fact: Fact, payload: Shown) -> DecisionEntry:
         payload.excerpt,
         payload.cut,
         entry_of_patch(decision.patch, payload) if decision.patch else None,
-        outputs_of(decision),
+        outputs,
         outcomes,
         outcomes_omitted,
         warnings,
         warnings_omitted,
         decision.duration_ms,
     )
-
-
-def outputs_of(decision: Decision) -> list[str]:
-    if decision.append or decision.resume or decision.value or decision.inject or decision.context:
-        return [name for name in OUTPUTS if getattr(decision, name)]
-    return []
 
 
 def entry_of_patch(patch: Mapping[str, msgspec.Raw], payload: Shown) -> PatchEntry:

@@ -67,9 +67,9 @@ class Journal:
         """
         if not self.segment.is_whole:
             self.begin_segment(reason="the segment before it ends in a partial line that could not be removed")
-        if self.seq >= self._mark.mark.through:
-            self._mark.reserve(self.seq)  # never use a number that is not reserved in the mark
         seq = self.seq + 1
+        if seq > self._mark.mark.through:
+            self._mark.reserve(self.seq)  # never use a number that is not reserved in the mark
         line, own = seal(seq, self.hash, timestamp(self._clock()), kind, body)
         self.segment.append(line, from_reserve=from_reserve)
         self.seq, self.hash, self._last = seq, own, (seq, own)
