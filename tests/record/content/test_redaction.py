@@ -7,9 +7,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import re2
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hooklatch.core.messages import Outcome
-from hooklatch.record.content.redaction import REDACTED, WINDOW, Redactor
+from hooklatch.record.content.redaction import LONG_KEY, PLAIN_KEYS, REDACTED, WINDOW, Redactor
 from hooklatch.record.settings import RecordSettings
 from support.records import decision, fact, lines, recorded
 from support.tables import table
@@ -90,6 +93,74 @@ def test_an_ordinary_text_stays_as_it_is(tmp_path: Path, text: str) -> None:
     found = recorded(decision(reason=text), fact({"text": text}), tmp_path)
 
     assert (found["reason"], found["excerpt"]) == (text, {"text": text})
+
+
+# What JSON escapes, each with a letter that would hide the edge of the word after it if it were taken literally.
+@pytest.mark.parametrize(
+    "before", ["\n", "\t", "\r", "\b", "\f", '"', "\\", "\\\\", "\x00", "\x1b", "\\n ", "é", "\u2028", "/"]
+)
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_secret_next_to_any_character_is_found_in_the_json_of_its_text(before: str, secret: str) -> None:
+    redactor = Redactor(RecordSettings())
+    text = f"x{before}{secret}{before}y"
+
+    assert redactor.clean(text) != text
+    assert not redactor.is_clean(msgspec.json.encode({"a": ["b", text]}))
+
+
+CHARACTERS = st.sampled_from(
+    [*"aqQ01 _-=:", "\n", '"', "\\", "\x00", "\x1b", "\x7f", "é", "💡", "\u2028", "u0071", "\\u0071"]
+)
+PATTERNS = [r"\bq", r"q\b", r"\Bq\B", r"a\nq", r'"q', r"\\\\q", r"(?i)a.q", r"é\s*q", r"q[^a]*0", r"\x1bq", r"q\W"]
+
+
+@given(st.lists(st.lists(CHARACTERS).map("".join), min_size=1), st.sampled_from(PATTERNS))
+def test_json_in_which_nothing_is_found_has_no_text_with_a_secret(texts: list[str], pattern: str) -> None:
+    redactor = Redactor(RecordSettings(redact_text=(pattern,)))
+    pattern_alone = re2.compile(pattern)
+
+    if redactor.is_clean(msgspec.json.encode({texts[0]: texts})):
+        assert not any(pattern_alone.search(text) for text in texts)
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_payload_without_backslashes_is_searched_too(secret: str) -> None:
+    assert not Redactor(RecordSettings()).is_clean(msgspec.json.encode([secret]))
+
+
+def test_ordinary_json_is_clean_whatever_it_escapes() -> None:
+    redactor = Redactor(RecordSettings())
+
+    assert all(redactor.is_clean(msgspec.json.encode({"command": f'a "b"\n\\c\x1b {text}'})) for text in PLAIN)
+
+
+def test_a_flood_of_keys_hides_and_shows_what_it_did_before() -> None:
+    redactor = Redactor(RecordSettings())
+    shown = {f"key{number}": 1 for number in range(3 * PLAIN_KEYS)}
+
+    assert redactor.shows_all(shown, 9)
+    assert redactor.shows_all(shown, 9)
+    for key in KEYS:
+        assert not redactor.shows_all({**shown, key: 1}, 9)
+        assert not redactor.shows_all({"a": [[{"b": {key: 1}}]]}, 9)
+    assert not redactor.shows_all({"k" * (LONG_KEY + 1): 1}, 9)
+
+
+def test_what_a_repeated_key_drops_is_not_shown_either(tmp_path: Path) -> None:
+    found = recorded(
+        decision(), fact(b'{"a":{"password":"hunter2"},"b":"sk-abcdefghijklmnop1234","a":1,"b":2}'), tmp_path
+    )
+
+    assert found["excerpt"] == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("limit", range(10, 60, 7))
+def test_a_cut_leaves_no_half_of_a_secret(tmp_path: Path, limit: int) -> None:
+    payload = {"text": "a\nb", "more": "xoxb-1234567890-abcdefghij " * 30}
+
+    found = recorded(decision(), fact(payload), tmp_path, excerpt_bytes=limit)
+
+    assert "xox" not in found["excerpt_cut"]
 
 
 @table(
