@@ -4,7 +4,6 @@ from collections.abc import Callable
 class Options:
     log_errors: bool
     max_mem: int
-    never_capture: bool
 
 class error(Exception): ...
 

@@ -75,6 +75,7 @@ class Record:
             RecordError: another process writes it, or it cannot be written.
         """
         self.folder = folder
+        self.is_synced_first = settings.durability == "sync"  # whether answers wait until their records are on disk
         self._settings = settings
         self._clock = clock
         self._redactor = Redactor(settings)
@@ -229,11 +230,6 @@ class Record:
             raise RecordError(f"the acknowledgement may not be kept: {error}") from None
         return faults
 
-    @property
-    def is_synced_first(self) -> bool:
-        """Whether answers wait until their records are on disk; with `written` they do not."""
-        return self._settings.durability == "sync"
-
     async def durable(self, head: Head | None) -> None:
         """Wait until a record is as durable as configured; with `written` it already is.
 
@@ -336,7 +332,7 @@ class Record:
             try:
                 while True:
                     await self._dirty.wait()
-                    if self._settings.durability == "written":
+                    if not self.is_synced_first:
                         await trio.sleep(GROUP)
                     await self._bring_to_disk()
             finally:
@@ -414,6 +410,7 @@ class Record:
         if settings == self._settings:
             return
         before, self._settings = self._settings, settings
+        self.is_synced_first = settings.durability == "sync"
         self._redactor = Redactor(settings)
         self._space.apply(settings)
         names = [name for name in settings.__struct_fields__ if getattr(before, name) != getattr(settings, name)]

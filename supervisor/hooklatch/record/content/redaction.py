@@ -126,7 +126,6 @@ def as_one(patterns: tuple[str, ...]) -> CompiledPattern | None:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = MEMORY
-    options.never_capture = True  # only whether it matches counts
     try:
         return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns), options)
     except re2.error:
