@@ -113,6 +113,21 @@ def test_a_large_payload_that_nobody_read_is_not_read_for_this(tmp_path: Path) -
     assert read["excerpt"] == {"path": "/f", "content": {"omitted_bytes": 2**20 + 2}}
 
 
+def test_a_payload_of_very_many_fields_that_nobody_read_is_not_read_for_this(tmp_path: Path) -> None:
+    fields = {f"k{number}": 0 for number in range(10_001)}
+    lines = {"path": "/f", "content": "if a:\n" * 9000}
+
+    unread = recorded(decision(), fact(fields), tmp_path / "a")
+    facts = fact(fields)
+    assert facts.payload.fields
+    read = recorded(decision(), facts, tmp_path / "b")
+    text = recorded(decision(), fact(lines), tmp_path / "c")
+
+    assert not {"excerpt", "excerpt_cut"} & set(unread)
+    assert read["excerpt_cut"].startswith('{"k0":0,"k1":0,')
+    assert text["excerpt"]["path"] == "/f"
+
+
 def cost(work: Callable[[], object]) -> float:
     began = time.process_time()
     work()
