@@ -41,7 +41,7 @@ class Journal:
         self._mark = mark
         self._clock = clock
         self._reserve = reserve
-        self._last = (recovery.last.seq, recovery.last.hash) if recovery.last is not None else None
+        self.head = head_of(recovery.last.seq, recovery.last.hash) if recovery.last is not None else None
         if recovery.place is None:
             self._begin(None, skipped=recovery.skipped)
             return
@@ -49,10 +49,6 @@ class Journal:
         self.began_at = moment_of(recovery.place) or clock()
         if recovery.skipped is not None:
             self._begin(self.segment, skipped=recovery.skipped)
-
-    @property
-    def head(self) -> Head | None:
-        return head_of(self.seq, self.hash) if self._last is not None else None
 
     @property
     def is_fresh(self) -> bool:
@@ -72,8 +68,9 @@ class Journal:
             self._mark.reserve(self.seq)  # never use a number that is not reserved in the mark
         line, own = seal(seq, self.hash, timestamp(self._clock()), kind, body)
         self.segment.append(line, from_reserve=from_reserve)
-        self.seq, self.hash, self._last = seq, own, (seq, own)
-        return head_of(seq, own)
+        self.seq, self.hash = seq, own
+        self.head = head = head_of(seq, own)
+        return head
 
     def begin_segment(self, *, reason: str | None = None, skipped: tuple[int, int] | None = None) -> None:
         """Begin the next segment, which the next sync brings to disk.  `skipped` are numbers that were never used.
@@ -88,8 +85,8 @@ class Journal:
     ) -> None:
         place = SegmentFile.of(self.folder, self.seq + 1)
         header: dict[str, Any] = {"format": FORMAT, "name": place.name, "previous": None}
-        if before is not None and self._last is not None:
-            header["previous"] = {"name": before.place.name, "seq": self._last[0], "hash": self._last[1]}
+        if before is not None and self.head is not None:
+            header["previous"] = {"name": before.place.name, "seq": self.head.seq, "hash": self.hash}
             if not before.is_whole:
                 header["previous"]["torn"] = True
         if reason is not None:
