@@ -197,6 +197,20 @@ def test_a_patch_is_redacted_as_the_payload_is(tmp_path: Path) -> None:
     assert found["patch"]["bytes"] > 0
 
 
+@pytest.mark.parametrize(
+    "spelled",
+    [rb"sk\u002dabcdefghijklmnop1234", rb"\u0073k-abcdefghijklmnop1234", rb"\ud83d\ude00 sk-abcdefghijklmnop1234"],
+)
+def test_how_a_client_spells_its_json_hides_no_secret(tmp_path: Path, spelled: bytes) -> None:
+    data = b'{"a":"%b","\\u0070assword":"hunter2"}' % spelled
+
+    found = recorded(decision(patch={"a": msgspec.Raw(b'"%b"' % spelled)}), fact(data), tmp_path)
+
+    assert found["excerpt"]["a"].removeprefix("\N{GRINNING FACE} ") == REDACTED
+    assert found["excerpt"]["password"] == REDACTED
+    assert found["patch"]["excerpt"]["a"].removeprefix("\N{GRINNING FACE} ") == REDACTED
+
+
 def test_the_lists_in_force_are_ones_own(tmp_path: Path) -> None:
     found = recorded(
         decision(), fact({"ours": "x", "password": "kept", "text": "a Q-17 b"}), tmp_path,

@@ -212,5 +212,6 @@ def scrubbed(fields: Mapping[str, Any], redactor: Redactor) -> bytes:
     Raises:
         TypeError: a field is not a plain value.
     """
-    data = ENCODER.encode(fields)
-    return data if redactor.is_clean(data) else ENCODER.encode(cleaned(msgspec.to_builtins(fields), redactor))
+    plain = msgspec.to_builtins(fields)
+    data = ENCODER.encode(plain)
+    return data if redactor.is_clean(data) else ENCODER.encode(cleaned(plain, redactor))
