@@ -28,6 +28,7 @@ UNREAD = 2**20
 COLONS = 10_000
 UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError, OverflowError, MemoryError)
 decode = msgspec.json.Decoder().decode
+decode_fields = msgspec.json.Decoder(dict[str, object]).decode
 encode = msgspec.json.Encoder().encode
 Excerpt = tuple[msgspec.Raw | None, str | None]  # whole, as JSON; or its beginning, as text
 
@@ -37,8 +38,7 @@ def excerpt_of_payload(payload: Payload, limit: int, redactor: Redactor) -> Exce
     data = payload.data
     try:
         if len(data) <= LARGE and len(data) <= limit:  # no value is large, and all fit
-            fields = decode(data)
-            return without_secrets(fields, limit, redactor) if type(fields) is dict else (None, None)
+            return without_secrets(decode_fields(data), limit, redactor)
         if limit <= 0 or (not payload.is_read and (len(data) > UNREAD or data.count(b":") > COLONS)):
             return None, None
         return excerpt_of(payload.fields, limit, redactor)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import re2
 
@@ -23,6 +23,7 @@ REDACTED = "[redacted]"
 WINDOW = 16 * 1024  # characters of a text that are searched; what follows is never recorded
 LONG_KEY = 200  # characters; a longer key is really data
 MEMORY = 8 * 2**20  # bytes for all patterns together
+CONTAINERS = (dict, list)
 PLAIN_KEYS = 4096  # keys that are known to hide nothing; a host uses a few dozen
 # A pattern with one of these may match a text alone, but not the same text between others, or the reverse.
 PLACES = ("^", "$", r"\A", r"\z", r"\Q", r"\C")
@@ -52,16 +53,17 @@ class Redactor:
         self._plain_keys.add(key)
         return False
 
-    def shows_all(self, value: dict[str, object] | list[object], levels: int) -> bool:
+    def shows_all(self, value: dict[str, Any] | list[Any], levels: int) -> bool:
         """Return whether decoded JSON has no key that hides its value, and nothing deeper than so many levels."""
-        inner: Iterable[object] = value
-        if type(value) is dict:
+        inner: Iterable[Any]
+        if isinstance(value, dict):
             if not self._plain_keys.issuperset(value) and any(map(self.hides, value)):
                 return False
             inner = value.values()
+        else:
+            inner = value
         for one in inner:
-            kind = type(one)
-            if (kind is dict or kind is list) and (levels <= 0 or not self.shows_all(cast("Any", one), levels - 1)):
+            if type(one) in CONTAINERS and (levels <= 0 or not self.shows_all(one, levels - 1)):
                 return False
         return True
 
