@@ -155,6 +155,13 @@ def test_anything_else_is_recorded_with_its_fields_and_without_secrets(tmp_path:
     assert found["reason"] == "[redacted] is in the way"
 
 
+def test_json_as_somebody_else_spelled_it_is_not_recorded_unseen(tmp_path: Path) -> None:
+    with opened(tmp_path) as record, pytest.raises(TypeError, match="Raw"):
+        record.append("settings", given=msgspec.Raw(rb'"sk\u002dabcdefghijklmnop1234"'))
+
+    assert kinds(tmp_path) == ["segment", "started", "stopped"]
+
+
 def test_the_moment_is_that_of_the_clock(tmp_path: Path) -> None:
     with opened(tmp_path, clock=lambda: 1769860800.25) as record:
         record.append("reloaded")

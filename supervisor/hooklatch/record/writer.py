@@ -28,8 +28,8 @@ from hooklatch.record.content.entries import (
     entry_of_abandoned,
     entry_of_decision,
     scrubbed,
-    shown_of,
 )
+from hooklatch.record.content.excerpt import excerpt_of_payload
 from hooklatch.record.content.redaction import Redactor
 from hooklatch.record.files.anchor import Anchor
 from hooklatch.record.files.mark import MarkFile
@@ -46,6 +46,7 @@ from hooklatch.record.storage.syncing import Syncs
 __all__ = ["Fact", "Record", "RecordError", "Shown"]
 
 logger = logging.getLogger("hooklatch.record")
+CRITICAL = Stage.CRITICAL
 RESERVE = 2**20  # bytes for denials on a full disk, enough for about 1500
 GROUP = 0.025  # seconds to gather records before a sync, if no answer waits for it
 LOOK = 1.0  # seconds between checks of the disk
@@ -74,6 +75,7 @@ class Record:
             RecordError: another process writes it, or it cannot be written.
         """
         self.folder = folder
+        self.is_synced_first = settings.durability == "sync"  # whether answers wait until their records are on disk
         self._settings = settings
         self._clock = clock
         self._redactor = Redactor(settings)
@@ -149,7 +151,8 @@ class Record:
 
     def show(self, payload: Payload) -> Shown:
         """Choose what is recorded of a payload; made before the decision, it saves that much time after it."""
-        return shown_of(payload, self._settings.excerpt_bytes, self._redactor)
+        limit, redactor = self._settings.excerpt_bytes, self._redactor
+        return Shown(redactor, limit, *excerpt_of_payload(payload, limit, redactor))
 
     def decided(self, decision: Decision, fact: Fact, shown: Shown | None = None) -> Head | None:
         """Record a decision, right before its answer leaves; `shown` is what `show` chose of the payload, if it did.
@@ -159,34 +162,32 @@ class Record:
         Raises:
             RecordError: the decision of a gate is not in the file.
         """
-        if self._space.stage is Stage.FULL:
-            self._space.look()
-        stage = self._space.stage
-        if stage >= Stage.CRITICAL or self._unsynced is not None:
-            if not fact.is_gate:
+        is_brief = self._space.stage >= CRITICAL
+        if is_brief or self._unsynced is not None:
+            if self._space.stage is Stage.FULL:
+                self._space.look()
+            is_brief = self._space.stage >= CRITICAL
+            if not fact.is_gate and (is_brief or self._unsynced is not None):
                 self._space.count(decision.event)
                 return None
-            if stage is Stage.FULL:
+            if self._space.stage is Stage.FULL:
                 raise RecordError(self._space.explain())
+        if is_brief:
+            shown = Shown(self._redactor, 0)
+        elif shown is None or shown.redactor is not self._redactor:  # nobody chose, or the settings have changed since
+            shown = self.show(fact.payload)
         try:
-            return self._write("decision", self._entry(decision, fact, shown, is_brief=stage >= Stage.CRITICAL))
+            return self._write("decision", entry_of_decision(decision, fact, shown))
         except RecordError:
             if fact.is_gate:
                 raise
             self._space.count(decision.event)
             return None
 
-    def _entry(self, decision: Decision, fact: Fact, shown: Shown | None, *, is_brief: bool) -> bytes:
-        if is_brief:
-            return entry_of_decision(decision, fact, None, 0, self._redactor)
-        if shown is None or shown.redactor is not self._redactor:  # the settings have changed since
-            shown = self.show(fact.payload)
-        return entry_of_decision(decision, fact, shown, self._settings.excerpt_bytes, self._redactor)
-
     def refused(self, decision: Decision, fact: Fact) -> Head | None:
         """Record that a gate is denied because its decision could not be recorded; use the reserve if needed."""
         try:
-            body = self._entry(decision, fact, None, is_brief=True)
+            body = entry_of_decision(decision, fact, Shown(self._redactor, 0))
             if self._unsynced is not None and not self._is_closed:
                 return self._put("decision", body, from_reserve=True)  # not promised to reach the disk
             return self._write("decision", body, from_reserve=True)
@@ -236,11 +237,6 @@ class Record:
             self._faults = [*faults, *self._faults][-MAX_FAULTS:]
             raise RecordError(f"the acknowledgement may not be kept: {error}") from None
         return faults
-
-    @property
-    def is_synced_first(self) -> bool:
-        """Whether answers wait until their records are on disk; with `written` they do not."""
-        return self._settings.durability == "sync"
 
     async def durable(self, head: Head | None) -> None:
         """Wait until a record is as durable as configured; with `written` it already is.
@@ -344,7 +340,7 @@ class Record:
             try:
                 while True:
                     await self._dirty.wait()
-                    if self._settings.durability == "written":
+                    if not self.is_synced_first:
                         await trio.sleep(GROUP)
                     await self._bring_to_disk()
             finally:
@@ -422,6 +418,7 @@ class Record:
         if settings == self._settings:
             return
         before, self._settings = self._settings, settings
+        self.is_synced_first = settings.durability == "sync"
         self._redactor = Redactor(settings)
         self._space.apply(settings)
         names = [name for name in settings.__struct_fields__ if getattr(before, name) != getattr(settings, name)]

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -112,6 +113,21 @@ def test_a_large_payload_that_nobody_read_is_not_read_for_this(tmp_path: Path) -
     assert read["excerpt"] == {"path": "/f", "content": {"omitted_bytes": 2**20 + 2}}
 
 
+def test_a_payload_of_very_many_fields_that_nobody_read_is_not_read_for_this(tmp_path: Path) -> None:
+    fields = {f"k{number}": 0 for number in range(10_001)}
+    lines = {"path": "/f", "content": "if a:\n" * 9000}
+
+    unread = recorded(decision(), fact(fields), tmp_path / "a")
+    facts = fact(fields)
+    assert facts.payload.fields
+    read = recorded(decision(), facts, tmp_path / "b")
+    text = recorded(decision(), fact(lines), tmp_path / "c")
+
+    assert not {"excerpt", "excerpt_cut"} & set(unread)
+    assert read["excerpt_cut"].startswith('{"k0":0,"k1":0,')
+    assert text["excerpt"]["path"] == "/f"
+
+
 def cost(work: Callable[[], object]) -> float:
     began = time.process_time()
     work()
@@ -150,6 +166,27 @@ def test_no_decision_keeps_itself_from_being_recorded(tmp_path: Path, changes: d
     assert head is not None
     assert all(read_link(line) and len(line) < 2 * 2**20 for line in lines(tmp_path))
     assert records(tmp_path)[head.seq - 1]["event"] == "pre_tool_use"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"patch": {"a": msgspec.Raw(b"1")}},
+        {"stdout": "hunter2"},
+        {"stderr": "hunter2"},
+        {"truncated": True},
+        {"command": "guard --key hunter2"},
+        {"last": True},
+    ],
+    ids=lambda said: next(iter(said)),
+)
+def test_what_a_hook_printed_or_changed_is_not_in_its_outcome(tmp_path: Path, said: dict[str, Any]) -> None:
+    silent = Outcome(layer="global", hook="h", outcome="answered", cause="policy")
+
+    found = recorded(decision(outcomes=[silent, msgspec.structs.replace(silent, **said)]), fact(), tmp_path)
+
+    assert found["outcomes"][0] == found["outcomes"][1]
+    assert not set(said) & set(found["outcomes"][1])
 
 
 def test_what_was_left_out_of_a_list_is_counted(tmp_path: Path) -> None:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+import re2
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hooklatch.core.messages import Outcome
-from hooklatch.record.content.redaction import REDACTED, WINDOW, Redactor
+from hooklatch.record.content.redaction import LONG_KEY, PLAIN_KEYS, REDACTED, WINDOW, Redactor
 from hooklatch.record.settings import RecordSettings
 from support.records import decision, fact, lines, recorded
 from support.tables import table
@@ -92,6 +95,74 @@ def test_an_ordinary_text_stays_as_it_is(tmp_path: Path, text: str) -> None:
     assert (found["reason"], found["excerpt"]) == (text, {"text": text})
 
 
+# What JSON escapes, each with a letter that would hide the edge of the word after it if it were taken literally.
+@pytest.mark.parametrize(
+    "before", ["\n", "\t", "\r", "\b", "\f", '"', "\\", "\\\\", "\x00", "\x1b", "\\n ", "é", "\u2028", "/"]
+)
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_secret_next_to_any_character_is_found_in_the_json_of_its_text(before: str, secret: str) -> None:
+    redactor = Redactor(RecordSettings())
+    text = f"x{before}{secret}{before}y"
+
+    assert redactor.clean(text) != text
+    assert not redactor.is_clean(msgspec.json.encode({"a": ["b", text]}))
+
+
+CHARACTERS = st.sampled_from(
+    [*"aqQ01 _-=:", "\n", '"', "\\", "\x00", "\x1b", "\x7f", "é", "💡", "\u2028", "u0071", "\\u0071"]
+)
+PATTERNS = [r"\bq", r"q\b", r"\Bq\B", r"a\nq", r'"q', r"\\\\q", r"(?i)a.q", r"é\s*q", r"q[^a]*0", r"\x1bq", r"q\W"]
+
+
+@given(st.lists(st.lists(CHARACTERS).map("".join), min_size=1), st.sampled_from(PATTERNS))
+def test_json_in_which_nothing_is_found_has_no_text_with_a_secret(texts: list[str], pattern: str) -> None:
+    redactor = Redactor(RecordSettings(redact_text=(pattern,)))
+    pattern_alone = re2.compile(pattern)
+
+    if redactor.is_clean(msgspec.json.encode({texts[0]: texts})):
+        assert not any(pattern_alone.search(text) for text in texts)
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_payload_without_backslashes_is_searched_too(secret: str) -> None:
+    assert not Redactor(RecordSettings()).is_clean(msgspec.json.encode([secret]))
+
+
+def test_ordinary_json_is_clean_whatever_it_escapes() -> None:
+    redactor = Redactor(RecordSettings())
+
+    assert all(redactor.is_clean(msgspec.json.encode({"command": f'a "b"\n\\c\x1b {text}'})) for text in PLAIN)
+
+
+def test_a_flood_of_keys_hides_and_shows_what_it_did_before() -> None:
+    redactor = Redactor(RecordSettings())
+    shown = {f"key{number}": 1 for number in range(3 * PLAIN_KEYS)}
+
+    assert redactor.shows_all(shown, 9)
+    assert redactor.shows_all(shown, 9)
+    for key in KEYS:
+        assert not redactor.shows_all({**shown, key: 1}, 9)
+        assert not redactor.shows_all({"a": [[{"b": {key: 1}}]]}, 9)
+    assert not redactor.shows_all({"k" * (LONG_KEY + 1): 1}, 9)
+
+
+def test_what_a_repeated_key_drops_is_not_shown_either(tmp_path: Path) -> None:
+    found = recorded(
+        decision(), fact(b'{"a":{"password":"hunter2"},"b":"sk-abcdefghijklmnop1234","a":1,"b":2}'), tmp_path
+    )
+
+    assert found["excerpt"] == {"a": 1, "b": 2}
+
+
+@pytest.mark.parametrize("limit", range(10, 60, 7))
+def test_a_cut_leaves_no_half_of_a_secret(tmp_path: Path, limit: int) -> None:
+    payload = {"text": "a\nb", "more": "xoxb-1234567890-abcdefghij " * 30}
+
+    found = recorded(decision(), fact(payload), tmp_path, excerpt_bytes=limit)
+
+    assert "xox" not in found["excerpt_cut"]
+
+
 @table(
     ("glob", "hidden", "shown"),
     [
@@ -126,6 +197,20 @@ def test_a_patch_is_redacted_as_the_payload_is(tmp_path: Path) -> None:
     assert found["patch"]["bytes"] > 0
 
 
+@pytest.mark.parametrize(
+    "spelled",
+    [rb"sk\u002dabcdefghijklmnop1234", rb"\u0073k-abcdefghijklmnop1234", rb"\ud83d\ude00 sk-abcdefghijklmnop1234"],
+)
+def test_how_a_client_spells_its_json_hides_no_secret(tmp_path: Path, spelled: bytes) -> None:
+    data = b'{"a":"%b","\\u0070assword":"hunter2"}' % spelled
+
+    found = recorded(decision(patch={"a": msgspec.Raw(b'"%b"' % spelled)}), fact(data), tmp_path)
+
+    assert found["excerpt"]["a"].removeprefix("\N{GRINNING FACE} ") == REDACTED
+    assert found["excerpt"]["password"] == REDACTED
+    assert found["patch"]["excerpt"]["a"].removeprefix("\N{GRINNING FACE} ") == REDACTED
+
+
 def test_the_lists_in_force_are_ones_own(tmp_path: Path) -> None:
     found = recorded(
         decision(), fact({"ours": "x", "password": "kept", "text": "a Q-17 b"}), tmp_path,
@@ -139,14 +224,14 @@ def test_the_lists_in_force_are_ones_own(tmp_path: Path) -> None:
 def test_a_pattern_finds_in_one_text_of_many_what_it_finds_in_that_text_alone(pattern: str) -> None:
     redactor = Redactor(RecordSettings(redact_text=(pattern,)))
 
-    assert not redactor.is_clean(["a", "q", "b"])
+    assert not redactor.is_clean(json.dumps(["a", "q", "b"]).encode())
     assert [redactor.clean(text) for text in ("a", "q", "b")] == ["a", REDACTED, "b"]
 
 
 def test_texts_side_by_side_do_not_become_a_secret() -> None:
     redactor = Redactor(RecordSettings(redact_text=("ab", r"x\by")))
 
-    assert redactor.is_clean(["a", "b", "x", "y"])
+    assert redactor.is_clean(json.dumps(["a", "b", "x", "y"]).encode())
 
 
 def test_a_pattern_that_cannot_be_run_is_no_reason_to_stop() -> None:

@@ -6,18 +6,18 @@ is left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from hooklatch.core.messages import Cause, Decision, DecisionVerdict, Outcome
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.excerpt import UNREADABLE, Excerpt, encode, shown, shown_payload, visible
-from hooklatch.record.content.redaction import Redactor
+from hooklatch.record.content.excerpt import UNREADABLE, cleaned, excerpt_of
+from hooklatch.record.content.redaction import WINDOW, Redactor
 
-__all__ = ["Fact", "Shown", "entry_of_abandoned", "entry_of_decision", "scrubbed", "shown_of"]
+__all__ = ["Fact", "Shown", "entry_of_abandoned", "entry_of_decision", "scrubbed"]
 
 TEXT = 1000  # characters of a reason or a message
 NAME = 300  # characters of an id or a path that a client gave
@@ -27,7 +27,7 @@ OUTPUTS = ("append", "resume", "value", "inject", "context")
 ENCODER = msgspec.json.Encoder()
 
 
-class Fact(msgspec.Struct, frozen=True):
+class Fact(msgspec.Struct, frozen=True, gc=False):
     """What was fired, as opposed to decided: the payload as received, and who fired it.
 
     `session` may be an id that a one-shot client only claims, or that is reused; `run` identifies one live session.
@@ -42,29 +42,19 @@ class Fact(msgspec.Struct, frozen=True):
     cwd: str | None = None
 
 
-class Shown(msgspec.Struct, frozen=True):
+class Shown(msgspec.Struct, frozen=True, gc=False):
     """What a record shows of a payload: as JSON if it fits, otherwise the beginning of that as text.
 
-    It depends on the payload alone, so it is made while the hooks run.
+    It depends on the payload and the settings alone, so it is made while the hooks run.
     """
 
     redactor: Redactor
+    limit: int
     excerpt: msgspec.Raw | None = None
     cut: str | None = None
 
 
-def shown_of(payload: Payload, limit: int, redactor: Redactor) -> Shown:
-    """Choose what is recorded of a payload, at most `limit` bytes, without secrets."""
-    try:
-        found = shown_payload(payload, limit, redactor) if limit > 0 else None
-        if found is None:
-            return Shown(redactor)
-        return Shown(redactor, *encode(found, limit, None if redactor.is_clean(found.texts) else redactor))
-    except UNREADABLE:
-        return Shown(redactor)
-
-
-class PatchEntry(msgspec.Struct, omit_defaults=True):
+class PatchEntry(msgspec.Struct, omit_defaults=True, gc=False):
     """What hooks replaced fields of the payload with."""
 
     sha256: str
@@ -73,7 +63,7 @@ class PatchEntry(msgspec.Struct, omit_defaults=True):
     excerpt_cut: str | None = None
 
 
-class DecisionEntry(msgspec.Struct, omit_defaults=True):
+class DecisionEntry(msgspec.Struct, omit_defaults=True, gc=False):
     """A decision, or the end of a fire that its client abandoned."""
 
     decision_id: str
@@ -104,17 +94,10 @@ class DecisionEntry(msgspec.Struct, omit_defaults=True):
     duration_ms: float = 0.0
 
 
-def entry_of_decision(
-    decision: Decision, fact: Fact, payload: Shown | None, excerpt_bytes: int, redactor: Redactor
-) -> bytes:
+def entry_of_decision(decision: Decision, fact: Fact, payload: Shown) -> bytes:
     """Encode the record of a decision, with what is shown of its payload, and at most as much of its patch."""
     try:
-        patch = shown(decision.patch, excerpt_bytes, redactor) if decision.patch and excerpt_bytes > 0 else None
-        texts = texts_of(decision)
-        if patch is not None:
-            texts += patch.texts
-        careful = None if redactor.is_clean(texts) else redactor
-        return ENCODER.encode(filled(decision, fact, payload, patch, excerpt_bytes, careful))
+        return ENCODER.encode(filled(decision, fact, payload))
     except UNREADABLE as error:
         least = DecisionEntry(
             decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause,
@@ -133,32 +116,28 @@ def entry_of_abandoned(event: str, decision_id: str, revision: int | None, fact:
     ))  # fmt: skip
 
 
-def texts_of(decision: Decision) -> list[str]:
-    texts = decision.warnings[:WARNINGS]
-    if decision.reason:
-        texts.append(decision.reason)
-    for outcome in decision.outcomes[:OUTCOMES]:
-        if outcome.message and outcome.message is not decision.reason:
-            texts.append(outcome.message)
-    return texts
-
-
-def filled(
-    decision: Decision,
-    fact: Fact,
-    payload: Shown | None,
-    patch: Excerpt | None,
-    limit: int,
-    redactor: Redactor | None,
-) -> DecisionEntry:
-    outcomes, warnings = decision.outcomes, decision.warnings
+def filled(decision: Decision, fact: Fact, payload: Shown) -> DecisionEntry:
+    reason, outcomes, warnings = decision.reason, decision.outcomes, decision.warnings
+    outcomes_omitted = warnings_omitted = 0
+    if len(outcomes) > OUTCOMES:
+        outcomes, outcomes_omitted = outcomes[:OUTCOMES], len(outcomes) - OUTCOMES
+    if len(warnings) > WARNINGS:
+        warnings, warnings_omitted = warnings[:WARNINGS], len(warnings) - WARNINGS
+    if reason or warnings or not all_silent(outcomes):
+        redactor = None if is_clean(reason, outcomes, warnings, payload.redactor) else payload.redactor
+        outcomes = [recorded(outcome, reason, redactor) for outcome in outcomes]
+        warnings = [text_of(text, redactor) for text in warnings]
+        reason = text_of(reason, redactor) if reason is not None else None
+    outputs: list[str] = []
+    if decision.append or decision.resume or decision.value or decision.inject or decision.context:
+        outputs = [name for name in OUTPUTS if getattr(decision, name)]
     return DecisionEntry(
         decision.decision_id,
         decision.event,
         fact.is_gate,
         decision.verdict,
         decision.cause,
-        text_of(decision.reason, redactor) if decision.reason is not None else None,
+        reason,
         decision.layer,
         decision.hook,
         decision.name,
@@ -170,40 +149,44 @@ def filled(
         decision.revision,
         decision.payload_digest,
         len(fact.payload.data),
-        payload.excerpt if payload is not None else None,
-        payload.cut if payload is not None else None,
-        entry_of_patch(decision.patch, patch, limit, redactor) if decision.patch else None,
-        [name for name in OUTPUTS if getattr(decision, name)],
-        [recorded(outcome, decision.reason, redactor) for outcome in outcomes[:OUTCOMES]],
-        max(0, len(outcomes) - OUTCOMES),
-        [text_of(text, redactor) for text in warnings[:WARNINGS]],
-        max(0, len(warnings) - WARNINGS),
+        payload.excerpt,
+        payload.cut,
+        entry_of_patch(decision.patch, payload) if decision.patch else None,
+        outputs,
+        outcomes,
+        outcomes_omitted,
+        warnings,
+        warnings_omitted,
         decision.duration_ms,
     )
 
 
-def entry_of_patch(
-    patch: Mapping[str, msgspec.Raw], excerpt: Excerpt | None, limit: int, redactor: Redactor | None
-) -> PatchEntry:
+def entry_of_patch(patch: Mapping[str, msgspec.Raw], payload: Shown) -> PatchEntry:
     data = ENCODER.encode(patch)
     entry = PatchEntry(sha256(data).hexdigest(), len(data))
-    if excerpt is not None:
-        entry.excerpt, entry.excerpt_cut = encode(excerpt, limit, redactor)
+    if payload.limit > 0:
+        entry.excerpt, entry.excerpt_cut = excerpt_of(patch, payload.limit, payload.redactor)
     return entry
+
+
+def all_silent(outcomes: Sequence[Outcome]) -> bool:
+    """Return whether the outcomes say and hold nothing that is not recorded as it is."""
+    for one in outcomes:
+        if one.message or one.patch or one.stdout or one.stderr or one.truncated or one.command or one.last:
+            return False
+    return True
+
+
+def is_clean(reason: str | None, outcomes: Sequence[Outcome], warnings: Sequence[str], redactor: Redactor) -> bool:
+    texts = [text[:WINDOW] for text in warnings]
+    if reason:
+        texts.append(reason[:WINDOW])
+    texts += [one.message[:WINDOW] for one in outcomes if one.message and one.message is not reason]
+    return not texts or redactor.is_clean(ENCODER.encode(texts))
 
 
 def recorded(outcome: Outcome, reason: str | None, redactor: Redactor | None) -> Outcome:
     """Return an outcome as it is recorded: its message without secrets, and without what it printed or changed."""
-    if not (
-        outcome.message
-        or outcome.patch
-        or outcome.stdout
-        or outcome.stderr
-        or outcome.truncated
-        or outcome.command
-        or outcome.last
-    ):
-        return outcome
     message = "" if outcome.message == reason else text_of(outcome.message, redactor)
     return msgspec.structs.replace(
         outcome, message=message, patch=None, stdout="", stderr="", truncated=False, command="", last=False
@@ -229,9 +212,6 @@ def scrubbed(fields: Mapping[str, Any], redactor: Redactor) -> bytes:
     Raises:
         TypeError: a field is not a plain value.
     """
-    texts: list[str] = []
-    plain = cast("dict[str, object]", visible(msgspec.to_builtins(fields), lambda key: False, texts))
-    if redactor.is_clean(texts):
-        return ENCODER.encode(plain)
-    data, cut_text = encode(Excerpt(plain, texts), 2**62, redactor)
-    return bytes(data) if data is not None else ENCODER.encode({"text": cut_text})
+    plain = msgspec.to_builtins(fields)
+    data = ENCODER.encode(plain)
+    return data if redactor.is_clean(data) else ENCODER.encode(cleaned(plain, redactor))

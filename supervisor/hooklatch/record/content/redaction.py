@@ -1,12 +1,12 @@
 """Removes secrets from what is recorded.  Knows keys, texts and RE2 patterns; does not know payloads or files.
 
-Almost no text holds a secret, and searching costs more than everything else in making a record.  So the texts of a
-record are searched at once, as one, and each by itself only if that finds something.
+Almost nothing holds a secret, and searching costs more than everything else in making a record.  So the JSON of a
+record is searched once, for all patterns at once, and each of its texts by itself only if that finds something.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -23,10 +23,10 @@ REDACTED = "[redacted]"
 WINDOW = 16 * 1024  # characters of a text that are searched; what follows is never recorded
 LONG_KEY = 200  # characters; a longer key is really data
 MEMORY = 8 * 2**20  # bytes for all patterns together
+CONTAINERS = (dict, list)
+PLAIN_KEYS = 4096  # keys that are known to hide nothing; a host uses a few dozen
 # A pattern with one of these may match a text alone, but not the same text between others, or the reverse.
 PLACES = ("^", "$", r"\A", r"\z", r"\Q", r"\C")
-# Neither a letter nor a line's end: the edge of a text alone is the edge of a word here too.
-BETWEEN = "\x00"
 
 
 class Redactor:
@@ -37,28 +37,54 @@ class Redactor:
         texts = dict(compiled(settings.redact_text, lambda pattern: (pattern, compile_re2(pattern))))
         self._texts = list(texts.values())
         self._all = as_one(tuple(texts))
-        self._hides = lru_cache(maxsize=4096)(self._matches)
+        self._plain_keys: set[str] = set()
 
     def hides(self, key: str) -> bool:
         """Return whether a key's value is to be left out."""
-        return len(key) > LONG_KEY or self._hides(key)
-
-    def _matches(self, key: str) -> bool:
-        lower = key.lower()
-        return any(test(lower) for test in self._keys)
-
-    def is_clean(self, texts: Sequence[str]) -> bool:
-        """Return whether none of the texts holds a secret."""
-        if not texts or not self._texts:
+        if key in self._plain_keys:
+            return False
+        if len(key) > LONG_KEY:
             return True
+        lower = key.lower()
+        if any(test(lower) for test in self._keys):
+            return True
+        if len(self._plain_keys) >= PLAIN_KEYS:
+            self._plain_keys.clear()
+        self._plain_keys.add(key)
+        return False
+
+    def shows_all(self, value: dict[str, Any] | list[Any], levels: int) -> bool:
+        """Return whether decoded JSON has no key that hides its value, and nothing deeper than so many levels."""
+        inner: Iterable[Any]
+        if isinstance(value, dict):
+            if not self._plain_keys.issuperset(value) and any(map(self.hides, value)):
+                return False
+            inner = value.values()
+        else:
+            inner = value
+        for one in inner:
+            if type(one) in CONTAINERS and (levels <= 0 or not self.shows_all(one, levels - 1)):
+                return False
+        return True
+
+    def is_clean(self, data: bytes) -> bool:
+        """Return whether no text in JSON, as msgspec encodes it, holds a secret; False may also be a false alarm.
+
+        A quote is next to each text, which like the end of a text is no part of a word.  What is found across two texts
+        is no secret, and costs the search of each.
+        """
         if self._all is None:
-            return not any(pattern.search(text[:WINDOW]) for pattern in self._texts for text in texts)
-        joined = BETWEEN.join([text[:WINDOW] for text in texts])
-        return self._all.search(joined.encode("utf-8", "replace")) is None
+            return not self._texts
+        if b"\\" in data:
+            # A codec undoes all of JSON's escapes in one pass; it reads and returns other bytes as Latin-1, unchanged.
+            data = data.decode("unicode_escape").encode("latin-1")
+        return self._all.search(data) is None
 
     def clean(self, text: str) -> str:
         """Return a text with its secrets replaced."""
         cleaned = text[:WINDOW]
+        if self._all is not None and self._all.search(cleaned) is None:
+            return cleaned
         for pattern in self._texts:
             cleaned = pattern.sub(replacement, cleaned)
         # The cut may have gone through a secret, which is then at the end; only after much redaction would that show.

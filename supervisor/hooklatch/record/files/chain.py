@@ -27,6 +27,7 @@ BEGINNING = re.compile(
     rb'\{"seq":([1-9][0-9]{0,17}),"prev":"([0-9a-f]{64})","at":"([0-9TZ:.-]{1,40})","kind":"([a-z_]{1,40})"[,}]'
 )
 END = re.compile(rb'[0-9a-f]{64}"\}')
+MILLISECONDS = tuple(f".{number:03d}Z" for number in range(1000))  # half the time of a format with leading zeros
 DOCUMENTS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
@@ -43,7 +44,7 @@ class ChainLink(msgspec.Struct, frozen=True):
 def timestamp(moment: float) -> str:
     """Return a time as UTC with milliseconds, `2026-01-31T23:59:59.123Z`; these texts sort in order of time."""
     second = int(moment)
-    return f"{text_of_second(second)}.{int((moment - second) * 1000):03d}Z"
+    return text_of_second(second) + MILLISECONDS[int((moment - second) * 1000)]
 
 
 @lru_cache(maxsize=1)  # strftime costs more than the rest of the line
@@ -53,10 +54,10 @@ def text_of_second(second: int) -> str:
 
 def seal(seq: int, prev: str, at: str, kind: str, body: bytes) -> tuple[bytes, str]:
     """Return a record's line with its newline, and its hash.  `body` is a JSON object on one line."""
-    rest = b"," + body[1:-1] if len(body) > 2 else b""
-    line = b'{"seq":%d,"prev":"%b","at":"%b","kind":"%b"%b' % (seq, prev.encode(), at.encode(), kind.encode(), rest)
+    comma = "," if len(body) > 2 else ""
+    line = f'{{"seq":{seq},"prev":"{prev}","at":"{at}","kind":"{kind}"{comma}'.encode() + body[1:-1]
     own = sha256(line).hexdigest()
-    return b'%b,"hash":"%b"}\n' % (line, own.encode()), own
+    return line + f',"hash":"{own}"}}\n'.encode(), own
 
 
 def read_link(line: bytes) -> ChainLink | None:

@@ -29,12 +29,9 @@ class DiskSpace:
         self.unrecorded: Counter[str] = Counter()
         self._folder = folder
         self._settings = settings
+        self.stage = Stage.NORMAL
         self._disk = Disk(settings)
         self._put = put
-
-    @property
-    def stage(self) -> Stage:
-        return self._disk.stage
 
     def apply(self, settings: RecordSettings) -> None:
         self._settings = settings
@@ -47,16 +44,16 @@ class DiskSpace:
         except OSError:
             return  # writing will show whether it works
         self.free_bytes = found.f_bavail * found.f_frsize
-        before = self._disk.stage
-        if self._disk.saw(self.free_bytes) is not before:
+        before, self.stage = self.stage, self._disk.saw(self.free_bytes)
+        if self.stage is not before:
             self._changed(before)
         elif self._disk.has_run_out and self.free_bytes >= self._settings.full_bytes:
             self._try_again()
 
     def ran_out(self) -> None:
         """Note that an append failed for lack of space."""
-        before = self._disk.stage
-        if self._disk.ran_out() is not before:
+        before, self.stage = self.stage, self._disk.ran_out()
+        if self.stage is not before:
             self._changed(before)
 
     def count(self, event: str) -> None:
@@ -75,17 +72,17 @@ class DiskSpace:
 
     def _try_again(self) -> None:
         """Test by writing whether there is space again: the number of free bytes does not reflect quotas."""
-        before = self._disk.stage
+        before = self.stage
         with suppress(OSError):
             if self.unrecorded:
                 self.record_unrecorded()
             else:
                 self._put("disk", self._stage_entry(before, before))
-            self._disk.found_room(self.free_bytes)
+            self.stage = self._disk.found_room(self.free_bytes)
             self._changed(before)
 
     def _changed(self, before: Stage) -> None:
-        stage = self._disk.stage
+        stage = self.stage
         log = logger.info if stage < before else logger.warning
         log("disk folder=%s stage=%s free=%d", self._folder, stage.label, self.free_bytes)
         with suppress(OSError):

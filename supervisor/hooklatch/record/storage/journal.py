@@ -41,22 +41,14 @@ class Journal:
         self._mark = mark
         self._clock = clock
         self._reserve = reserve
-        self._last = (recovery.last.seq, recovery.last.hash) if recovery.last is not None else None
-        self._segment: Segment | None = None
-        if recovery.place is not None:
-            self._segment = Segment(recovery.place, reserve=reserve, is_new=False)
-            self.began_at = moment_of(recovery.place) or clock()
-        if recovery.place is None or recovery.skipped is not None:
-            self.begin_segment(skipped=recovery.skipped)
-
-    @property
-    def segment(self) -> Segment:
-        assert self._segment is not None  # set by __init__
-        return self._segment
-
-    @property
-    def head(self) -> Head | None:
-        return head_of(self.seq, self.hash) if self._last is not None else None
+        self.head = head_of(recovery.last.seq, recovery.last.hash) if recovery.last is not None else None
+        if recovery.place is None:
+            self._begin(None, skipped=recovery.skipped)
+            return
+        self.segment = Segment(recovery.place, reserve=reserve, is_new=False)
+        self.began_at = moment_of(recovery.place) or clock()
+        if recovery.skipped is not None:
+            self._begin(self.segment, skipped=recovery.skipped)
 
     @property
     def is_fresh(self) -> bool:
@@ -69,13 +61,16 @@ class Journal:
         Raises:
             OSError: it is not in the file.
         """
-        segment = self.segment
-        if not segment.is_whole:
+        if not self.segment.is_whole:
             self.begin_segment(reason="the segment before it ends in a partial line that could not be removed")
-            segment = self.segment
-        line, own = self._seal(kind, body)
-        segment.append(line, from_reserve=from_reserve)
-        return self._advance(own)
+        seq = self.seq + 1
+        if seq > self._mark.mark.through:
+            self._mark.reserve(self.seq)  # never use a number that is not reserved in the mark
+        line, own = seal(seq, self.hash, timestamp(self._clock()), kind, body)
+        self.segment.append(line, from_reserve=from_reserve)
+        self.seq, self.hash = seq, own
+        self.head = head = head_of(seq, own)
+        return head
 
     def begin_segment(self, *, reason: str | None = None, skipped: tuple[int, int] | None = None) -> None:
         """Begin the next segment, which the next sync brings to disk.  `skipped` are numbers that were never used.
@@ -83,33 +78,36 @@ class Journal:
         Raises:
             OSError: the segment could not be created; the current one stays open.
         """
+        self._begin(self.segment, reason=reason, skipped=skipped)
+
+    def _begin(
+        self, before: Segment | None, *, reason: str | None = None, skipped: tuple[int, int] | None = None
+    ) -> None:
         place = SegmentFile.of(self.folder, self.seq + 1)
-        before = self._segment
         header: dict[str, Any] = {"format": FORMAT, "name": place.name, "previous": None}
-        if before is not None and self._last is not None:
-            header["previous"] = {"name": before.place.name, "seq": self._last[0], "hash": self._last[1]}
+        if before is not None and self.head is not None:
+            header["previous"] = {"name": before.place.name, "seq": self.head.seq, "hash": self.hash}
             if not before.is_whole:
                 header["previous"]["torn"] = True
         if reason is not None:
             header["reason"] = reason
         if skipped is not None:
             header["skipped"] = {"first": skipped[0], "last": skipped[1]}
-        line, own = self._seal("segment", msgspec.json.encode(header))
-        segment = Segment(place, reserve=self._reserve, is_new=True)
+        self.segment = Segment(place, reserve=self._reserve, is_new=True)
         try:
-            segment.append(line)
+            self.put("segment", msgspec.json.encode(header))
         except OSError:
-            segment.close()
+            self.segment.close()
             os.unlink(place.path)
+            if before is not None:
+                self.segment = before
             raise
         if before is not None:
             with suppress(OSError):
                 before.free()
             self.closing.append(before)
-        self._segment = segment
         self.began_at = self._clock()
         self.is_folder_dirty = True
-        self._advance(own)
 
     def give_up_closing(self) -> None:
         """Close ended segments even if they were not synced."""
@@ -119,19 +117,7 @@ class Journal:
 
     def close(self) -> None:
         """Close all files without syncing."""
-        if self._segment is not None:
-            with suppress(OSError):
-                self._segment.free()
-            self._segment.close()
+        with suppress(OSError):
+            self.segment.free()
+        self.segment.close()
         self.give_up_closing()
-
-    def _seal(self, kind: str, body: bytes) -> tuple[bytes, str]:
-        if self.seq >= self._mark.mark.through:
-            self._mark.reserve(self.seq)  # never use a number that is not reserved in the mark
-        return seal(self.seq + 1, self.hash, timestamp(self._clock()), kind, body)
-
-    def _advance(self, own: str) -> Head:
-        self.seq += 1
-        self.hash = own
-        self._last = (self.seq, own)
-        return head_of(self.seq, own)
