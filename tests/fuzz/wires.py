@@ -27,14 +27,12 @@ CATALOGUE = Catalogue.standard()
 def read_frames(data: bytes) -> list[bytes] | None:
     whole, cut = wire.FrameReader(), wire.FrameReader()
     try:
-        whole.feed(data)
-        bodies = [bytes(body) for body in iter(whole.take, None)]
+        bodies = all_taken(whole, data)
     except wire.FrameError as error:
         return said(error)
     found: list[bytes] = []
     for piece in pieces(data):
-        cut.feed(piece)
-        found += [bytes(body) for body in iter(cut.take, None)]
+        found += all_taken(cut, piece)
     assert found == bodies, "frames depend on how they arrive"
     for body in bodies:
         for decode in (wire.decode_from_worker, wire.decode_from_zygote):
@@ -45,6 +43,14 @@ def read_frames(data: bytes) -> list[bytes] | None:
             else:
                 assert decode(wire.encode(message)) == message
     return bodies
+
+
+def all_taken(reader: wire.FrameReader, data: bytes) -> list[bytes]:
+    """Return every body that is whole, now that this data has come."""
+    bodies = [reader.take(data)]
+    while bodies[-1] is not None:
+        bodies.append(reader.take())
+    return [bytes(body) for body in bodies if body is not None]
 
 
 def read_lines(data: bytes) -> None:

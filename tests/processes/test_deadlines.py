@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Generator
+from itertools import islice
 from types import SimpleNamespace
 
 import msgspec
@@ -16,7 +17,7 @@ import trio.testing
 from hooklatch.core.messages import Outcome
 from hooklatch.core.protocol import Response
 from hooklatch.processes.pool import Pool, PoolLimits
-from hooklatch.processes.worker import CallIds, Worker
+from hooklatch.processes.worker import Worker, draw_call_ids
 from hooklatch.processes.zygote import WorkerProcess
 from hooklatch.service.registry.admission import Admission
 from hooklatch.service.transport.connection import Connection, Shared
@@ -45,9 +46,8 @@ class Scripted:
 
     def answer(self) -> None:
         """Answer the call that was sent, at once."""
-        reader = wire.FrameReader()
-        reader.feed(self.theirs.recv(2**16))
-        call = msgspec.msgpack.decode(reader.take() or b"", type=wire.Call)
+        body = wire.FrameReader().take(self.theirs.recv(2**16))
+        call = msgspec.msgpack.decode(body or b"", type=wire.Call)
         self.theirs.sendall(wire.frame(wire.Answered(1, call.call_id, ALLOWED)))
 
     def close(self) -> None:
@@ -157,9 +157,7 @@ async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
 
 
 def test_call_ids_are_random_and_have_64_bits() -> None:
-    ids = CallIds()
-
-    drawn = [ids.draw() for _ in range(2000)]
+    drawn = list(islice(draw_call_ids(), 2000))
 
     assert len(set(drawn)) == 2000
     assert sum(number >> 63 for number in drawn) in range(800, 1200)

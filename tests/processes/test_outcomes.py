@@ -25,7 +25,7 @@ TOLD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 def test_an_outcome_takes_from_a_worker_only_what_a_worker_may_say(what: str) -> None:
     told, expected = TOLD[what]
 
-    outcome = outcome_of(wire.Answered(1, 2, **told))
+    outcome = outcome_of(wire.Answered(1, 2, **told), 0.0)
 
     assert {name: getattr(outcome, name) for name in expected} == expected
     assert (outcome.outcome, outcome.is_lost) == ("unread", False)

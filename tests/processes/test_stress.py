@@ -101,4 +101,4 @@ async def test_calls_that_are_cancelled_at_random_lose_no_worker(tmp_path: Path)
 
         assert await workers.said("pid")
         assert workers.pool.status().idle <= 4
-        assert workers.pool._queue._busy_notifications == 0
+        assert workers.pool.status().busy == workers.pool.status().waiting == 0

@@ -43,6 +43,9 @@ class LoneFire:
     def envelope(self, call: Call) -> Envelope:
         return self._envelope
 
+    def sent(self) -> None:
+        """Do nothing: there is nothing of a fire to prepare meanwhile."""
+
     def answer(self, call: Call, asked: Asked) -> wire.Told:
         if self._on_asked is None:
             raise wire.FrameError("a question about state, which nobody serves")

@@ -270,43 +270,44 @@ def decode_from_zygote(data: bytes) -> FromZygote:
 class FrameReader:
     """Splits a stream of bytes into the bodies of frames.
 
-    Feed what was received, then take bodies until there is none.  A frame that arrived whole is not copied.
+    Give `take` what was received, then take bodies until there is none.  A frame that arrived whole is not copied.
+    `held` are the bytes beyond the last body that was taken.
     """
 
     def __init__(self) -> None:
-        self._buffer: bytes | bytearray = b""
+        self.held: bytes | bytearray = b""
         self._begin = 0  # of the next frame
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._buffer
-
-    def feed(self, data: bytes) -> None:
-        if not self._buffer:
-            self._buffer = data  # nearly always one whole frame
-            return
-        if self._begin or not isinstance(self._buffer, bytearray):
-            self._buffer = bytearray(memoryview(self._buffer)[self._begin :])
-            self._begin = 0
-        self._buffer += data
-
-    def take(self) -> memoryview | None:
+    def take(self, data: bytes = b"") -> memoryview | None:
         """Return the next whole body, or None.
 
         Raises:
             FrameError: the announced length is over MAX_FRAME.
         """
-        buffer, body = self._buffer, self._begin + HEADER.size
-        if len(buffer) < body:
-            return None
-        (length,) = HEADER.unpack_from(buffer, self._begin)
-        if length > MAX_FRAME:
-            raise FrameError(f"a frame of {length} bytes is over the limit of {MAX_FRAME}")
-        end = body + length
-        if len(buffer) < end:
-            return None
-        if end == len(buffer):
-            self._buffer, self._begin = b"", 0
+        if self.held:
+            buffer, begin = self._joined(data), self._begin
         else:
-            self._begin = end
-        return memoryview(buffer)[body:end]
+            buffer, begin = data, 0  # nearly always one whole frame
+        size, body = len(buffer), begin + HEADER.size
+        if size >= body:
+            (length,) = HEADER.unpack_from(buffer, begin)
+            if length > MAX_FRAME:
+                raise FrameError(f"a frame of {length} bytes is over the limit of {MAX_FRAME}")
+            end = body + length
+            if end == size:
+                self.held, self._begin = b"", 0
+                return memoryview(buffer)[body:]
+            if end < size:
+                self.held, self._begin = buffer, end
+                return memoryview(buffer)[body:end]
+        self.held = buffer
+        return None
+
+    def _joined(self, data: bytes) -> bytes | bytearray:
+        if not data:
+            return self.held
+        if self._begin or not isinstance(self.held, bytearray):
+            self.held = bytearray(memoryview(self.held)[self._begin :])
+            self._begin = 0
+        self.held += data
+        return self.held

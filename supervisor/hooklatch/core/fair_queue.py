@@ -19,7 +19,8 @@ as that line then is: the busiest key is refused first, and no entry is evicted 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Container, Hashable
+from collections.abc import Container, Hashable, Iterator
+from itertools import chain
 from typing import Generic, TypeVar
 
 __all__ = ["FairQueue", "Pace"]
@@ -46,6 +47,10 @@ class FairQueue(Generic[K, T]):
 
     def __len__(self) -> int:
         return self.count
+
+    def __iter__(self) -> Iterator[T]:
+        """Return every entry, in no order that means anything."""
+        return chain.from_iterable(self._lines.values())
 
     def waiting(self, key: K) -> int:
         line = self._lines.get(key)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import math
-import time
 
 import msgspec
 import trio
@@ -132,60 +131,51 @@ class Pool:
 
         If cancelled, the callback runs on until its deadline, and its answer is discarded.
         """
-        started = began = time.perf_counter()
-        self._queue.arrived(fire.share)
+        arrived = began = trio.current_time()
+        self._queue.arrived(fire.share, arrived)
         worker = self._take(fire)
         if worker is None:
-            found = await self._wait_until(deadline, fire)
-            began = time.perf_counter()
+            found = await self._wait(fire, deadline)
+            began = trio.current_time()
             if isinstance(found, Outcome):
-                return found.lasting(began - started)
+                return found.lasting(began - arrived)
             worker = found
         if not self._idle:
             self._fill()
-        left = deadline - trio.current_time()
-        if left <= 0:
-            self._give_back(worker, is_fit=True)
-            return Outcome(cause="timeout", message="no time was left to start it").lasting(began - started)
+        if began >= deadline:
+            self._give_back(worker, began, is_fit=True)
+            return Outcome(cause="timeout", message="no time was left to start it").lasting(began - arrived)
         worker.deadline = deadline
         if deadline < self._alarm.deadline:
             self._alarm.deadline = deadline
         try:
-            said = await worker.call(call, fire, left)
+            said = await worker.call(call, fire, deadline - began)
         except trio.Cancelled:
             self._abandon(worker, deadline)
             raise
-        ended = time.perf_counter()
-        self._queue.took(ended - began)
-        if isinstance(said, wire.Answered) and not worker.is_expired and trio.current_time() < deadline:
-            self._give_back(worker, is_fit=True)
-            return outcome_of(said, ended - started)
-        text = f"no answer within {ended - started:.1f} s"
+        ended = trio.current_time()
+        self._queue.pace.add(ended - began)
+        if isinstance(said, Outcome) or worker.is_expired or ended >= deadline:
+            outcome = self._failed(worker, said, arrived, began, ended, deadline)
+        else:
+            outcome = outcome_of(said, ended - arrived)
+        self._give_back(worker, ended, is_fit=not outcome.is_lost)
+        return outcome
+
+    def _failed(
+        self, worker: Worker, said: wire.Answered | Outcome, arrived: float, began: float, ended: float, deadline: float
+    ) -> Outcome:
+        text = f"no answer within {ended - arrived:.1f} s"
         if worker.is_expired:
             # If it waited longer than it ran, the queue missed the deadline, not the callback.
-            outcome = worker.lost_outcome("timeout", text, is_orphaned=began - started > ended - began)
-        elif isinstance(said, Outcome) and trio.current_time() < deadline:
+            outcome = worker.lost_outcome("timeout", text, is_orphaned=began - arrived > ended - began)
+        elif isinstance(said, Outcome) and ended < deadline:
             outcome = said
         else:
             # The answer and the alarm came in the same turn of the loop; their order there must decide nothing.
             shown = said if isinstance(said, Outcome) else outcome_of(said, 0.0)
             outcome = msgspec.structs.replace(shown, cause="timeout", answer=b"", message=text)
-        self._give_back(worker, is_fit=not outcome.is_lost)
-        return outcome.lasting(ended - started)
-
-    async def _wait_until(self, deadline: float, fire: FireContext) -> Worker | Outcome:
-        started = trio.current_time()
-        with trio.move_on_at(deadline):
-            while True:
-                found = await self._wait(fire, deadline)
-                if isinstance(found, Outcome) or self._is_usable(found):
-                    return found
-                # It ended, or spoke, after it was handed to us.  Nothing was sent to it, so another worker may serve.
-                self._give_back(found, is_fit=False)
-                if (worker := self._take(fire)) is not None:
-                    return worker
-        waited = trio.current_time() - started
-        return Outcome(cause="timeout", message=f"no worker became free within {waited:.1f} s")
+        return outcome.lasting(ended - arrived)
 
     async def _watch_deadlines(self) -> None:
         """End each call whose deadline passes.  One alarm serves all: a scope per call would cost every fire."""
@@ -197,15 +187,17 @@ class Pool:
             for worker in self._busy:
                 if worker.deadline <= now and not worker.is_expired:
                     worker.expire()
+            self._queue.expire(now)
 
     def _next_deadline(self) -> float:
-        return min((worker.deadline for worker in self._busy if not worker.is_expired), default=math.inf)
+        of_calls = min((worker.deadline for worker in self._busy if not worker.is_expired), default=math.inf)
+        return min(of_calls, self._queue.next_deadline())
 
     def _abandon(self, worker: Worker, deadline: float) -> None:
         worker.deadline = math.inf  # no call waits for it any more
         if not self.workers.spawn("abandoned call", self._drain, worker, deadline):
             worker.kill(CLOSES)
-            self._give_back(worker, is_fit=False)
+            self._give_back(worker, trio.current_time(), is_fit=False)
 
     async def _drain(self, worker: Worker, deadline: float) -> None:
         is_fit = False
@@ -215,61 +207,67 @@ class Pool:
         finally:
             if not is_fit:
                 worker.kill("its abandoned call went past its deadline")
-            self._give_back(worker, is_fit=is_fit)
+            self._give_back(worker, trio.current_time(), is_fit=is_fit)
 
     def _take(self, fire: FireContext) -> Worker | None:
+        """Return an idle worker for a call that has just come, if it may have one; see `_next_idle`."""
         if self._busy:  # otherwise it is the first of at least two idle workers, which any session may have
-            if self._queue and self._idle:
+            if not self._idle:
+                return None
+            if self._queue:
                 self._serve_waiting()  # a worker may no longer have to be kept for another session
             if not self._queue.may_run(fire):
                 return None
-        return self._occupy(fire) if self._has_idle() else None
-
-    def _has_idle(self) -> bool:
-        while self._idle and not self._is_usable(self._idle[-1]):
-            self._condemned.add(self._idle.pop())  # its watch is about to learn of its death
-        return bool(self._idle)
-
-    def _is_usable(self, worker: Worker) -> bool:
-        """Kill a worker to which no call may be sent; there must be no checkpoint between this and the sending."""
-        fault = worker.fault
-        if fault is not None:
-            worker.kill(fault)
-        return fault is None
-
-    def _occupy(self, fire: FireContext) -> Worker:
-        worker = self._idle.pop()
-        worker.deadline = math.inf
-        self._busy[worker] = fire
+        worker = self._next_idle()
+        if worker is not None:
+            self._busy[self._idle.pop()] = fire
         return worker
 
-    async def _wait(self, fire: FireContext, deadline: float) -> Worker | Outcome:
-        if self._is_closed:
-            return Outcome(cause="overload", message="its source is being closed")
-        waiter = self._queue.wait(fire, deadline)
-        if isinstance(waiter, Outcome):
-            return waiter
-        self._fill()
-        try:
-            await waiter.granted.wait()
-        except trio.Cancelled:
-            # It may have been served at the very moment of its cancellation.
-            if waiter.worker is not None:
-                self._give_back(waiter.worker, is_fit=True)
-            elif waiter.failure is None:
-                self._queue.leave(waiter)
-            raise
-        return waiter.worker or waiter.failure or Outcome(cause="overload", message="no worker is available")
+    def _next_idle(self) -> Worker | None:
+        """Return the idle worker that is the next to be taken, if any; kill those to which no call may be sent.
 
-    def _give_back(self, worker: Worker, *, is_fit: bool) -> None:
+        There must be no checkpoint between this and the sending.
+        """
+        while self._idle:
+            worker = self._idle[-1]
+            fault = worker.process.fault
+            if fault is None:
+                return worker
+            worker.kill(fault)
+            self._condemned.add(self._idle.pop())  # its watch is about to learn of its death
+        return None
+
+    async def _wait(self, fire: FireContext, deadline: float) -> Worker | Outcome:
+        """Wait in the queue for a worker to which a call may be sent, until the deadline."""
+        while not self._is_closed:
+            waiter = self._queue.wait(fire, deadline)
+            if isinstance(waiter, Outcome):
+                return waiter
+            if deadline < self._alarm.deadline:
+                self._alarm.deadline = deadline
+            self._fill()
+            found = await waiter.served(self._queue.leave)
+            if isinstance(found, Outcome):
+                return found
+            if (fault := found.process.fault) is None:
+                return found
+            # It ended, or spoke, after it was handed to us.  Nothing was sent to it, so another worker may serve.
+            found.kill(fault)
+            self._give_back(found, trio.current_time(), is_fit=False)
+            if (worker := self._take(fire)) is not None:
+                return worker
+        return Outcome(cause="overload", message="its source is being closed")
+
+    def _give_back(self, worker: Worker, now: float, *, is_fit: bool) -> None:
         del self._busy[worker]
         if worker.is_dead:
             worker.close()
         elif not is_fit or worker.kill_reason is not None:
             self._condemned.add(worker)
-        elif self._is_worn(worker):
+        elif worker.calls >= self.limits.calls * worker.endurance or now - worker.started_at >= self.limits.age:
             self.recycle(worker)
         else:
+            worker.deadline = math.inf
             self._idle.append(worker)
             if not self._queue:
                 return
@@ -285,10 +283,6 @@ class Pool:
         worker.kill(RECYCLED)
         self._fill()
 
-    def _is_worn(self, worker: Worker) -> bool:
-        calls = self.limits.calls * worker.endurance
-        return worker.calls >= calls or trio.current_time() - worker.started_at >= self.limits.age
-
     def _release(self, worker: Worker) -> None:
         self._idle.append(worker)
         self._serve_waiting()
@@ -296,16 +290,16 @@ class Pool:
 
     def _serve_waiting(self) -> None:
         """Hand idle workers to waiting calls."""
-        while self._queue and self._has_idle() and (waiter := self._queue.next()) is not None:
-            waiter.worker = self._occupy(waiter.fire)
-            waiter.granted.set()
+        while self._queue and (worker := self._next_idle()) and (waiter := self._queue.next()):
+            self._busy[self._idle.pop()] = waiter.fire
+            waiter.serve(worker)
 
     def _fill(self) -> None:
         """Start what is missing: a spare, and one worker for each waiting call, up to the limit."""
-        if self._is_closed:
+        room = self.limits.workers - len(self._idle) - len(self._busy) - self._starting
+        if room <= 0 or self._is_closed:
             return
         missing = SPARES + len(self._queue) - len(self._idle) - self._starting
-        room = self.limits.workers - len(self._idle) - len(self._busy) - self._starting
         for _ in range(min(missing, room)):
             self._starting += 1
             self.workers.spawn("start of a worker", self._start_one)

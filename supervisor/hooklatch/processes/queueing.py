@@ -10,7 +10,8 @@ of those.  A call that has no place in the queue, or cannot be served in time, i
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from itertools import chain
 
 import trio
 
@@ -25,20 +26,35 @@ MARGIN = 4.0  # times the usual length that a call must have left, or its worker
 
 
 class Waiter:
-    """A call that waits for a worker."""
+    """A call that waits for a worker; whoever takes it out of the queue serves it, at once.
 
-    __slots__ = ("deadline", "failure", "fire", "granted", "worker")
+    It is the task itself that waits, and the pool's alarm that watches its deadline: a `trio.Event` and a scope of its
+    own cost more than the rest of the way through the queue.
+    """
 
-    def __init__(self, fire: FireContext, deadline: float) -> None:
+    __slots__ = ("_found", "_task", "deadline", "fire", "since")
+
+    def __init__(self, fire: FireContext, deadline: float, now: float) -> None:
         self.fire = fire
         self.deadline = deadline
-        self.granted = trio.Event()
-        self.worker: Worker | None = None
-        self.failure: Outcome | None = None
+        self.since = now
+        self._task = trio.lowlevel.current_task()
+        self._found: Worker | Outcome | None = None
 
-    def fail(self, failure: Outcome) -> None:
-        self.failure = failure
-        self.granted.set()
+    async def served(self, on_cancel: Callable[[Waiter], None]) -> Worker | Outcome:
+        """Wait until there is a worker, or why there is none; if cancelled before that, call `on_cancel`."""
+
+        def abort(_: object) -> trio.lowlevel.Abort:
+            on_cancel(self)
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        await trio.lowlevel.wait_task_rescheduled(abort)
+        assert self._found is not None
+        return self._found
+
+    def serve(self, found: Worker | Outcome) -> None:
+        self._found = found
+        trio.lowlevel.reschedule(self._task)
 
 
 class CallQueue:
@@ -50,23 +66,19 @@ class CallQueue:
         self._workers = workers
         self._gates: FairQueue[str, Waiter] = FairQueue(capacity)
         self._notifications: FairQueue[str, Waiter] = FairQueue(capacity)
-        self._pace = Pace()
+        self.pace = Pace()  # how long calls occupy their workers
         self._latest: str | None = None
         self._shared_until = -math.inf
 
     def __len__(self) -> int:
         return self._gates.count + self._notifications.count
 
-    def arrived(self, share: str) -> None:
+    def arrived(self, share: str, now: float) -> None:
         """Note that a session's call has arrived."""
         if share != self._latest:
             if self._latest is not None:
-                self._shared_until = trio.current_time() + SHARED_FOR
+                self._shared_until = now + SHARED_FOR
             self._latest = share
-
-    def took(self, seconds: float) -> None:
-        """Record how long a call occupied its worker."""
-        self._pace.add(seconds)
 
     def may_run(self, fire: FireContext) -> bool:
         """Return whether a call may have an idle worker."""
@@ -91,11 +103,11 @@ class CallQueue:
 
     def wait(self, fire: FireContext, deadline: float) -> Waiter | Outcome:
         """Queue a call; return its place, or why it has none."""
-        queue, share = self._queue(fire), fire.share
-        expected = queue.ahead(share) * self._pace.median / self._workers
-        if expected > deadline - trio.current_time():  # a low estimate: later calls and slower ones are not counted
+        queue, share, now = self._queue(fire), fire.share, trio.current_time()
+        expected = queue.ahead(share) * self.pace.median / self._workers
+        if expected > deadline - now:  # a low estimate: later calls and slower ones are not counted
             return Outcome(cause="overload", message=f"its turn would come in {expected:.1f} s, past its deadline")
-        waiter = Waiter(fire, deadline)
+        waiter = Waiter(fire, deadline, now)
         pushed_out = queue.put(share, waiter)
         if pushed_out is None:
             return waiter
@@ -106,20 +118,31 @@ class CallQueue:
         )
         if pushed_out is waiter:
             return refused
-        pushed_out.fail(refused)
+        pushed_out.serve(refused)
         return waiter
 
     def leave(self, waiter: Waiter) -> None:
         """Remove a call that waits no longer."""
         self._queue(waiter.fire).remove(waiter.fire.share, waiter)
 
+    def next_deadline(self) -> float:
+        """Return the earliest deadline of a waiting call."""
+        return min((waiter.deadline for waiter in chain(self._gates, self._notifications)), default=math.inf)
+
+    def expire(self, now: float) -> None:
+        """Refuse the calls whose deadlines have passed."""
+        for waiter in [one for one in chain(self._gates, self._notifications) if one.deadline <= now]:
+            self.leave(waiter)
+            waited = now - waiter.since
+            waiter.serve(Outcome(cause="timeout", message=f"no worker became free within {waited:.1f} s"))
+
     def next(self) -> Waiter | None:
         """Return the call that an idle worker is for, if any; refuse those whose turn comes too late."""
         while waiter := self._next_gate() or self._next_notification():
             left = waiter.deadline - trio.current_time()
-            if MARGIN * self._pace.median <= left:
+            if MARGIN * self.pace.median <= left:
                 return waiter
-            waiter.fail(Outcome(cause="overload", message=f"its turn came {max(0.0, left):.1f} s before its deadline"))
+            waiter.serve(Outcome(cause="overload", message=f"its turn came {max(0.0, left):.1f} s before its deadline"))
         return None
 
     def _next_gate(self) -> Waiter | None:
@@ -133,7 +156,7 @@ class CallQueue:
     def refuse_all(self, failure: Outcome) -> None:
         for queue in (self._gates, self._notifications):
             while (waiter := queue.take()) is not None:
-                waiter.fail(failure)
+                waiter.serve(failure)
 
     def _queue(self, fire: FireContext) -> FairQueue[str, Waiter]:
         return self._gates if fire.spec.is_gate else self._notifications

@@ -14,7 +14,7 @@ import os
 import random
 import socket
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import msgspec
@@ -71,19 +71,13 @@ class FireContext(Protocol):
         ...
 
 
-class CallIds:
-    """Numbers of 64 random bits each, so that no worker can guess the id of a call that was not sent to it."""
-
-    def __init__(self) -> None:
-        self._drawn: list[int] = []
-
-    def draw(self) -> int:
-        if not self._drawn:
-            self._drawn = list(BATCH.unpack(os.urandom(BATCH.size)))
-        return self._drawn.pop()
+def draw_call_ids() -> Iterator[int]:
+    """Return numbers of 64 random bits each, so that no worker can guess the id of a call that was not sent to it."""
+    while True:
+        yield from BATCH.unpack(os.urandom(BATCH.size))
 
 
-call_ids = CallIds()
+call_ids = draw_call_ids()
 
 
 class LoadError(Exception):
@@ -122,11 +116,6 @@ class Worker:
         self.deadline = math.inf  # of the call that waits for it, if any
 
     @property
-    def fault(self) -> str | None:
-        """Return why no call may be sent to it now: bytes that arrived before a call are not its answer."""
-        return self.process.fault
-
-    @property
     def is_doomed(self) -> bool:
         """Return whether it is dead, or killed and about to be."""
         return self.is_dead or self.kill_reason is not None
@@ -138,9 +127,9 @@ class Worker:
             LoadError: its code failed, or the process died while importing.
         """
         try:
-            await self._send(wire.frame(wire.Code(code)))
-            message = wire.decode_from_worker(await self._receive())
-            if not self._reader.is_empty:
+            await self._send_rest(memoryview(wire.frame(wire.Code(code))))
+            message = await self._receive()
+            if self._reader.held:
                 raise LoadError("the worker sent an unexpected message")
         except (EOFError, wire.FrameError) as error:
             how = self.kill_reason or await self._how_it_died(LOAD_NOTICE) or error
@@ -161,7 +150,7 @@ class Worker:
         hook = call.hook
         target = hook.target
         assert isinstance(target, PythonTarget)
-        self._call_id = number = call_ids.draw()
+        self._call_id = number = next(call_ids)
         self.calls += 1
         self._serving, self._asked = (call, fire), 0
         data = wire.frame(wire.Call(
@@ -173,11 +162,8 @@ class Worker:
         if len(data) > wire.MAX_FRAME:
             return Outcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
         try:
-            sent = self._sent(data)
-            if sent < len(data):
-                self._is_cut_short = True
-                await self._send(data[sent:])
-                self._is_cut_short = False
+            if (sent := self._sent(data)) < len(data):
+                await self._send_rest(memoryview(data)[sent:])
             fire.sent()
             said = await self._answer(number)
         except EOFError:
@@ -205,9 +191,9 @@ class Worker:
             EOFError: the worker is gone.
             FrameError: what came is not an answer to this call.
         """
-        while isinstance(message := wire.decode_from_worker(self._received() or await self._receive()), Asked):
+        while isinstance(message := await self._receive(), Asked):
             await self._tell(message, number)
-        if not self._reader.is_empty:
+        if self._reader.held:
             raise wire.FrameError("more than one answer to a call")
         if not isinstance(message, wire.Answered) or message.call_id != number or message.generation != self.generation:
             raise wire.FrameError("an answer to another call")
@@ -227,13 +213,11 @@ class Worker:
         self._asked += 1
         expected = self.generation, number, self._asked
         is_next = (asked.generation, asked.call_id, asked.number) == expected and self._asked <= MAX_STEPS
-        if self._serving is None or not is_next or not self._reader.is_empty:
+        if self._serving is None or not is_next or self._reader.held:
             raise wire.FrameError("an unexpected question about state")
         call, fire = self._serving
         told = fire.answer(call, asked)
-        self._is_cut_short = True
-        await self._send(wire.frame(told))
-        self._is_cut_short = False
+        await self._send_rest(memoryview(wire.frame(told)))
         # Not tried at once: a callback that sends requests without end takes one turn of the loop for each.
         await trio.lowlevel.wait_readable(self.process.socket)
 
@@ -302,11 +286,12 @@ class Worker:
         trio.lowlevel.notify_closing(self.process.pidfd)
         self.process.close()
 
-    async def _send(self, data: bytearray) -> None:
-        view = memoryview(data)[self._sent(data) :]
-        while view:
+    async def _send_rest(self, data: memoryview) -> None:
+        """Send what the worker's socket could not take at once; without it the worker waits for ever."""
+        self._is_cut_short = True
+        while data := data[self._sent(data) :]:
             await trio.lowlevel.wait_writable(self.process.socket)
-            view = view[self._sent(view) :]
+        self._is_cut_short = False
 
     def _sent(self, data: bytearray | memoryview) -> int:
         """Return how many bytes the worker's socket took.
@@ -321,30 +306,26 @@ class Worker:
         except OSError:
             raise EOFError("its socket is closed") from None
 
-    async def _receive(self) -> memoryview:
-        while (body := self._received()) is None:
-            await trio.lowlevel.wait_readable(self.process.socket)
-        return body
-
-    def _received(self) -> memoryview | None:
-        """Return the next message if it has arrived whole.
+    async def _receive(self) -> wire.FromWorker:
+        """Return the worker's next message, without a turn of the loop if it has come already.
 
         Raises:
             EOFError: no more will come.
+            FrameError: what came is no message.
         """
-        body = self._reader.take()
+        body = self._reader.take() if self._reader.held else None
         while body is None:
             try:
                 data = self.process.socket.recv(2**16)
             except BlockingIOError:
-                return None
+                await trio.lowlevel.wait_readable(self.process.socket)
+                continue
             except OSError:
                 raise EOFError("its socket broke") from None
             if not data:
                 raise EOFError("its socket ended")
-            self._reader.feed(data)
-            body = self._reader.take()
-        return body
+            body = self._reader.take(data)
+        return wire.decode_from_worker(body)
 
 
 # The outcomes that a worker may report; anything else it sends is a crash.
@@ -355,11 +336,11 @@ CAUSES: dict[str, Cause] = {
 
 def outcome_of(said: wire.Answered, seconds: float) -> Outcome:
     """Return what a worker reported of a call; a worker is not trusted, not even with the length of its report."""
-    duration_ms = round(seconds * 1000, 3)
     return Outcome(
-        cause=CAUSES.get(said.cause, "crash"), message=said.message, stdout=text_of(said.stdout),
-        stderr=text_of(said.stderr), exit_code=said.exit_code, truncated=said.truncated, duration_ms=duration_ms,
-        answer=b"" if said.cause else said.answer, traceback=said.traceback[:MAX_TRACEBACK],
+        cause=CAUSES.get(said.cause, "crash"), message=said.message, stdout=text_of(said.stdout) if said.stdout else "",
+        stderr=text_of(said.stderr) if said.stderr else "", exit_code=said.exit_code, truncated=said.truncated,
+        duration_ms=round(seconds * 1000, 3), answer=b"" if said.cause else said.answer,
+        traceback=said.traceback[:MAX_TRACEBACK],
     )  # fmt: skip
 
 

@@ -80,6 +80,8 @@ class Event:
     if not TYPE_CHECKING:  # so that type checkers reject misspelt fields
 
         def __getattr__(self, name: str) -> Any:
+            if name in self.__payload_fields__ and name in self.payload:
+                return self.payload[name]
             if name.startswith("_"):  # looked up by copy, pickle and the like; never a field
                 raise AttributeError(name)
             key = _key(name)

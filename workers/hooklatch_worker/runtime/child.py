@@ -145,10 +145,7 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         call = CALLS.decode(body)
         if call.generation != generation:
             return 1
-        line.begin(call.call_id)
-        reply = caller.run(call)
-        line.end()
-        connection.sendall(wire.frame(reply))
+        connection.sendall(wire.frame(caller.run(call)))
 
 
 def hold(request: wire.Fork) -> isolation.Held:
@@ -172,9 +169,10 @@ def describe(generation: int, unit: Unit, held: isolation.Held) -> bytearray:
 
 
 def next_body(connection: socket.socket, reader: wire.FrameReader) -> memoryview | None:
-    while (body := reader.take()) is None:
+    body = reader.take() if reader.held else None
+    while body is None:
         data = connection.recv(2**16)
         if not data:
             return None
-        reader.feed(data)
+        body = reader.take(data)
     return body

@@ -43,9 +43,7 @@ class Line:
         self._asked = 0
 
     def end(self) -> None:
-        """Refuse further questions: what is sent next is the call's answer."""
-        if os.getpid() != self._pid:
-            return  # a child that the callback forked; it is about to end
+        """Refuse further questions: what is sent next is the call's answer.  Not for a child that a callback forked."""
         with self._lock:  # a thread of the callback may be asking a question
             self._check_in_step()
             self._call_id = None
@@ -80,11 +78,12 @@ class Line:
     def _exchange(self, asked: Asked) -> wire.Told:
         self._is_torn = True
         self._connection.sendall(wire.frame(asked))
-        while (body := self._reader.take()) is None:
+        body = None
+        while body is None:
             data = self._connection.recv(2**14)
             if not data:
                 raise OSError("it is gone")
-            self._reader.feed(data)
+            body = self._reader.take(data)
         told = TOLD.decode(body)
         if (told.generation, told.call_id, told.number) != (asked.generation, asked.call_id, asked.number):
             raise wire.FrameError("an answer to another question")
