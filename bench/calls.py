@@ -30,6 +30,9 @@ class TimedFire:
     def envelope(self, call: Call) -> Envelope:
         return Envelope(self.spec.name, None, None, "/", None, None, None, None, None, None, call.context)
 
+    def sent(self) -> None:
+        return
+
     def answer(self, call: Call, asked: Asked) -> wire.Told:
         if self._answer is None:
             raise wire.FrameError("a question about state, which nobody serves")
