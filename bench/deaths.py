@@ -1,13 +1,19 @@
-"""How long it takes from a death to the next good answer: of a worker, with and without a spare, and of the zygote.
+"""How fast the daemon is where something fails: a worker's death, the zygote's, and a deadline.
 
-Measured from SIGKILL to the first answer from a callback; calls denied in between (such as a call already sent to the
-dying worker, by the rules) are counted separately.  Without a spare: the source may have two workers and one of them is
-busy, so the next call waits for a fork and an import.  The zygote is killed once per daemon, since a second death
-within a minute is deliberately answered with a backoff.  A death that ends the daemon has no duration; it is counted
-and shown.
+the next good answer  from SIGKILL to the first answer from a callback, of a worker with and without a spare, and of the
+                      zygote; calls denied in between (such as a call already sent to the dying worker, by the rules)
+                      are counted separately.  Without a spare: the source may have two workers and one of them is busy,
+                      so the next call waits for a fork and an import: it shows when a replacement is ready.  The zygote
+                      is killed once per daemon, since a second death within a minute is deliberately answered with a
+                      backoff
+a denial              from SIGKILL of the worker that runs a gate, and from the deadline of one that hangs, until the
+                      client has its denial
 
-Bad would be: over 5 ms with a spare, over 50 ms without one, over 2 s for the zygote (p50, on a machine with an idle
-core); or any denied call with a spare if the death was known before the call came.
+A death that ends the daemon has no duration; it is counted and shown.
+
+Bad would be, at p50 on a machine with an idle core: over twice a normal call with a spare, over 5 ms and a call
+without one, a denial over 10 ms, over 100 ms for the zygote; or any denied call with a spare if the death was known
+before the call came.
 
 Run: python bench/deaths.py [--rounds N]
 """
@@ -20,6 +26,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 from contenders import Client, run_daemon
 from machine import describe, save, summary
@@ -28,6 +35,7 @@ __all__ = ["measure", "show"]
 
 GIVE_UP = 30.0  # seconds without a good answer
 QUIET = 0.15  # seconds for a new spare; 20 forks per second are allowed
+DEADLINE = 0.1  # seconds that a gate has which hangs
 
 
 class Deaths:
@@ -38,9 +46,9 @@ class Deaths:
         self.denied = 0
         self.daemons_ended = 0
 
-    def add(self, client: Client, pid: int) -> None:
+    def add(self, until: Callable[[Client, int], tuple[float, int]], client: Client, pid: int) -> None:
         try:
-            took, denied = until_answered(client, pid)
+            took, denied = until(client, pid)
         except (EOFError, OSError):
             self.daemons_ended += 1
             return
@@ -59,27 +67,37 @@ class Deaths:
 
 
 def measure(rounds: int) -> dict[str, dict[str, float | None]]:
-    spared, unspared, zygote = Deaths(), Deaths(), Deaths()
+    normal, spared, unspared, zygote = Deaths(), Deaths(), Deaths(), Deaths()
+    crashed, expired = Deaths(), Deaths()
     with run_daemon(workers=2) as daemon:
         agent, busy, admin = daemon.connect(), daemon.connect(), daemon.administer()
         for _ in range(rounds):
             admin.call("reload")  # lifts the quarantine: the benchmark caused these deaths, not the hook
-            spared.add(agent, whose(agent))
+            taken_next = whose(agent)
+            normal.times.append(a_call(agent))
+            spared.add(until_answered, agent, taken_next)
+            crashed.add(until_denied, agent, whose(agent))
+            admin.call("reload")
+            whose(agent)
+            expired.times.append(past_deadline(agent))
             taken_next = whose(agent)
             busy.socket.sendall(busy.fire_line("Sleep", seconds=1.0))
             time.sleep(QUIET)
             pids = [pid for source in admin.call("status")["sources"] for pid in source["pids"]]
-            unspared.add(agent, next(pid for pid in pids if pid != taken_next))
+            unspared.add(until_answered, agent, next(pid for pid in pids if pid != taken_next))
             busy.socket.recv(2**16)
     for _ in range(max(2, rounds // 4)):
         with run_daemon(workers=2) as daemon:
             agent, admin = daemon.connect(), daemon.administer()
             whose(agent)
-            zygote.add(agent, admin.call("status")["zygote"]["pid"])
+            zygote.add(until_answered, agent, admin.call("status")["zygote"]["pid"])
     return {
+        "a normal call": normal.row(),
         "worker, with a spare": spared.row(),
         "worker, without a spare": unspared.row(),
         "zygote": zygote.row(),
+        "denial of a gate whose worker dies": crashed.row(),
+        "denial of a gate, after its deadline": expired.row(),
     }
 
 
@@ -93,29 +111,70 @@ def whose(client: Client) -> int:
     raise RuntimeError(f"no worker answers: {decision['reason']}")
 
 
-def until_answered(client: Client, pid: int) -> tuple[float, int]:
-    """Kill a process, wait for its death, and fire until a callback answers; return milliseconds and refusals."""
+def a_call(client: Client) -> float:
+    """Return how many milliseconds a call takes where nothing fails, after a pause as before the others."""
     line = client.fire_line("WhoAmI")
+    time.sleep(QUIET)
+    start = time.perf_counter()
+    client.exchange(line)
+    return (time.perf_counter() - start) * 1e3
+
+
+def kill(pid: int) -> float:
+    """Kill a process and wait for its death; return when the signal was sent."""
     pidfd = os.pidfd_open(pid)
-    refusals = 0
     start = time.perf_counter()
     try:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         select.select([pidfd], [], [], GIVE_UP)
-        while b'"verdict":"pass"' not in client.exchange(line):
-            refusals += 1
-            if time.perf_counter() - start > GIVE_UP:
-                raise TimeoutError(f"no good answer within {GIVE_UP:.0f} s of the death of process {pid}")
     finally:
         os.close(pidfd)
+    return start
+
+
+def until_answered(client: Client, pid: int) -> tuple[float, int]:
+    """Kill a process, and fire until a callback answers; return milliseconds and refusals."""
+    line = client.fire_line("WhoAmI")
+    refusals = 0
+    start = kill(pid)
+    while b'"verdict":"pass"' not in client.exchange(line):
+        refusals += 1
+        if time.perf_counter() - start > GIVE_UP:
+            raise TimeoutError(f"no good answer within {GIVE_UP:.0f} s of the death of process {pid}")
     return (time.perf_counter() - start) * 1e3, refusals
 
 
+def until_denied(client: Client, pid: int) -> tuple[float, int]:
+    """Have the worker of this process run a gate, and kill it meanwhile; return milliseconds until the denial."""
+    client.socket.sendall(client.fire_line("Sleep", seconds=GIVE_UP))
+    time.sleep(QUIET)
+    start = kill(pid)
+    answer = client.socket.recv(2**16)
+    took = (time.perf_counter() - start) * 1e3
+    if b'"cause":"crash"' not in answer:
+        raise RuntimeError(f"not the denial that is to be timed: {answer!r}")
+    return took, 0
+
+
+def past_deadline(client: Client) -> float:
+    """Have a gate hang; return how many milliseconds after its deadline the denial came."""
+    payload = {"tool_name": "Sleep", "tool_input": {"seconds": GIVE_UP}}
+    line = client.request("fire", event="pre_tool_use", payload=payload, timeout=DEADLINE)
+    start = time.perf_counter()
+    answer = client.exchange(line)
+    took = time.perf_counter() - start
+    if b'"cause":"timeout"' not in answer:
+        raise RuntimeError(f"not the denial that is to be timed: {answer!r}")
+    return (took - DEADLINE) * 1e3
+
+
 def show(found: dict[str, dict[str, float | None]]) -> None:
-    print(f"\n{'from SIGKILL to the next good answer':<40}{'p50 ms':>10}{'p99 ms':>10}{'deaths':>9}{'denied':>9}")
+    call = found["a normal call"]["p50_ms"] or 1.0
+    print(f"\n{'where something fails':<40}{'p50 ms':>10}{'p99 ms':>10}{'x call':>9}{'times':>9}{'denied':>9}")
     for name, row in found.items():
         p50, p99 = (f"{row[key]:.2f}" if row[key] else "never" for key in ("p50_ms", "p99_ms"))
-        print(f"{name:<40}{p50:>10}{p99:>10}{row['deaths']:>9}{row['denied_before']:>9}")
+        ratio = f"{(row['p50_ms'] or 0.0) / call:.1f}"
+        print(f"{name:<40}{p50:>10}{p99:>10}{ratio:>9}{row['deaths']:>9}{row['denied_before']:>9}")
         if row["daemons_ended"]:
             print(f"    BAD: {row['daemons_ended']} of these deaths ended the daemon")
 

@@ -33,7 +33,14 @@ def test_the_benchmarks_run_and_write_what_they_found() -> None:
     found = json.loads((BENCH / "results" / "quick.json").read_bytes())
     assert set(found["latency"]) == CONTENDERS
     assert set(found["latency"]["floor: bare trio relay, two hops"]) >= {"count", "p50_ms", "p99_ms"}
-    assert set(found["deaths"]) == {"worker, with a spare", "worker, without a spare", "zygote"}
+    assert set(found["deaths"]) == {
+        "a normal call",
+        "worker, with a spare",
+        "worker, without a spare",
+        "zygote",
+        "denial of a gate whose worker dies",
+        "denial of a gate, after its deadline",
+    }
     assert {"machine", "rounds", "latency_on_one_core", "calls_a_second", "ratio", "ratio_on_one_core"} <= set(found)
     assert "x floor" in done.stdout
 

@@ -27,6 +27,7 @@ from hooklatch_worker.sandbox import isolation, linux
 __all__ = ["live"]
 
 SOCKET_FD = 3
+REHEARSALS = 8  # CPython's interpreter has adapted to the code by then (PEP 659)
 CALLS = msgspec.msgpack.Decoder(wire.Call)
 CODES = msgspec.msgpack.Decoder(wire.Code)
 
@@ -129,6 +130,8 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         held = hold(request)
         unit = load(request.source, CODES.decode(first).data)
         loaded = describe(generation, unit, held)
+        line = Line(connection, reader, generation)
+        rehearse(generation, unit.path, capture, line)
     except SourceError as error:
         message, file = printable(error.message[:MAX_MESSAGE]), printable(error.file)
         failure = wire.LoadFailed(generation, message, file, error.line)
@@ -136,7 +139,6 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         return 0
     capture.take()  # what the import printed is not part of a call
     connection.sendall(loaded)
-    line = Line(connection, reader, generation)
     caller = Caller(unit.functions, unit.path, capture, line)
     while True:
         body = next_body(connection, reader)
@@ -146,6 +148,17 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         if call.generation != generation:
             return 1
         connection.sendall(wire.frame(caller.run(call)))
+
+
+def rehearse(generation: int, path: str, capture: Capture, line: Line) -> None:
+    """Make calls of nothing, so that no call pays for the pages that the first one copies from the zygote's.
+
+    The call after a death is the first one of a fresh worker: of 29 page faults 8 remain, and a fifth of its time goes.
+    """
+    caller = Caller({"": lambda event: event.tool_name}, path, capture, line)
+    for _ in range(REHEARSALS):
+        call = wire.Call(generation, 0, 1.0, "", "pre_tool_use", b'{"tool_name":null}', b"{}")
+        wire.frame(caller.run(CALLS.decode(wire.encode(call))))
 
 
 def hold(request: wire.Fork) -> isolation.Held:
