@@ -187,8 +187,8 @@ def checked(answer: bytes) -> bytes:
 def read_event(call: Call, context: CallContext) -> events.Event:
     try:
         payload = decode(call.payload)
-        config = decode(call.config) if call.config else {}
-        merged = decode(call.merged) if call.merged else {}
+        config: dict[str, Any] = decode(call.config) if call.config else {}
+        merged: dict[str, Any] = decode(call.merged) if call.merged else {}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise verdicts.GarbageError(f"the payload could not be read: {error}") from None
     return events.build(call.event, payload, call.envelope, config, merged, call.reinvoked, context)
