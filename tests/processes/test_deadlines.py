@@ -133,6 +133,36 @@ async def test_a_call_whose_deadline_has_passed_is_not_sent_and_costs_no_worker(
         scripted.theirs.recv(1, socket.MSG_DONTWAIT)
 
 
+async def test_each_waiting_call_ends_at_its_own_deadline(
+    scripted: Scripted, mock_clock: trio.testing.MockClock
+) -> None:
+    pool = pool_of(scripted)
+    ended: list[tuple[float, str]] = []
+
+    async def call(timeout: float) -> None:
+        outcome = await pool.call(ASKED, FIRE, trio.current_time() + timeout)
+        ended.append((timeout, outcome.message))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pool._watch_deadlines)
+        nursery.start_soon(call, 100.0)
+        await trio.testing.wait_all_tasks_blocked()
+        pool._is_closed = False
+        pool._starting = 1  # otherwise it would start a second worker
+        for timeout in (3.0, 1.0, 2.0):
+            nursery.start_soon(call, timeout)
+            await trio.testing.wait_all_tasks_blocked()
+        waiting = [pool.status().waiting]
+        for _ in range(3):
+            mock_clock.jump(1.0)
+            await trio.testing.wait_all_tasks_blocked()
+            waiting.append(pool.status().waiting)
+        nursery.cancel_scope.cancel()
+
+    assert waiting == [3, 2, 1, 0]
+    assert ended == [(timeout, f"no worker became free within {timeout} s") for timeout in (1.0, 2.0, 3.0)]
+
+
 @pytest.mark.parametrize(("now", "cause"), [(0.999, "policy"), (1.0, "timeout"), (1.5, "timeout")])
 async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
     mock_clock: trio.testing.MockClock, now: float, cause: str

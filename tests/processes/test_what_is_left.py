@@ -93,3 +93,54 @@ async def test_what_a_worker_says_between_two_calls_is_no_answer_to_the_next_one
     assert (reply.cause, worker.kill_reason) == ("policy", "it broke the protocol between two calls")
     assert b'"verdict":"deny"' in reply.answer
     assert f'"said":{intruder}'.encode() not in reply.answer
+
+
+PRINTERS = """
+import os, subprocess, sys
+
+
+def around(event):
+    os.write(1, b"past the stream ")
+    subprocess.run(["sh", "-c", "echo opened anew > /dev/stderr"], check=True)
+
+
+def within(event):
+    print("buffered", end="")
+
+
+def into_a_file(event):
+    os.dup2(os.open(event.payload["go"], os.O_RDWR | os.O_CREAT), 1)
+
+
+def silent(event):
+    return None
+"""
+
+
+async def test_what_a_callback_prints_is_its_own_calls_output_however_it_prints(tmp_path: Path) -> None:
+    async with running_pool(tmp_path, PRINTERS) as workers:
+        around = await workers.call("around")
+        after = await workers.call("silent")
+        within = await workers.call("within")
+
+    assert (around.stdout, around.stderr) == ("past the stream ", "opened anew\n")
+    assert (after.stdout, after.stderr) == ("", "")
+    assert (within.stdout, within.stderr) == ("buffered", "")
+
+
+async def test_a_file_that_a_callback_put_in_place_of_its_output_is_neither_read_nor_emptied(tmp_path: Path) -> None:
+    (tmp_path / "go").write_text("the author's")
+    async with running_pool(tmp_path, PRINTERS) as workers:
+        replies = [await workers.call(function) for function in ("into_a_file", "silent")]
+
+    assert [reply.stdout for reply in replies] == ["", ""]
+    assert (tmp_path / "go").read_text() == "the author's"
+
+
+async def test_the_first_call_of_a_worker_is_the_first_that_its_source_sees(tmp_path: Path) -> None:
+    text = "from hooklatch import allow\ncalls = []\n\n\ndef count(event):\n    calls.append(event.event)\n"
+    text += "    return allow().context(said=len(calls))\n"
+    async with running_pool(tmp_path, text) as workers:
+        told = [await workers.said("count") for _ in range(2)]
+
+    assert told == [1, 2]
