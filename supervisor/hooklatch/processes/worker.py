@@ -128,7 +128,7 @@ class Worker:
         """
         try:
             await self._send_rest(memoryview(wire.frame(wire.Code(code))))
-            message = await self._receive()
+            message = wire.decode_from_worker(await self._receive())
             if self._reader.held:
                 raise LoadError("the worker sent an unexpected message")
         except (EOFError, wire.FrameError) as error:
@@ -191,7 +191,11 @@ class Worker:
             EOFError: the worker is gone.
             FrameError: what came is not an answer to this call.
         """
-        while isinstance(message := await self._receive(), Asked):
+        while True:
+            body = self._received()
+            message = wire.decode_from_worker(body if body is not None else await self._receive())
+            if not isinstance(message, Asked):
+                break
             await self._tell(message, number)
         if self._reader.held:
             raise wire.FrameError("more than one answer to a call")
@@ -306,26 +310,30 @@ class Worker:
         except OSError:
             raise EOFError("its socket is closed") from None
 
-    async def _receive(self) -> wire.FromWorker:
-        """Return the worker's next message, without a turn of the loop if it has come already.
+    async def _receive(self) -> memoryview:
+        while (body := self._received()) is None:
+            await trio.lowlevel.wait_readable(self.process.socket)
+        return body
+
+    def _received(self) -> memoryview | None:
+        """Return the next message if it has arrived whole.
 
         Raises:
             EOFError: no more will come.
-            FrameError: what came is no message.
+            FrameError: it is too long.
         """
         body = self._reader.take() if self._reader.held else None
         while body is None:
             try:
                 data = self.process.socket.recv(2**16)
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(self.process.socket)
-                continue
+                return None
             except OSError:
                 raise EOFError("its socket broke") from None
             if not data:
                 raise EOFError("its socket ended")
             body = self._reader.take(data)
-        return wire.decode_from_worker(body)
+        return body
 
 
 # The outcomes that a worker may report; anything else it sends is a crash.
