@@ -58,7 +58,6 @@ def test_the_benchmarks_run_and_write_what_they_found() -> None:
     """Slow: it starts several daemons, pools and interpreters, and kills some of them."""
     found = found_by("run")
 
-<<<<<<< HEAD
     assert set(found["latency"]) >= CONTENDERS | SCRIPTS
     assert set(found["latency_on_one_core"]) == set(found["latency"])
     assert set(found["latency"]["floor: bare relay, two hops"]) >= {"count", "p50_ms", "p99_ms"}
@@ -100,22 +99,6 @@ def test_a_slowed_daemon_fails_the_check_of_its_ratios() -> None:
     assert done.returncode == 1, done.stderr
     for kind in ("latency / floor", "throughput / floor"):
         assert f"clearly slower than before: {kind}" in done.stderr
-=======
-    assert done.returncode == 0, done.stderr
-    found = json.loads((BENCH / "results" / "quick.json").read_bytes())
-    assert set(found["latency"]) == CONTENDERS
-    assert set(found["latency"]["floor: bare trio relay, two hops"]) >= {"count", "p50_ms", "p99_ms"}
-    assert set(found["deaths"]) == {
-        "a normal call",
-        "worker, with a spare",
-        "worker, without a spare",
-        "zygote",
-        "denial of a gate whose worker dies",
-        "denial of a gate, after its deadline",
-    }
-    assert {"machine", "rounds", "latency_on_one_core", "calls_a_second", "ratio", "ratio_on_one_core"} <= set(found)
-    assert "x floor" in done.stdout
->>>>>>> pool10
 
 
 @pytest.mark.slow

@@ -28,13 +28,8 @@ MARGIN = 4.0  # times the usual length that a call must have left, or its worker
 class Waiter:
     """A call that waits for a worker; whoever takes it out of the queue serves it, at once.
 
-    <<<<<<< HEAD
-        It is the task itself that waits, and the pool's alarm that watches its deadline: a `trio.Event` and a scope of its
-        own cost more than the rest of the way through the queue.
-    =======
-        It is the task itself that waits, and the pool's alarm that watches its deadline: a `trio.Event` takes 9 us to make,
-        set and await, and a scope with a deadline 11.
-    >>>>>>> pool10
+    It is the task itself that waits, and the pool's alarm that watches its deadline: a `trio.Event` takes 9 us to make,
+    set and await, and a scope with a deadline 11.
     """
 
     __slots__ = ("_found", "_task", "deadline", "fire", "since")
