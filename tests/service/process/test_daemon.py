@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
-import weakref
 from pathlib import Path
 
 import pytest
 
+from hooklatch.service.registry.sessions import Session
+from hooklatch.service.transport.connection import Connection
 from support.daemons import running_daemon
 from support.pools import until
 
@@ -35,23 +36,25 @@ async def test_a_guard_of_a_file_denies_what_it_was_written_to_deny(tmp_path: Pa
     assert passed["verdict"] == "pass"
 
 
+def count(kind: type) -> int:
+    return sum(isinstance(one, kind) for one in gc.get_objects())
+
+
 async def test_sessions_and_connections_leave_no_cycles_for_a_full_collection(tmp_path: Path) -> None:
     async with running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARD}) as daemon:
+        gc.collect()
         gc.disable()
+        sessions, connections = count(Session), count(Connection)
         try:
             async with daemon.session() as client:
                 own = {"id": "own", "event": "stop", "run": str(tmp_path / "guards.py:no_rm")}
                 await client.call("register", hooks=[own])
                 await client.call("subscribe", topics=["registry", "decisions"])
-                live = [*daemon.parts.sessions, *daemon.parts.bus.connections.values()]
-                left = [weakref.ref(one) for one in live]
+                assert (count(Session), count(Connection)) == (sessions + 1, connections + 1)
                 await client.call("session.close")
-            live.clear()
-            await until(lambda: not any(one() for one in left))
+            await until(lambda: (count(Session), count(Connection)) == (sessions, connections))
         finally:
             gc.enable()
-
-    assert len(left) == 2
 
 
 PROGRAM = """
