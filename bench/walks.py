@@ -70,7 +70,7 @@ class Size(msgspec.Struct):
 
 
 class Walk(msgspec.Struct):
-    """One trip: how long, and `way`, the functions in the order in which each was first entered."""
+    """One trip: how long, and `way`, the functions in the order in which they were entered."""
 
     calls: int = 0
     files: int = 0
@@ -133,9 +133,9 @@ class Recorder:
 
     def stop(self) -> Walk:
         self._is_on = False
-        way = list(dict.fromkeys(self._entered))
+        way = [*self._entered]
         walk = msgspec.structs.replace(
-            self._walk, calls=len(self._entered), files=len({name.partition(" ")[0] for name in way}), way=way
+            self._walk, calls=len(way), files=len({name.partition(" ")[0] for name in way}), way=way
         )
         self._seen.clear()
         return walk

@@ -15,6 +15,7 @@ from hooklatch.processes.pool import Pool
 from hooklatch.processes.resource_limits import watch_memory
 from hooklatch.processes.worker import LoadError
 from hooklatch.processes.zygote import open_zygote
+from support.calls import LoneFire, call_of
 from support.daemons import callbacks, nothing_left
 from support.pools import Workers, running_pool, until
 from support.survivors import nobody_survives
@@ -447,3 +448,19 @@ async def test_a_zygote_can_be_opened_and_left_at_once() -> None:
     with nobody_survives(), nothing_left():
         async with open_zygote():
             pass
+
+
+@pytest.mark.parametrize("method", ["envelope", "sent"])
+async def test_a_fault_of_our_own_during_a_call_loses_no_worker(tmp_path: Path, method: str) -> None:
+    def break_down(*_: object) -> None:
+        raise ZeroDivisionError
+
+    async with running_pool(tmp_path, callbacks("workaday.py"), workers=2) as workers:
+        fire = LoneFire()
+        setattr(fire, method, break_down)
+        for _ in range(4):
+            with pytest.raises(ZeroDivisionError):
+                await workers.pool.call(call_of("pid"), fire, trio.current_time() + 0.2)
+
+        assert await workers.said("pid")
+        await until(lambda: not workers.pool.is_busy)

@@ -150,7 +150,7 @@ class Pool:
             self._alarm.deadline = deadline
         try:
             said = await worker.call(call, fire, deadline - began)
-        except trio.Cancelled:
+        except BaseException:  # cancelled, or a fault of our own: the worker may be at work, and is not to be lost
             self._abandon(worker, deadline)
             raise
         ended = trio.current_time()
