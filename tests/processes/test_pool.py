@@ -461,6 +461,6 @@ async def test_a_fault_of_our_own_during_a_call_loses_no_worker(tmp_path: Path, 
         for _ in range(4):
             with pytest.raises(ZeroDivisionError):
                 await workers.pool.call(call_of("pid"), fire, trio.current_time() + 0.2)
+            await until(lambda: not workers.pool.is_busy)
 
         assert await workers.said("pid")
-        await until(lambda: not workers.pool.is_busy)
