@@ -353,7 +353,7 @@ def outcome_of(said: wire.Answered, seconds: float) -> Outcome:
 
 
 def text_of(data: bytes) -> str:
-    return data.decode("utf-8", "replace") if data else ""
+    return data.decode("utf-8", "replace")
 
 
 def tail(fd: int) -> tuple[bytes, bool]:

@@ -7,7 +7,7 @@ import pytest
 
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget, switched
-from hooklatch.core.hooks.snapshots import Chain, Snapshot, budget, difference
+from hooklatch.core.hooks.snapshots import Chain, Selection, Snapshot, difference
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.wire import Source
 from support.plays import CATALOGUE, hook
@@ -118,7 +118,7 @@ def test_a_payload_that_is_no_object_cannot_be_matched() -> None:
 def test_the_budget_of_a_fire(timeouts: list[float | None], requested: float | None, seconds: float) -> None:
     hooks = [hook(str(index), timeout=timeout) for index, timeout in enumerate(timeouts)]
 
-    assert budget(TOOL, hooks, requested) == seconds
+    assert Selection(TOOL, hooks).budget(requested) == seconds
 
 
 def test_a_difference_names_what_was_added_removed_and_changed() -> None:

@@ -100,14 +100,18 @@ def ordered(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
 class Selection:
     """The hooks that match a payload; `is_blind` if the field to match is not a string, or is too long to match."""
 
-    __slots__ = ("amenders", "groups", "hooks", "is_blind", "seconds")
+    __slots__ = ("amenders", "groups", "hooks", "is_blind", "needed")
 
     def __init__(self, spec: EventSpec, hooks: Iterable[Hook], *, is_blind: bool = False) -> None:
         self.hooks = tuple(hooks)
         self.groups = grouped(spec, self.hooks)
         self.amenders = amenders(self.hooks)
-        self.seconds = budget(spec, self.hooks)
+        self.needed = budget(spec, self.hooks)  # seconds
         self.is_blind = is_blind
+
+    def budget(self, requested: float | None = None) -> float:
+        """Return the seconds that a fire may take: as requested, otherwise as its hooks need."""
+        return self.needed if requested is None else min(requested, MAX_BUDGET)
 
 
 def amenders(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
@@ -179,10 +183,8 @@ class Chain:
         return found
 
 
-def budget(spec: EventSpec, hooks: Iterable[Hook], requested: float | None = None) -> float:
-    """Return the seconds that a fire may take: as requested, otherwise enough for each of its hooks' timeouts."""
-    if requested is not None:
-        return min(requested, MAX_BUDGET)
+def budget(spec: EventSpec, hooks: Iterable[Hook]) -> float:
+    """Return the seconds that a fire may take if its host does not say: enough for each of its hooks' timeouts."""
     needed = sum(hook.timeout or spec.timeout for hook in hooks)
     return min(max(spec.timeout, needed), MAX_BUDGET)
 

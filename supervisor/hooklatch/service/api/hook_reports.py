@@ -168,7 +168,7 @@ class HookReports(msgspec.Struct, frozen=True):
         return {
             "event": spec.name,
             "revision": view.revision,
-            "budget": selection.seconds,
+            "budget": selection.budget(),
             "refusal": refusal,
             "fires": [self._brief(hook) for hook in firing_order(chain, selection)],
             "others": [

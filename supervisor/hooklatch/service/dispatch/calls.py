@@ -96,7 +96,7 @@ class Targets:
                     outcome = await self._native.call(target, call, calls, deadline)
                 else:
                     outcome = await target.call(call, calls, deadline)
-            except trio.Cancelled:
+            except BaseException:  # cancelled, or a fault of our own: a quarantined hook's probe must not stay open
                 if breaker is not None:
                     breaker.unresolved(trio.current_time())
                 raise

@@ -20,7 +20,7 @@ from hooklatch.core.decisions import phases
 from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, has
-from hooklatch.core.hooks.snapshots import MAX_BUDGET, Chain, Selection, Snapshot
+from hooklatch.core.hooks.snapshots import Chain, Selection, Snapshot
 from hooklatch.core.hooks.suspension import Suspension, note, parted
 from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import Cause, Decision
@@ -188,10 +188,7 @@ class Dispatcher:
             raise
         finally:
             generation.leave()
-        decision = self._recording.keep(fire, decision)
-        if self._recording.is_awaited and spec.fails_closed:
-            decision = await self._recording.on_disk(fire, decision)
-        self._publish(fire, decision)
+        decision = await self._publish(fire, decision)
         if decision.is_refusal:
             self._refused(fire, decision)
         return decision
@@ -211,16 +208,16 @@ class Dispatcher:
         """Decide a fire whose payload could not be read, without calling any hook."""
         fire = begin(spec, params, session, self.next_id())
         refused = decisions.refuse(spec, cause, message, decision_id=fire.decision_id, payload=fire.payload)
-        refused = self._recording.keep(fire, refused)
-        if self._recording.is_awaited and spec.fails_closed:
-            refused = await self._recording.on_disk(fire, refused)
-        self._publish(fire, refused)
-        return refused
+        return await self._publish(fire, refused)
 
-    def _publish(self, fire: Fire, decision: Decision) -> None:
-        """Count a decision, and show it to subscribers; it is final from here on."""
+    async def _publish(self, fire: Fire, decision: Decision) -> Decision:
+        """Record a decision, count it and show it to subscribers; it is final from here on."""
+        decision = self._recording.keep(fire, decision)
+        if self._recording.is_awaited and fire.spec.fails_closed:
+            decision = await self._recording.on_disk(fire, decision)
         self._statistics.decided(decision)
         self._audience.decided(fire.session, decision)
+        return decision
 
     async def _decide(self, fire: Fire, view: Snapshot, plan: Plan | None, unsettled: str | None) -> Decision:
         started, began = trio.current_time(), time.perf_counter()
@@ -245,8 +242,8 @@ class Dispatcher:
             )  # fmt: skip
         machine = phases.start(chain, selection, payload, fire.envelope.context)
         machine.warnings += warnings
-        seconds = selection.seconds if params.timeout is None else min(params.timeout, MAX_BUDGET)
-        calls = Calls(fire, started + seconds, self._targets.state, self._recording, self._take_telemetry)
+        deadline = started + selection.budget(params.timeout)
+        calls = Calls(fire, deadline, self._targets.state, self._recording, self._take_telemetry)
         if spec.fails_closed:
             await play(machine, self._targets, calls)
         else:
