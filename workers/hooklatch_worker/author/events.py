@@ -28,15 +28,7 @@ def build(
     `call` is the context of the call in a worker, if there is one.
     """
     event_class = EVENT_CLASSES.get(event_name, CustomEvent)
-    return event_class(
-        event_name,
-        payload,
-        envelope=envelope,
-        config=config or {},
-        merged=merged or {},
-        reinvoked=reinvoked,
-        call=call,
-    )
+    return event_class(event_name, payload, envelope, config, merged, reinvoked, call)
 
 
 class ToolEvent(Event):
