@@ -38,7 +38,7 @@ def line() -> Remembering:
 
 
 def event(line: Remembering | None, call_id: int = 7) -> events.Event:
-    call = CallContext(call_id, 1.0, line) if line is not None else None
+    call = CallContext(call_id, line=line) if line is not None else None
     return events.build("pre_tool_use", {"tool_name": "Bash", "tool_input": {}}, {}, None, None, False, call)
 
 

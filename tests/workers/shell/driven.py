@@ -168,7 +168,7 @@ def left() -> list[int]:
 def call(
     event: str, payload: dict[str, Any], envelope: dict[str, Any], config: dict[str, Any], remaining: float
 ) -> dict[str, Any]:
-    context = CallContext(1, remaining)
+    context = CallContext(1, time.monotonic() + remaining)
     cause = message = ""
     answer = b""
     began = time.monotonic()

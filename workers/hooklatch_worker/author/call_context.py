@@ -34,20 +34,17 @@ class Printed(msgspec.Struct, frozen=True):
     exit_code: int | None = None
 
 
-class CallContext:
+class CallContext(msgspec.Struct, eq=False):
     """One call of a worker; without arguments, no call: no deadline, and no state to ask for.
 
-    `printed` replaces the captured output if a program ran as the hook.
+    `deadline` is a moment of the monotonic clock.  `printed` replaces the captured output if a program ran as the hook.
     """
 
-    __slots__ = ("call_id", "deadline", "emitted", "line", "printed")
-
-    def __init__(self, call_id: int | None = None, timeout: float = inf, line: Line | None = None) -> None:
-        self.call_id = call_id
-        self.deadline = time.monotonic() + timeout
-        self.line = line
-        self.emitted: list[Emitted] = []
-        self.printed: Printed | None = None
+    call_id: int | None = None
+    deadline: float = inf
+    line: Line | None = None
+    emitted: list[Emitted] = []
+    printed: Printed | None = None
 
     @property
     def remaining(self) -> float:

@@ -9,6 +9,7 @@ import os
 import sys
 import types
 from collections.abc import Awaitable, Callable, Mapping
+from time import monotonic
 from typing import Any, TextIO, cast
 
 import msgspec
@@ -132,13 +133,18 @@ class Caller:
 
     def run(self, call: Call) -> Answered:
         """Run one call; never raises."""
-        context = CallContext(call.call_id, call.timeout, self._line)
+        context = CallContext(call.call_id, monotonic() + call.timeout, self._line)
         self._line.begin(call.call_id)
         cause, message, answer, trace = "", "", b"", ""
         try:
-            said = self._invoke(call, context)
-            if said is not None:
-                answer = checked(encoded(said, is_native=call.is_native))
+            function = self._functions.get(call.function)
+            if function is None:
+                raise LookupError(f"the source has no function {call.function!r}")
+            result: object = function(read_event(call, context))
+            if isinstance(result, types.CoroutineType):
+                result = run_coroutine(cast("Awaitable[object]", result), call.runtime)
+            if result is not None:
+                answer = checked(encoded(result, is_native=call.is_native))
         except verdicts.GarbageError as error:
             cause, message = "protocol", str(error)
         except CallFailed as error:
@@ -156,15 +162,6 @@ class Caller:
             call.generation, call.call_id, answer, cause, message, trace, printed.stdout, printed.stderr,
             printed.truncated, printed.exit_code, context.emitted,
         )  # fmt: skip
-
-    def _invoke(self, call: Call, context: CallContext) -> object:
-        function = self._functions.get(call.function)
-        if function is None:
-            raise LookupError(f"the source has no function {call.function!r}")
-        result = function(read_event(call, context))
-        if isinstance(result, types.CoroutineType):
-            return run_coroutine(cast("Awaitable[object]", result), call.runtime)
-        return cast("object", result)
 
 
 def encoded(answer: object, *, is_native: bool) -> bytes:
@@ -187,8 +184,8 @@ def checked(answer: bytes) -> bytes:
 def read_event(call: Call, context: CallContext) -> events.Event:
     try:
         payload = decode(call.payload)
-        config: dict[str, Any] = decode(call.config) if call.config else {}
-        merged: dict[str, Any] = decode(call.merged) if call.merged else {}
+        config: dict[str, Any] | None = decode(call.config) if call.config else None
+        merged: dict[str, Any] | None = decode(call.merged) if call.merged else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise verdicts.GarbageError(f"the payload could not be read: {error}") from None
     return events.build(call.event, payload, call.envelope, config, merged, call.reinvoked, context)
