@@ -38,10 +38,7 @@ class LoneFire:
         self.emitted: list[Emitted] = []
         self._on_asked = on_asked
         told = dict.fromkeys(Envelope.__struct_fields__) | {"event": event, "context": {}} | envelope
-        self._envelope = msgspec.convert(told, Envelope)
-
-    def envelope(self, call: Call) -> Envelope:
-        return self._envelope
+        self.envelope = msgspec.convert(told, Envelope)
 
     def sent(self) -> None:
         """Do nothing: there is nothing of a fire to prepare meanwhile."""

@@ -104,6 +104,7 @@ class Pool:
         self._forks = TokenBucket(rate=50.0, burst=20)
         self._restarts = Restarts(RESTARTS)
         self._is_closed = True  # until it runs
+        self._now = trio.lowlevel.current_clock().current_time
         self._first: wire.Loaded | None = None  # what the worker that proved this build reported
         self._counts = {"started": 0, "lost": 0, "recycled": 0}
 
@@ -131,12 +132,12 @@ class Pool:
 
         If cancelled, the callback runs on until its deadline, and its answer is discarded.
         """
-        arrived = began = trio.current_time()
+        arrived = began = self._now()
         self._queue.arrived(fire.share, arrived)
         worker = self._take(fire)
         if worker is None:
             found = await self._wait(fire, deadline)
-            began = trio.current_time()
+            began = self._now()
             if isinstance(found, Outcome):
                 return found.lasting(began - arrived)
             worker = found
@@ -153,7 +154,7 @@ class Pool:
         except BaseException:  # cancelled, or a fault of our own: the worker may be at work, and is not to be lost
             self._abandon(worker, deadline)
             raise
-        ended = trio.current_time()
+        ended = self._now()
         self._queue.pace.add(ended - began)
         if isinstance(said, Outcome) or worker.is_expired or ended >= deadline:
             outcome = self._failed(worker, said, arrived, began, ended, deadline)

@@ -50,8 +50,9 @@ class FireContext(Protocol):
     @property
     def share(self) -> str: ...
 
-    def envelope(self, call: Call) -> Envelope:
-        """Return what the callback is given besides the payload."""
+    @property
+    def envelope(self) -> Envelope:
+        """What callbacks are given besides the payload."""
         ...
 
     def sent(self) -> None:
@@ -155,7 +156,7 @@ class Worker:
         self._serving, self._asked = (call, fire), 0
         data = wire.frame(wire.Call(
             self.generation, number, timeout, target.function, fire.spec.name, call.payload.data,
-            ENVELOPES.encode(fire.envelope(call)), hook.config,
+            ENVELOPES.encode(fire.envelope.with_context(call.context)), hook.config,
             msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
             bool(target.native),
         ))  # fmt: skip

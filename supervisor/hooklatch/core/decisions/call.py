@@ -40,3 +40,7 @@ class Envelope(msgspec.Struct, frozen=True):
     turn: int | str | None
     metadata: dict[str, Any] | None
     context: dict[str, Any]
+
+    def with_context(self, context: dict[str, Any]) -> Envelope:
+        """Return it with what hooks before this one have said to those after them."""
+        return self if context is self.context else msgspec.structs.replace(self, context=context)

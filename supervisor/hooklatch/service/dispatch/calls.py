@@ -9,10 +9,9 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-import msgspec
 import trio
 
-from hooklatch.core.decisions.call import Call, Envelope
+from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.names import quoted
 from hooklatch.core.hooks.registry import Hook, PythonTarget, ServedTarget
 from hooklatch.core.messages import Outcome
@@ -20,14 +19,9 @@ from hooklatch.processes.pool import Pool
 from hooklatch.processes.worker import FireContext
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.fires import Fire
-from hooklatch.service.dispatch.recording import Recording
-from hooklatch.service.dispatch.shared_state import Counted, SharedState
 from hooklatch.service.registry.statistics import Statistics
-from hooklatch_worker import wire
-from hooklatch_worker.author.call_context import Emitted
-from hooklatch_worker.author.state import Asked
 
-__all__ = ["Calls", "Target", "Targets"]
+__all__ = ["Target", "Targets"]
 
 logger = logging.getLogger("hooklatch.calls")
 
@@ -44,9 +38,6 @@ class NativeHooks(Protocol):
     async def call(self, target: Target, call: Call, fire: FireContext, deadline: float) -> Outcome: ...
 
 
-Telemetry = Callable[[Fire, Sequence[Emitted]], None]
-
-
 class Targets:
     """What hooks run on: the pools by source and build, and the connections of clients by number."""
 
@@ -58,7 +49,6 @@ class Targets:
         *,
         breakers: Breakers,
         native: NativeHooks,
-        state: SharedState,
         on_quarantine: Callable[[Hook, str], None],
     ) -> None:
         self._pools = pools
@@ -66,8 +56,8 @@ class Targets:
         self._statistics = statistics
         self._breakers = breakers
         self._native = native
-        self.state = state
         self._on_quarantine = on_quarantine
+        self._now = trio.lowlevel.current_clock().current_time
 
     def find(self, target: PythonTarget | ServedTarget) -> Target | Outcome:
         """Return what a hook runs on, or why that is missing."""
@@ -79,23 +69,23 @@ class Targets:
         pool = self._pools.get((location, target.build))
         return pool or Outcome(cause="load", message=f"{location} is not loaded")
 
-    async def run(self, call: Call, calls: Calls) -> Outcome:
+    async def run(self, call: Call, fire: Fire) -> Outcome:
         """Run one call to its end, or to its deadline."""
         hook = call.hook
         target = self.find(hook.target) if hook.problem is None else Outcome(cause="load", message=hook.problem)
         breaker = self._breakers.of(hook)
-        now = trio.current_time()
+        now = self._now()
         if isinstance(target, Outcome):
             outcome = target
         elif breaker is not None and not breaker.permits(now):
             outcome = Outcome(cause="quarantined", message=f"{breaker.explain(now)}. {way_out(hook)}")
         else:
-            deadline = min(now + (hook.timeout or calls.spec.timeout), calls.deadline)
+            deadline = min(now + (hook.timeout or fire.spec.timeout), fire.deadline)
             try:
                 if hook.target.native:
-                    outcome = await self._native.call(target, call, calls, deadline)
+                    outcome = await self._native.call(target, call, fire, deadline)
                 else:
-                    outcome = await target.call(call, calls, deadline)
+                    outcome = await target.call(call, fire, deadline)
             except BaseException:  # cancelled, or a fault of our own: a quarantined hook's probe must not stay open
                 if breaker is not None:
                     breaker.unresolved(trio.current_time())
@@ -106,15 +96,15 @@ class Targets:
         if outcome.cause == "policy":
             self._statistics.failures.succeeded(hook)
         else:
-            self._failed(hook, outcome, calls.fire)
+            self._failed(hook, outcome, fire)
         return outcome
 
-    async def run_all(self, asked: Sequence[Call], calls: Calls) -> list[Outcome]:
+    async def run_all(self, asked: Sequence[Call], fire: Fire) -> list[Outcome]:
         """Run several calls at the same time; return their outcomes in order."""
         outcomes: dict[int, Outcome] = {}
 
         async def run_into(call: Call) -> None:
-            outcomes[call.index] = await self.run(call, calls)
+            outcomes[call.index] = await self.run(call, fire)
 
         try:
             async with trio.open_nursery() as nursery:
@@ -157,45 +147,3 @@ def way_out(hook: Hook) -> str:
     return (
         f"To get on: {place}, or: hooklatch suspend {name} --for 15m --reason WHY, or: hooklatch hooks disable {name}"
     )
-
-
-class Calls:
-    """The calls of one fire: their deadline, and what workers and serving clients need of the fire."""
-
-    __slots__ = ("_counted", "_recording", "_state", "_take_telemetry", "deadline", "fire", "share", "spec")
-
-    def __init__(
-        self, fire: Fire, deadline: float, state: SharedState, recording: Recording, take_telemetry: Telemetry
-    ) -> None:
-        self.fire = fire
-        self.deadline = deadline
-        self.spec = fire.spec
-        self.share = fire.share
-        self._state = state
-        self._recording = recording
-        self._take_telemetry = take_telemetry
-        self._counted: Counted = set()
-
-    def sent(self) -> None:
-        """Do what can be done while a worker works."""
-        self._recording.prepare(self.fire)
-
-    def envelope(self, call: Call) -> Envelope:
-        """Return what a callback is given besides the payload."""
-        envelope = self.fire.envelope
-        if call.context is envelope.context:
-            return envelope
-        return msgspec.structs.replace(envelope, context=call.context)
-
-    def answer(self, call: Call, asked: Asked) -> wire.Told:
-        """Perform one operation on the state of a hook's source, for this fire.
-
-        Raises:
-            FrameError: our own code in the worker never sends such a request.
-        """
-        claimed = self.fire.params.envelope.session_id
-        return self._state.answer(asked, call.hook, self.fire.session, self._counted, claimed=claimed)
-
-    def take(self, emitted: Sequence[Emitted]) -> None:
-        """Publish the telemetry that came with an answer."""
-        self._take_telemetry(self.fire, emitted)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import secrets
-import time
 from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
@@ -28,10 +27,11 @@ from hooklatch.core.payload import MAX_PAYLOAD, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.find import unknown_event
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.service.dispatch.calls import Calls, Targets
-from hooklatch.service.dispatch.fires import EnvelopeParams, Fire, FireParams, Plan, Settled, begin
+from hooklatch.service.dispatch.calls import Targets
+from hooklatch.service.dispatch.fires import EnvelopeParams, Fire, FireParams, Plan, Services, Settled
 from hooklatch.service.dispatch.generations import Generations
 from hooklatch.service.dispatch.recording import Recording
+from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.registry.statistics import Statistics
@@ -84,6 +84,7 @@ class Dispatcher:
         projects: Projects,
         suspensions: Suspensions,
         recording: Recording,
+        state: SharedState,
         audience: Audience,
     ) -> None:
         self._registries = registries
@@ -94,6 +95,8 @@ class Dispatcher:
         self._suspensions = suspensions
         self._recording = recording
         self._audience = audience
+        self._services = Services(recording.prepare, state.answer, self._take_telemetry)
+        self._now = trio.lowlevel.current_clock().current_time
         self.is_draining = False
         self._boot = secrets.token_hex(4)
         self._count = 0
@@ -107,9 +110,9 @@ class Dispatcher:
         """Run the background fires."""
         await self.background.run(task_status)
 
-    def next_id(self) -> str:
+    def _begin(self, spec: EventSpec, params: FireParams, session: Session | None) -> Fire:
         self._count += 1
-        return f"{self._boot}-{self._count}"
+        return Fire(spec, params, session, f"{self._boot}-{self._count}", self._services)
 
     def spec(self, event: str) -> EventSpec:
         """Find an event.
@@ -118,14 +121,14 @@ class Dispatcher:
             RpcError: there is no such event.
         """
         catalogue = self._registries.catalogue
-        spec = catalogue.get(event)
-        if spec is None:
-            raise RpcError(ErrorCode.UNKNOWN_EVENT, unknown_event(catalogue, event))
-        return spec
+        try:
+            return catalogue[event]
+        except KeyError:
+            raise RpcError(ErrorCode.UNKNOWN_EVENT, unknown_event(catalogue, event)) from None
 
     def fire_later(self, params: FireParams, session: Session | None) -> dict[str, Any]:
         """Start a fire in the background; if there is no room, drop and count it."""
-        fire = begin(self.spec(params.event), params, session, self.next_id())
+        fire = self._begin(self.spec(params.event), params, session)
         own = session.background if session is not None else self._background_alone
         # Half of what is free: however many one session has under way, another one finds room.
         size = len(fire.payload.data)
@@ -165,12 +168,10 @@ class Dispatcher:
             RpcError: the event is unknown or the params cannot be used.
         """
         spec = plan.spec if plan is not None else self.spec(params.event)
-        return self._run(begin(spec, params, session, self.next_id()), plan)
+        return self._run(self._begin(spec, params, session), plan)
 
     async def _run(self, fire: Fire, plan: Plan | None = None) -> Decision:
         params, session, spec = fire.params, fire.session, fire.spec
-        if params.timeout is not None and not params.timeout > 0:
-            raise RpcError(ErrorCode.INVALID_PARAMS, "timeout must be a number of seconds over 0")
         self._statistics.fired(spec.name)
         if session is not None:
             session.fired(spec.name)
@@ -206,7 +207,7 @@ class Dispatcher:
         self, spec: EventSpec, cause: Cause, message: str, params: FireParams, session: Session | None
     ) -> Decision:
         """Decide a fire whose payload could not be read, without calling any hook."""
-        fire = begin(spec, params, session, self.next_id())
+        fire = self._begin(spec, params, session)
         refused = decisions.refuse(spec, cause, message, decision_id=fire.decision_id, payload=fire.payload)
         return await self._publish(fire, refused)
 
@@ -220,9 +221,12 @@ class Dispatcher:
         return decision
 
     async def _decide(self, fire: Fire, view: Snapshot, plan: Plan | None, unsettled: str | None) -> Decision:
-        started, began = trio.current_time(), time.perf_counter()
+        started = self._now()
         spec, params, payload = fire.spec, fire.params, fire.payload
-        chain = self._chain(fire, view, plan)
+        chain = view.chain(spec)
+        if params.plugins is not None or plan is not None:
+            hooks = narrowed(chain.hooks, spec, params.plugins, fire.session)
+            chain = Chain(spec, plan.arrange(hooks) if plan is not None else hooks)
         suspended = self._suspensions.active
         fault = self._fault(fire, chain, unsettled, suspended)
         warnings: list[str] = []
@@ -242,24 +246,14 @@ class Dispatcher:
             )  # fmt: skip
         machine = phases.start(chain, selection, payload, fire.envelope.context)
         machine.warnings += warnings
-        deadline = started + selection.budget(params.timeout)
-        calls = Calls(fire, deadline, self._targets.state, self._recording, self._take_telemetry)
+        fire.deadline = started + selection.budget(params.timeout)
         if spec.fails_closed:
-            await play(machine, self._targets, calls)
+            await play(machine, self._targets, fire)
         else:
             with self._to_the_end():  # also if its client leaves: its answer cannot refuse anything
-                await play(machine, self._targets, calls)
-        elapsed = (time.perf_counter() - began) * 1000
-        return machine.decide(decision_id=fire.decision_id, revision=view.revision, duration_ms=round(elapsed, 3))
-
-    def _chain(self, fire: Fire, view: Snapshot, plan: Plan | None) -> Chain:
-        """Return the hooks that may be called: those of the view, as the fire names plugins and its system orders."""
-        spec, plugins = fire.spec, fire.params.plugins
-        chain = view.chain(spec)
-        if plugins is None and plan is None:
-            return chain
-        hooks = narrowed(chain.hooks, spec, plugins, fire.session)
-        return Chain(spec, plan.arrange(hooks) if plan is not None else hooks)
+                await play(machine, self._targets, fire)
+        elapsed = round((self._now() - started) * 1000, 3)
+        return machine.decide(decision_id=fire.decision_id, revision=view.revision, duration_ms=elapsed)
 
     def _fault(
         self, fire: Fire, chain: Chain, unsettled: str | None, suspended: Sequence[Suspension]
@@ -326,13 +320,13 @@ class Dispatcher:
         self.fire_later(following, fire.session)
 
 
-async def play(machine: Machine, targets: Targets, calls: Calls) -> None:
+async def play(machine: Machine, targets: Targets, fire: Fire) -> None:
     """Run the calls that a machine requests, until it requests none."""
     while asked := machine.next_calls():
         if len(asked) == 1:
-            machine.receive(asked[0], await targets.run(asked[0], calls))
+            machine.receive(asked[0], await targets.run(asked[0], fire))
             continue
-        for call, outcome in zip(asked, await targets.run_all(asked, calls), strict=True):
+        for call, outcome in zip(asked, await targets.run_all(asked, fire), strict=True):
             machine.receive(call, outcome)
 
 

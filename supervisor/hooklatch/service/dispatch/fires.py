@@ -1,24 +1,32 @@
-"""A fire: what was asked, by whom, and what hooks are told of it.  Knows shapes; does nothing.
+"""A fire: what was asked, by whom, and what hooks are told of it.  Knows shapes; decides nothing.
 
 This is the only place that merges a fire's envelope with what its session says.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
-from hooklatch.core.decisions.call import Envelope
+from hooklatch.core.decisions.call import Call, Envelope
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.limits import CallId, Name, Names, Path
 from hooklatch.core.payload import Payload
+from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.record.writer import Shown
 from hooklatch.service.registry.sessions import Session
+from hooklatch_worker import wire
+from hooklatch_worker.author.call_context import Emitted
+from hooklatch_worker.author.state import Asked
 
-__all__ = ["EnvelopeParams", "Fire", "FireParams", "Plan", "Settled", "begin"]
+__all__ = ["Counted", "EnvelopeParams", "Fire", "FireParams", "Plan", "Services", "Settled"]
+
+
+Counted = set[tuple[Hook, str, str]]  # what the hooks of one fire have counted `once`: hook, scope, key
 
 
 class EnvelopeParams(msgspec.Struct, frozen=True):
@@ -72,15 +80,26 @@ class Settled(msgspec.Struct, frozen=True):
     fault: str | None = None
 
 
+class Services(msgspec.Struct, frozen=True):
+    """What the calls of a fire need of the daemon: see `processes.worker.FireContext`."""
+
+    prepare: Callable[[Fire], None]
+    answer: Callable[[Fire, Call, Asked], wire.Told]
+    take: Callable[[Fire, Sequence[Emitted]], None]
+
+
 class Fire:
-    """One fire, from its params to its record.
+    """One fire, from its params to its record; to a pool and a worker, the context of its calls.
 
     `session` is the live one of its connection; the envelope may name another one, which is only the host's claim.
     `share` tells whose turn its calls take: its session's, or else that of the session that its host names, or its own.
     A host's claim cannot take a live session's turns: claimed names are kept apart.
     """
 
-    __slots__ = ("decision_id", "envelope", "params", "payload", "session", "share", "shown", "spec")
+    __slots__ = (
+        "_services", "counted", "deadline", "decision_id", "envelope", "params", "payload", "session", "share", "shown",
+        "spec",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -88,17 +107,36 @@ class Fire:
         params: FireParams,
         session: Session | None,
         decision_id: str,
-        payload: Payload,
-        envelope: Envelope,
+        services: Services,
     ) -> None:
+        """Begin a fire; what its envelope does not say comes from its session.
+
+        Raises:
+            RpcError: its params cannot be used.
+        """
+        if params.timeout is not None and not params.timeout > 0:
+            raise RpcError(ErrorCode.INVALID_PARAMS, "timeout must be a number of seconds over 0")
         self.spec = spec
         self.params = params
         self.session = session
         self.decision_id = decision_id
-        self.payload = payload
-        self.envelope = envelope
-        self.share = session.id if session is not None else f"?{envelope.session_id or decision_id}"
+        self.deadline = math.inf  # on trio's clock; until it is known which hooks it calls there is none
+        self.payload = Payload(bytes(params.payload))
         self.shown: Shown | None = None  # what is recorded of its payload, once somebody had the time to choose it
+        self.counted: Counted = set()
+        self._services = services
+        given = params.envelope
+        session_id, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id
+        if session is None:
+            self.share = f"?{session_id or decision_id}"
+        else:
+            self.share = session_id = session.id
+            cwd, host = cwd or session.cwd, host or session.terms.host
+            parent = parent or (session.parent.id if session.parent is not None else None)
+        self.envelope = Envelope(
+            spec.name, session_id, params.call_id or decision_id, cwd, given.agent_id, given.agent_type, parent, host,
+            given.turn, given.metadata, params.context or {},
+        )  # fmt: skip
 
     @property
     def ids(self) -> dict[str, object]:
@@ -108,16 +146,18 @@ class Fire:
             "call": self.params.call_id,
         }  # fmt: skip
 
+    def sent(self) -> None:
+        """Do what can be done while a worker works."""
+        self._services.prepare(self)
 
-def begin(spec: EventSpec, params: FireParams, session: Session | None, decision_id: str) -> Fire:
-    """Return a new fire; what its envelope does not say comes from its session."""
-    given = params.envelope
-    session_id, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id
-    if session is not None:
-        session_id, cwd, host = session.id, cwd or session.cwd, host or session.terms.host
-        parent = parent or (session.parent.id if session.parent is not None else None)
-    envelope = Envelope(
-        spec.name, session_id, params.call_id or decision_id, cwd, given.agent_id, given.agent_type, parent, host,
-        given.turn, given.metadata, params.context or {},
-    )  # fmt: skip
-    return Fire(spec, params, session, decision_id, Payload(bytes(params.payload)), envelope)
+    def answer(self, call: Call, asked: Asked) -> wire.Told:
+        """Perform one operation on the state of a hook's source, for this fire.
+
+        Raises:
+            FrameError: our own code in the worker never sends such a request.
+        """
+        return self._services.answer(self, call, asked)
+
+    def take(self, emitted: Sequence[Emitted]) -> None:
+        """Publish the telemetry that came with an answer."""
+        self._services.take(self, emitted)

@@ -61,12 +61,8 @@ class Recording:
 
 
 def fact_of(fire: Fire) -> Fact:
+    envelope, session = fire.envelope, fire.session
     return Fact(
-        payload=fire.payload,
-        is_gate=fire.spec.fails_closed,
-        session=fire.envelope.session_id,
-        run=fire.session.run if fire.session is not None else None,
-        call_id=fire.params.call_id,
-        host=fire.envelope.host,
-        cwd=fire.envelope.cwd,
-    )
+        fire.payload, fire.spec.fails_closed, envelope.session_id, session.run if session is not None else None,
+        fire.params.call_id, envelope.host, envelope.cwd,
+    )  # fmt: skip

@@ -16,15 +16,17 @@ from typing import Any
 import msgspec
 import trio
 
+from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.keyspace import Entry, GarbageStepError, Keyspace, Namespace, Place, RefusedStepError, session_scope
 from hooklatch.service.config.settings import Settings
+from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.dispatch.state_journal import Change, Journal, JournalError, seal
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch_worker import wire
 from hooklatch_worker.author.state import Asked
 
-__all__ = ["Counted", "SharedState"]
+__all__ = ["SharedState"]
 
 logger = logging.getLogger("hooklatch.state")
 LINGER = 24 * 3600.0  # seconds that values of a session outlast their last use if the daemon does not learn of its end
@@ -32,7 +34,6 @@ SYNC_INTERVAL = 0.05  # seconds between a change and its sync; a power cut may l
 SLACK = 4 * 2**20  # bytes that the journal may have beyond four times the size of its content
 SLICE = 200  # values written before others get their turn
 SESSION = "session"
-Counted = set[tuple[Hook, str, str]]  # what the hooks of one decision have counted `once`: hook, scope, key
 
 
 class SharedState:
@@ -74,29 +75,27 @@ class SharedState:
         entry = Entry(change.value.encode(), boot_time() + left) if change.value and left > 0 else None
         self.keyspace.take(place, change.key, entry, boot_time())
 
-    def answer(
-        self, asked: Asked, hook: Hook, session: Session | None, counted: Counted, *, claimed: str | None
-    ) -> wire.Told:
-        """Perform one operation for a hook's call; without a session, the fire may have `claimed` the id of one.
+    def answer(self, fire: Fire, call: Call, asked: Asked) -> wire.Told:
+        """Perform one operation for a hook's call.
 
         Raises:
             FrameError: our own code in the worker never sends such a request.
         """
         try:
-            value = self._step(asked, hook, session, counted, claimed)
+            value = self._step(asked, call.hook, fire)
             return wire.Told(asked.generation, asked.call_id, asked.number, value)
         except RefusedStepError as error:
             return wire.Told(asked.generation, asked.call_id, asked.number, error=str(error))
         except GarbageStepError as error:
             raise wire.FrameError(f"about state: {error}") from None
 
-    def _step(self, asked: Asked, hook: Hook, session: Session | None, counted: Counted, claimed: str | None) -> bytes:
+    def _step(self, asked: Asked, hook: Hook, fire: Fire) -> bytes:
         if self.unreadable is not None:
             raise RefusedStepError(self.unreadable)
-        place, now = self._place(asked, hook, session, claimed), boot_time()
+        place, now = self._place(asked, hook, fire.session, fire.params.envelope.session_id), boot_time()
         mark = hook, place.scope, asked.key
         is_once = asked.once and asked.operation == "increment"
-        if is_once and mark in counted:
+        if is_once and mark in fire.counted:
             found = self.keyspace.find(place, asked.key, now)
             return found.value if found is not None else b"0"
         planned = self.keyspace.plan(place, asked, now)
@@ -104,7 +103,7 @@ class SharedState:
             self._write(place, asked.key, planned.entry, now)
             self.keyspace.take(place, asked.key, planned.entry, now)
         if is_once:
-            counted.add(mark)
+            fire.counted.add(mark)
         return planned.result
 
     def _place(self, asked: Asked, hook: Hook, session: Session | None, claimed: str | None) -> Place:

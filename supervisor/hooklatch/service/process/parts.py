@@ -109,12 +109,12 @@ class Parts:
         self.dialects = Dialects(installed, self.files)
         targets = Targets(
             pools, self.bus.connections, self.statistics, breakers=self.breakers, native=self.dialects,
-            state=self.shared_state, on_quarantine=self.notes.quarantined,
+            on_quarantine=self.notes.quarantined,
         )  # fmt: skip
         self.dispatcher = Dispatcher(
             self.registries, targets, self.generations, self.statistics,
             projects=ProjectFreshness(self.projects, self.files, self.registries.take_settings),
-            suspensions=self.suspensions, recording=Recording(record), audience=self.bus,
+            suspensions=self.suspensions, recording=Recording(record), state=self.shared_state, audience=self.bus,
         )  # fmt: skip
         self.native = Native(self.dispatcher)
 

@@ -75,7 +75,7 @@ class Asked:
 
 def params_of(call: Call, fire: FireContext) -> dict[str, object]:
     """Return the params of the `call` that a client is sent; in a dialect the event has that system's name."""
-    hook, envelope = call.hook, fire.envelope(call)
+    hook, envelope = call.hook, fire.envelope.with_context(call.context)
     params: dict[str, object] = {
         "hook": hook.id, "call_id": f"{envelope.call_id or ''}", "event": hook.target.native or fire.spec.name,
         "payload": msgspec.Raw(call.payload.data), "envelope": envelope,
