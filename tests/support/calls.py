@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,7 @@ class LoneFire:
     ) -> None:
         self.spec = Catalogue.standard()[event]
         self.share = share
+        self.deadline = math.inf
         self.emitted: list[Emitted] = []
         self._on_asked = on_asked
         told = dict.fromkeys(Envelope.__struct_fields__) | {"event": event, "context": {}} | envelope

@@ -8,6 +8,7 @@ earlier life can never be taken for the present one (pebble #153).  Nothing here
 
 from __future__ import annotations
 
+import math
 import struct
 
 import msgspec
@@ -20,6 +21,9 @@ __all__ = [
     "ISOLATION_LEVELS",
     "MAX_CAPTURE",
     "MAX_FRAME",
+    "MAX_RUN_SECONDS",
+    "PROGRESS",
+    "PROGRESS_BYTES",
     "Answered",
     "Call",
     "Code",
@@ -36,6 +40,7 @@ __all__ = [
     "Isolation",
     "LoadFailed",
     "Loaded",
+    "Next",
     "Ready",
     "Source",
     "Told",
@@ -49,7 +54,12 @@ __all__ = [
 ISOLATION_LEVELS = ("standard", "restricted", "strict")  # from the weakest to the strongest
 MAX_FRAME = 24 * 2**20  # a payload of 8 MiB, its merged copy, and its envelope
 MAX_CAPTURE = 64 * 2**10  # last bytes of a call's standard output (and error) that its outcome shows
+MAX_RUN_SECONDS = 0.005  # of callbacks before one that is run in the same call: others may wait for the worker
 HEADER = struct.Struct("!I")
+# A callback that `then` names has begun: the moment on the monotonic clock, and its call id.  The worker writes it into
+# memory that it shares with the daemon, in the callback's place; the daemon looks there if the worker dies or is late.
+PROGRESS = struct.Struct("=dQ")
+PROGRESS_BYTES = 4096
 
 
 class FrameError(Exception):
@@ -103,7 +113,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class Forked(msgspec.Struct, frozen=True, tag="forked"):
-    """Zygote to daemon; with it come the worker's socket, its pidfd, and its captured output and error."""
+    """Zygote to daemon; with it come the worker's socket, its pidfd, its output and error, and its progress."""
 
     generation: int
     pid: int
@@ -132,10 +142,21 @@ class Code(msgspec.Struct, frozen=True, tag="code", array_like=True):
     data: bytes
 
 
+class Next(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One more callback of a `Call`: what it does not say is as in the first one."""
+
+    call_id: int
+    timeout: float
+    function: str
+    config: bytes = b""
+    runtime: str = "trio"
+
+
 class Call(msgspec.Struct, frozen=True, tag="call", array_like=True, gc=False):
     """Daemon to worker: run one callback, within `timeout` seconds.
 
-    `payload`, `envelope`, `config` and `merged` are JSON objects.
+    `payload`, `envelope`, `config` and `merged` are JSON objects.  `then` are to be run after it, in order, each only
+    while all before it had nothing to say, at most MAX_RUN_SECONDS have passed, and the `limit` of all has not.
     """
 
     generation: int
@@ -150,6 +171,8 @@ class Call(msgspec.Struct, frozen=True, tag="call", array_like=True, gc=False):
     reinvoked: bool = False
     runtime: str = "trio"
     is_native: bool = False  # it may answer with any plain value in a dialect's format, which the daemon reads
+    limit: float = math.inf  # seconds
+    then: list[Next] = []
 
 
 class Declared(msgspec.Struct, frozen=True):
@@ -197,6 +220,8 @@ class Answered(msgspec.Struct, frozen=True, tag="answered", array_like=True, gc=
     """Worker to daemon: the callback has ended, with this result.
 
     `answer` is JSON for `verdicts.decode`, empty for no opinion.  A `cause` says that there is no answer, and why.
+    Of a call with others after it, this is the result of the last one that was run; `before` are the seconds that each
+    one before it took, all of which had nothing to say.
     """
 
     generation: int
@@ -210,6 +235,7 @@ class Answered(msgspec.Struct, frozen=True, tag="answered", array_like=True, gc=
     truncated: bool = False
     exit_code: int | None = None
     emitted: list[Emitted] = []
+    before: list[float] = []
 
 
 class Told(msgspec.Struct, frozen=True, tag="told", array_like=True):

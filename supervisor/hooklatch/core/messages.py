@@ -45,8 +45,10 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     layer and id are ambiguous.  `command` is a shell hook's.  `unneeded` says that one before it in the firing order,
     called at the same time, had already ended the chain: it has no part in the decision.
 
-    The last four fields are for the daemon alone, and are removed when the answer is read: the answer, a crash's
-    `traceback`, `is_lost` (the worker died, or must) and `is_orphaned` (but not because of the hook).
+    The last five fields are for the daemon alone, and are removed when the answer is read: the answer, a crash's
+    `traceback`, `is_lost` (the worker died, or must), `is_orphaned` (but not because of the hook) and `before`.  That
+    is how long each call took, in milliseconds, that was run before this one and had no opinion: the outcome is that of
+    a hook in the call's `then`.
     """
 
     layer: str = ""
@@ -71,6 +73,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     traceback: str = ""
     is_lost: bool = False
     is_orphaned: bool = False
+    before: tuple[float, ...] = ()
 
     def lasting(self, seconds: float) -> Outcome:
         """Return a copy with the time that the call took."""

@@ -18,6 +18,7 @@ import msgspec
 import trio
 
 from hooklatch.core.decisions.call import Call
+from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.messages import Cause, Outcome
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes import scratch
@@ -130,7 +131,8 @@ class Pool:
     async def call(self, call: Call, fire: FireContext, deadline: float) -> Outcome:
         """Run one callback; return the outcome by `deadline` (trio's clock), whatever the callback does.
 
-        If cancelled, the callback runs on until its deadline, and its answer is discarded.
+        Those after it are run too while none has anything to say; then the outcome is that of the last one, and says
+        how long the others took.  If cancelled, the callback runs on until its deadline, and its answer is discarded.
         """
         arrived = began = self._now()
         self._queue.arrived(fire.share, arrived)
@@ -149,17 +151,27 @@ class Pool:
         worker.deadline = deadline
         if deadline < self._alarm.deadline:
             self._alarm.deadline = deadline
+        if call.then and worker.calls + len(call.then) >= self.limits.calls * worker.endurance:
+            call = msgspec.structs.replace(call, then=())  # it is to have no more than these
         try:
             said = await worker.call(call, fire, deadline - began)
         except BaseException:  # cancelled, or a fault of our own: the worker may be at work, and is not to be lost
-            self._abandon(worker, deadline)
+            self._abandon(worker, max([deadline, *(ends_at(hook, fire, deadline) for hook in call.then)]))
             raise
         ended = self._now()
         self._queue.pace.add(ended - began)
+        before: list[float] = []
+        if call.then and (before := worker.silent_before(said, ended - began)):
+            worker.calls += len(before)
+            waited, arrived = began - arrived, began + sum(before)
+            before[0] += waited
+            began, deadline = arrived, ends_at(call.then[len(before) - 1], fire, arrived)
         if isinstance(said, Outcome) or worker.is_expired or ended >= deadline:
             outcome = self._failed(worker, said, arrived, began, ended, deadline)
         else:
             outcome = outcome_of(said, ended - arrived)
+        if before:
+            outcome = msgspec.structs.replace(outcome, before=tuple([round(seconds * 1000, 3) for seconds in before]))
         self._give_back(worker, ended, is_fit=not outcome.is_lost)
         return outcome
 
@@ -187,7 +199,9 @@ class Pool:
             now = trio.current_time()
             for worker in self._busy:
                 if worker.deadline <= now and not worker.is_expired:
-                    worker.expire()
+                    worker.deadline = worker.due(now)
+                    if worker.deadline <= now:
+                        worker.expire()
             self._queue.expire(now)
 
     def _next_deadline(self) -> float:
@@ -453,3 +467,8 @@ class Pool:
             isolation=self.isolation,
             **self._counts,
         )
+
+
+def ends_at(hook: Hook, fire: FireContext, began: float) -> float:
+    """Return until when a callback may run that began at that moment."""
+    return min(began + (hook.timeout or fire.spec.timeout), fire.deadline)

@@ -14,6 +14,7 @@ import os
 import random
 import socket
 import struct
+import time
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -49,6 +50,11 @@ class FireContext(Protocol):
 
     @property
     def share(self) -> str: ...
+
+    @property
+    def deadline(self) -> float:
+        """The moment at which all of its calls end, on trio's clock."""
+        ...
 
     @property
     def envelope(self) -> Envelope:
@@ -109,8 +115,11 @@ class Worker:
         self.is_dead = False
         self.kill_reason: str | None = None
         self._reader = wire.FrameReader()
-        self._call_id = 0
+        self._call_id = 0  # of the callback that runs, as far as we know
         self._serving: tuple[Call, FireContext] | None = None  # the last call
+        self._then: list[wire.Next] = []  # what it may run after that
+        self._known = 0  # how many of these have begun, as far as we know
+        self._granted = 0  # to how many of these time was given
         self._asked = 0
         self._is_cut_short = False
         self.is_expired = False
@@ -144,9 +153,10 @@ class Worker:
                 raise LoadError("the worker sent an unexpected message")
 
     async def call(self, call: Call, fire: FireContext, timeout: float) -> wire.Answered | Outcome:
-        """Run one callback within `timeout` seconds; return its answer, or the outcome of a worker that failed.
+        """Run one callback within `timeout` seconds, and those after it; return its answer, or how the worker failed.
 
-        If cancelled, the worker stays busy: then `settle` or kill it.
+        Whose answer or failure it is says `silent_before`.  If cancelled, the worker stays busy: then `settle` or kill
+        it.
         """
         hook = call.hook
         target = hook.target
@@ -154,11 +164,13 @@ class Worker:
         self._call_id = number = next(call_ids)
         self.calls += 1
         self._serving, self._asked = (call, fire), 0
+        self._then = self._following(call, fire) if call.then else []
+        self._known = self._granted = 0
         data = wire.frame(wire.Call(
             self.generation, number, timeout, target.function, fire.spec.name, call.payload.data,
             ENVELOPES.encode(fire.envelope.with_context(call.context)), hook.config,
             msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
-            bool(target.native),
+            bool(target.native), fire.deadline - trio.current_time() if call.then else math.inf, self._then,
         ))  # fmt: skip
         if len(data) > wire.MAX_FRAME:
             return Outcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
@@ -166,7 +178,7 @@ class Worker:
             if (sent := self._sent(data)) < len(data):
                 await self._send_rest(memoryview(data)[sent:])
             fire.sent()
-            said = await self._answer(number)
+            said = await self._answer()
         except EOFError:
             return await self._crashed()
         except wire.FrameError as error:
@@ -175,17 +187,62 @@ class Worker:
             fire.take(said.emitted)
         return said
 
+    def _following(self, call: Call, fire: FireContext) -> list[wire.Next]:
+        return [
+            wire.Next(next(call_ids), hook.timeout or fire.spec.timeout, target.function, hook.config, target.runtime)
+            for hook in call.then
+            if isinstance(target := hook.target, PythonTarget)
+        ]
+
+    def silent_before(self, said: wire.Answered | Outcome, elapsed: float) -> list[float]:
+        """Return how long each callback took that was run before the one that this is of, and had nothing to say.
+
+        `elapsed` is what the whole call took; whatever the worker says, it is no less than they did.
+        """
+        if isinstance(said, wire.Answered):
+            found = said.before
+        else:
+            found, last = list[float](), time.monotonic() - elapsed
+            for moment in self._moments():
+                found.append(moment - last)
+                last = moment
+        before: list[float] = []
+        for seconds in found:
+            before.append(seconds if 0.0 <= seconds <= elapsed else elapsed)
+            elapsed -= before[-1]
+        return before
+
+    def due(self, now: float) -> float:
+        """Return until when the callback that runs now may run, on trio's clock, if the first one's time has passed."""
+        if self._serving is None or len(moments := self._moments()) <= self._granted:
+            return self.deadline
+        self._granted = len(moments)  # it may say so of each only once: else it could put its end off
+        call, fire = self._serving
+        hook = call.then[self._granted - 1]
+        began = min(now - (time.monotonic() - moments[-1]), self.deadline)
+        return min(began + (hook.timeout or fire.spec.timeout), fire.deadline)
+
+    def _moments(self) -> list[float]:
+        """Return when each callback began that it was to run after the first one, on the monotonic clock."""
+        data = os.pread(self.process.progress_fd, wire.PROGRESS.size * len(self._then), 0) if self._then else b""
+        moments: list[float] = []
+        for following, (moment, number) in zip(self._then, wire.PROGRESS.iter_unpack(data), strict=False):
+            if number != following.call_id:
+                break
+            moments.append(moment)
+        return moments
+
     async def settle(self) -> bool:
         """Read the answer of an abandoned call; return whether the worker can take another."""
         if self._is_cut_short:
             return False  # it waits for the rest of a call that will never come
         try:
-            await self._answer(self._call_id)
+            await self._answer()
         except (EOFError, wire.FrameError):
             return False
         return True
 
-    async def _answer(self, number: int) -> wire.Answered:
+    async def _answer(self) -> wire.Answered:
         """Receive the answer to a call; serve the callback's requests for state before it.
 
         Raises:
@@ -197,10 +254,14 @@ class Worker:
             message = wire.decode_from_worker(body if body is not None else await self._receive())
             if not isinstance(message, Asked):
                 break
-            await self._tell(message, number)
+            await self._tell(message)
         if self._reader.held:
             raise wire.FrameError("more than one answer to a call")
-        if not isinstance(message, wire.Answered) or message.call_id != number or message.generation != self.generation:
+        if not isinstance(message, wire.Answered) or message.generation != self.generation:
+            raise wire.FrameError("an answer to another call")
+        if message.before:
+            self._advance(message.call_id)
+        if message.call_id != self._call_id or len(message.before) != self._known:
             raise wire.FrameError("an answer to another call")
         if message.emitted:
             if not self._may_emit:
@@ -209,18 +270,28 @@ class Worker:
                 raise wire.FrameError("more telemetry than a call may send")
         return message
 
-    async def _tell(self, asked: Asked, number: int) -> None:
+    def _advance(self, call_id: int) -> None:
+        """Note that a later callback has begun, if this is the id of one."""
+        for number, following in enumerate(self._then[self._known :], self._known + 1):
+            if following.call_id == call_id:
+                self._call_id, self._known, self._asked = call_id, number, 0
+
+    async def _tell(self, asked: Asked) -> None:
         """Perform one state operation for the call under way, and let all other tasks run before the next one.
 
         Raises:
             FrameError: it is not the next question of that call, or it did not wait for the answer to the one before.
         """
+        if asked.call_id != self._call_id:
+            self._advance(asked.call_id)
         self._asked += 1
-        expected = self.generation, number, self._asked
+        expected = self.generation, self._call_id, self._asked
         is_next = (asked.generation, asked.call_id, asked.number) == expected and self._asked <= MAX_STEPS
         if self._serving is None or not is_next or self._reader.held:
             raise wire.FrameError("an unexpected question about state")
         call, fire = self._serving
+        if self._known:
+            call = msgspec.structs.replace(call, hook=call.then[self._known - 1])
         told = fire.answer(call, asked)
         await self._send_rest(memoryview(wire.frame(told)))
         # Not tried at once: a callback that sends requests without end takes one turn of the loop for each.
@@ -275,6 +346,7 @@ class Worker:
     def expire(self) -> None:
         """End its call: the deadline has passed."""
         self.is_expired = True
+        self._then = self._then[: len(self._moments())]  # what begins until it is dead begins too late
         self.kill("its call's deadline passed")
         self._hang_up()
 

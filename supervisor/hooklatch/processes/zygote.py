@@ -50,13 +50,13 @@ class ZygoteLostError(ForkError):
 
 
 class WorkerProcess:
-    """The daemon's handle on a forked worker: four descriptors, and how it ended once that is known."""
+    """The daemon's handle on a forked worker: five descriptors, and how it ended once that is known."""
 
     def __init__(self, life: Life, generation: int, pid: int, fds: list[int]) -> None:
         self._life = life
         self.generation = generation
         self.pid = pid
-        socket_fd, self.pidfd, self.stdout_fd, self.stderr_fd = fds
+        socket_fd, self.pidfd, self.stdout_fd, self.stderr_fd, self.progress_fd = fds
         self.socket = socket.socket(fileno=socket_fd)
         self.socket.setblocking(False)
         self._poll = select.poll()  # select(2) is limited to descriptors up to 1023
@@ -89,7 +89,7 @@ class WorkerProcess:
 
     def close(self) -> None:
         self.socket.close()
-        for fd in (self.pidfd, self.stdout_fd, self.stderr_fd):
+        for fd in (self.pidfd, self.stdout_fd, self.stderr_fd, self.progress_fd):
             os.close(fd)
 
 
@@ -147,7 +147,7 @@ class Life:
         """
         while True:
             try:
-                data, fds, _, _ = socket.recv_fds(self.control, 2**16, 4, socket.MSG_CMSG_CLOEXEC)
+                data, fds, _, _ = socket.recv_fds(self.control, 2**16, 5, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
                 await trio.lowlevel.wait_readable(self.control)
                 continue
@@ -306,7 +306,7 @@ class Zygote:
         while (received := await life.receive()) is not None:
             message, fds = received
             match message:
-                case wire.Forked(generation, pid) if len(fds) == 4:
+                case wire.Forked(generation, pid) if len(fds) == 5:
                     worker = WorkerProcess(life, generation, pid, fds)
                     life.workers[generation] = worker
                     self._deliver(life, generation, worker)

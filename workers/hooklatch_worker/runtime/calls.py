@@ -9,16 +9,18 @@ import os
 import sys
 import types
 from collections.abc import Awaitable, Callable, Mapping
+from mmap import mmap
 from time import monotonic
 from typing import Any, TextIO, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from hooklatch_worker.author import events, verdicts
 from hooklatch_worker.author.call_context import CallContext, Printed
 from hooklatch_worker.author.failures import Author, CallFailed, explain, format_error
 from hooklatch_worker.runtime.state_client import Line
-from hooklatch_worker.wire import MAX_CAPTURE, Answered, Call
+from hooklatch_worker.wire import MAX_CAPTURE, MAX_RUN_SECONDS, PROGRESS, Answered, Call
 
 __all__ = ["Caller", "Capture"]
 
@@ -124,12 +126,39 @@ def ends_of(printed: Printed) -> Printed:
 class Caller:
     """Calls the functions of one source, the file `path`."""
 
-    def __init__(self, functions: Mapping[str, Callable[..., Any]], path: str, capture: Capture, line: Line) -> None:
+    def __init__(
+        self,
+        functions: Mapping[str, Callable[..., Any]],
+        path: str,
+        capture: Capture,
+        line: Line,
+        progress: mmap,
+    ) -> None:
         self._functions = functions
         self._author = Author(path)
         self._capture = capture
         self._line = line
+        self._progress = progress
         self._pid = os.getpid()
+
+    def run_in_order(self, call: Call) -> Answered:
+        """Run a call and those after it, while none of them has anything to say; return the last one's result."""
+        began = ended = monotonic()
+        answered, before = self.run(call), list[float]()
+        for number, following in enumerate(call.then):
+            last, ended = ended, monotonic()
+            spent = ended - began
+            if not is_silent(answered) or spent >= MAX_RUN_SECONDS or spent >= call.limit:
+                break
+            before.append(ended - last)
+            PROGRESS.pack_into(self._progress, number * PROGRESS.size, ended, following.call_id)
+            answered = self.run(
+                replace(
+                    call, call_id=following.call_id, timeout=min(following.timeout, call.limit - spent),
+                    function=following.function, config=following.config, runtime=following.runtime,
+                )
+            )  # fmt: skip
+        return replace(answered, before=before)
 
     def run(self, call: Call) -> Answered:
         """Run one call; never raises."""
@@ -162,6 +191,12 @@ class Caller:
             call.generation, call.call_id, answer, cause, message, trace, printed.stdout, printed.stderr,
             printed.truncated, printed.exit_code, context.emitted,
         )  # fmt: skip
+
+
+def is_silent(answered: Answered) -> bool:
+    """Return whether a callback did no more than return None."""
+    has_said = answered.answer or answered.cause or answered.emitted
+    return not has_said and not answered.stdout and not answered.stderr and answered.exit_code is None
 
 
 def encoded(answer: object, *, is_native: bool) -> bytes:

@@ -14,6 +14,7 @@ import resource
 import signal
 import socket
 import sys
+from mmap import mmap
 from typing import Any
 
 import msgspec
@@ -33,14 +34,15 @@ CALLS = msgspec.msgpack.Decoder(wire.Call)
 CODES = msgspec.msgpack.Decoder(wire.Code)
 
 
-def live(request: wire.Fork, zygote_pid: int, socket_fd: int, stdout_fd: int, stderr_fd: int) -> None:
+def live(request: wire.Fork, zygote_pid: int, socket_fd: int, stdout_fd: int, stderr_fd: int, progress_fd: int) -> None:
     """Run the worker that `request` describes; never return."""
     code = 1
     try:
         confine(zygote_pid)
+        progress = mmap(progress_fd, wire.PROGRESS_BYTES)
         connection = arrange_descriptors(socket_fd, stdout_fd, stderr_fd)
         limit(request.limits)
-        code = serve(request, connection)
+        code = serve(request, connection, progress)
     finally:
         os._exit(code)
 
@@ -120,7 +122,7 @@ def move_up(fd: int) -> int:
     return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)  # above 0 to 3, so that no dup2 overwrites another
 
 
-def serve(request: wire.Fork, connection: socket.socket) -> int:
+def serve(request: wire.Fork, connection: socket.socket, progress: mmap) -> int:
     generation = request.generation
     capture = Capture(1, 2)
     reader = wire.FrameReader()
@@ -132,7 +134,7 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         unit = load(request.source, CODES.decode(first).data)
         loaded = describe(generation, unit, held)
         line = Line(connection, reader, generation)
-        rehearse(generation, unit.path, capture, line)
+        rehearse(generation, unit.path, capture, line, progress)
     except SourceError as error:
         message, file = printable(error.message[:MAX_MESSAGE]), printable(error.file)
         failure = wire.LoadFailed(generation, message, file, error.line)
@@ -140,7 +142,7 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         return 0
     capture.take()  # what the import printed is not part of a call
     connection.sendall(loaded)
-    caller = Caller(unit.functions, unit.path, capture, line)
+    caller = Caller(unit.functions, unit.path, capture, line, progress)
     while True:
         body = next_body(connection, reader)
         if body is None:
@@ -148,10 +150,10 @@ def serve(request: wire.Fork, connection: socket.socket) -> int:
         call = CALLS.decode(body)
         if call.generation != generation:
             return 1
-        connection.sendall(wire.frame(caller.run(call)))
+        connection.sendall(wire.frame(caller.run_in_order(call) if call.then else caller.run(call)))
 
 
-def rehearse(generation: int, path: str, capture: Capture, line: Line) -> None:
+def rehearse(generation: int, path: str, capture: Capture, line: Line, progress: mmap) -> None:
     """Make calls of nothing, so that no call pays for the pages that the first one copies from the zygote's.
 
     The call after a death is the first one of a fresh worker: of 29 page faults 8 remain, and it takes 10 to 25 % less.
@@ -160,7 +162,7 @@ def rehearse(generation: int, path: str, capture: Capture, line: Line) -> None:
     def look(event: Any) -> None:
         _ = event.tool_name
 
-    caller = Caller({"": look}, path, capture, line)
+    caller = Caller({"": look}, path, capture, line, progress)
     for _ in range(REHEARSALS):
         call = wire.Call(generation, 0, 1.0, "", "pre_tool_use", b'{"tool_name":null}', b"{}")
         wire.frame(caller.run(CALLS.decode(wire.encode(call))))

@@ -7,7 +7,7 @@ daemon is gone, and the end of its parent that the guardian is: then it kills ev
 
     daemon ──Fork──▶ zygote ──fork──▶ worker
            ◀──Ready + [pidfd]──  (once)                     ◀──Exited── (when one dies; best effort)
-           ◀──Forked + [socket, pidfd, output, error]──
+           ◀──Forked + [socket, pidfd, output, error, progress]──
 """
 
 from __future__ import annotations
@@ -110,6 +110,7 @@ class Zygote:
         with ours, theirs:
             try:
                 fds = [append_only(name) for name in ("stdout", "stderr")]
+                fds.append(shared("progress"))
                 process = self._context.Process(target=child.live, args=(request, self._pid, theirs.fileno(), *fds))
                 process.start()
                 pid = process.pid
@@ -148,6 +149,12 @@ def append_only(name: str) -> int:
     fd = os.memfd_create(name, os.MFD_CLOEXEC)
     # O_APPEND, because otherwise a truncation would leave a hole of the old size before the next output.
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_APPEND)
+    return fd
+
+
+def shared(name: str) -> int:
+    fd = os.memfd_create(name, os.MFD_CLOEXEC)
+    os.ftruncate(fd, wire.PROGRESS_BYTES)
     return fd
 
 

@@ -15,7 +15,9 @@ __all__ = ["Call", "Envelope"]
 class Call(msgspec.Struct, frozen=True, eq=False):
     """Call this hook with this payload; `index` is its place in the fire's order.
 
-    `merged` holds the patches so far, if the hooks before it were given the same payload.
+    `merged` holds the patches so far, if the hooks before it were given the same payload.  `then` are the hooks of the
+    same source that will be called next, and with the same, for as long as none has an opinion: whoever runs the call
+    may run these after it, and says in the outcome how many of them he did run.
     """
 
     index: int
@@ -24,6 +26,7 @@ class Call(msgspec.Struct, frozen=True, eq=False):
     context: dict[str, Any]
     merged: dict[str, Any] | None = None
     reinvoked: bool = False
+    then: tuple[Hook, ...] = ()
 
 
 class Envelope(msgspec.Struct, frozen=True):

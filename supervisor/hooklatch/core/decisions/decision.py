@@ -74,7 +74,7 @@ class Machine:
         self.warnings: list[str] = []  # of the fire as a whole
         self.notes: dict[int, list[str]] = {}  # what each hook, by its index, adds to them
         self.seen: dict[Hook, int] = {}  # which version of the payload each hook that was called has seen
-        self.walk = iter(selection.groups)
+        self.walk = iter(selection.turns)
         self.asked: deque[Call] = deque()  # the calls under way, in firing order
         self.early: dict[int, Outcome] = {}  # by index: outcomes that wait for those before them
         self.is_settled = False
@@ -89,16 +89,16 @@ class Machine:
         if self.asked:
             return ()
         while not self.is_settled:
-            for hooks in self.walk:
-                calls = tuple(map(self.call, hooks))
+            for hooks, then in self.walk:
+                calls = tuple([self.call(hook, then) for hook in hooks])
                 self.asked.extend(calls)
                 return calls
             self.end_walk()
         return ()
 
-    def call(self, hook: Hook) -> Call:
-        """Return the call of a hook whose turn has come."""
-        return Call(self.chain.indices[hook], hook, self.payload, self.context)
+    def call(self, hook: Hook, then: tuple[Hook, ...]) -> Call:
+        """Return the call of a hook whose turn has come; `then` are those that can share its worker."""
+        return Call(self.chain.indices[hook], hook, self.payload, self.context, then=then)
 
     def end_walk(self) -> None:
         """Settle the fire, since no hook is left; or begin another walk."""
@@ -111,10 +111,20 @@ class Machine:
             if call in asked:
                 self.early.setdefault(call.index, outcome)
             return
+        if outcome.before:
+            outcome = self._take_run(call, outcome)
         self.take(asked.popleft(), outcome)
         while self.early and asked[0].index in self.early:
             call = asked.popleft()
             self.take(call, self.early.pop(call.index))
+
+    def _take_run(self, call: Call, outcome: Outcome) -> Outcome:
+        """Take the outcomes of the calls that were run before this one; each makes the machine ask for the next."""
+        for duration, hook in zip(outcome.before, call.then, strict=False):
+            self.take(self.asked.popleft(), Outcome(cause="policy", duration_ms=duration))
+            (following,) = self.next_calls()
+            assert following.hook is hook, "a hook without an opinion changed which one comes next"
+        return msgspec.structs.replace(outcome, before=())
 
     def take(self, call: Call, outcome: Outcome) -> None:
         """Record an outcome as viewers see it: with the hook, and without what only the daemon needs; let it count."""

@@ -41,7 +41,7 @@ from hooklatch.core.decisions.call import Call
 from hooklatch.core.decisions.combining import Merging, merge
 from hooklatch.core.decisions.decision import Machine, apply, failure_text
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.hooks.snapshots import Chain, Selection, amenders, grouped
+from hooklatch.core.hooks.snapshots import Chain, Selection, amenders, turns
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.payload import Payload
 from hooklatch_worker.author.verdicts import Answer
@@ -104,13 +104,16 @@ class Gate(Machine):
         """Walk over those of the hooks that are due in this phase."""
         is_over = self.phase is Phase.SETTLING
         due = [hook for hook in hooks if hook not in self.seen or (is_over and self.seen[hook] != self.payload.version)]
-        self.walk = iter(grouped(self.spec, due))
+        self.walk = iter(turns(self.spec, due))
 
-    def call(self, hook: Hook) -> Call:
+    def call(self, hook: Hook, then: tuple[Hook, ...]) -> Call:
         index, payload = self.chain.indices[hook], self.payload
         self.seen[hook] = payload.version
-        merged = self.merging.without(index) if self.merging is not None else None
-        return Call(index, hook, payload, self.context, merged, self.phase is Phase.SETTLING)
+        is_settling = self.phase is Phase.SETTLING
+        if self.merging is None:
+            return Call(index, hook, payload, self.context, None, is_settling, then)
+        # Each is shown what the others' patches come to, without its own: so it goes alone.
+        return Call(index, hook, payload, self.context, self.merging.without(index), is_settling)
 
     def end_walk(self) -> None:
         if self.phase is Phase.AMENDING:
@@ -272,8 +275,8 @@ class Notify(Machine):
 
 
 class Amend(Machine):
-    def call(self, hook: Hook) -> Call:
-        return Call(self.chain.indices[hook], hook, self.payload, self.context, self.patch)
+    def call(self, hook: Hook, then: tuple[Hook, ...]) -> Call:
+        return Call(self.chain.indices[hook], hook, self.payload, self.context, self.patch, then=then)
 
     def accept(self, call: Call, answer: Answer) -> None:
         if answer.patch:

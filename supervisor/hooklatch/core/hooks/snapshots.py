@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,10 +22,16 @@ from hooklatch.core.hooks.matchers import MAX_STEPS
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, PythonTarget
 from hooklatch.core.payload import Payload
 
-__all__ = ["MAX_BUDGET", "Chain", "Difference", "Selection", "Snapshot", "amenders", "budget", "difference", "grouped"]
+__all__ = [
+    "MAX_BUDGET", "Chain", "Difference", "Selection", "Snapshot", "Turn", "amenders", "budget", "difference", "grouped",
+    "turns",
+]  # fmt: skip
 
 MAX_BUDGET = 600.0  # seconds per fire
 MAX_BESIDE = 4  # hooks of a source that are called at the same time: as many as it has workers, if nothing else is set
+MAX_RUN = 16  # hooks that one worker is given at once: others wait for it meanwhile
+RUN_TIMEOUT = 0.05  # seconds; a shorter one may pass before a worker that runs several looks at its clock
+RUN_CONFIG = 64 * 2**10  # bytes of a hook's config: several of them go into one frame
 MAX_KEPT = 256  # matched values whose selection is kept for each event: hosts choose them
 MAX_KEPT_VALUE = 100  # characters of one; names of tools are shorter
 
@@ -97,14 +104,21 @@ def ordered(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
     return tuple(sorted(hooks, key=lambda hook: (hook.layer, -hook.priority)))
 
 
+class Turn(NamedTuple):
+    """Hooks that are called at the same time; and if it is one, those that may share its worker (`Call.then`)."""
+
+    hooks: tuple[Hook, ...]
+    then: tuple[Hook, ...] = ()
+
+
 class Selection:
     """The hooks that match a payload; `is_blind` if the field to match is not a string, or is too long to match."""
 
-    __slots__ = ("amenders", "groups", "hooks", "is_blind", "needed")
+    __slots__ = ("amenders", "hooks", "is_blind", "needed", "turns")
 
     def __init__(self, spec: EventSpec, hooks: Iterable[Hook], *, is_blind: bool = False) -> None:
         self.hooks = tuple(hooks)
-        self.groups = grouped(spec, self.hooks)
+        self.turns = turns(spec, self.hooks)
         self.amenders = amenders(self.hooks)
         self.needed = budget(spec, self.hooks)  # seconds
         self.is_blind = is_blind
@@ -128,6 +142,31 @@ def grouped(spec: EventSpec, hooks: Iterable[Hook]) -> tuple[tuple[Hook, ...], .
         else:
             groups.append([hook])
     return tuple(map(tuple, groups))
+
+
+def turns(spec: EventSpec, hooks: Iterable[Hook]) -> tuple[Turn, ...]:
+    """Part hooks, in firing order, into those that are called at the same time, and say which can share a worker."""
+    found: list[Turn] = []
+    for group in reversed(grouped(spec, hooks)):
+        after = found[-1] if found else Turn(())
+        is_run = len(group) == 1 == len(after.hooks) and may_follow(spec, group[0], after.hooks[0])
+        found.append(Turn(group, (*after.hooks, *after.then)[: MAX_RUN - 1] if is_run else ()))
+    return tuple(reversed(found))
+
+
+def may_follow(spec: EventSpec, first: Hook, second: Hook) -> bool:
+    """Return whether the worker that ran one hook may at once run the next one: both are functions of one build."""
+    one, other = first.target, second.target
+    if not (isinstance(one, PythonTarget) and isinstance(other, PythonTarget)):
+        return False
+    is_same = one.build == other.build and one.source.location == other.source.location
+    return is_same and is_plain(spec, first) and is_plain(spec, second)
+
+
+def is_plain(spec: EventSpec, hook: Hook) -> bool:
+    """Return whether it is a function that is called as it is: no command, and in no other system's words."""
+    is_ours = hook.problem is None and not hook.target.native and not hook.target.command
+    return is_ours and (hook.timeout or spec.timeout) >= RUN_TIMEOUT and len(hook.config) <= RUN_CONFIG
 
 
 def is_beside(group: Sequence[Hook], hook: Hook) -> bool:

@@ -30,6 +30,10 @@ class Breakers:
             self._breakers.get((hook.name, hook.owner, hook.target)) if isinstance(hook.target, PythonTarget) else None
         )
 
+    def knows(self, *hooks: Hook) -> bool:
+        """Return whether a worker of one of these hooks has died."""
+        return bool(self._breakers) and any(self.of(hook) is not None for hook in hooks)
+
     def make(self, hook: Hook) -> Breaker:
         assert isinstance(hook.target, PythonTarget)
         location, build = hook.target.source.location, hook.target.build

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
 import trio
 
 from hooklatch.core.decisions.call import Call
@@ -70,7 +71,7 @@ class Targets:
         return pool or Outcome(cause="load", message=f"{location} is not loaded")
 
     async def run(self, call: Call, fire: Fire) -> Outcome:
-        """Run one call to its end, or to its deadline."""
+        """Run one call to its end, or to its deadline, and those after it; return the outcome of the last one."""
         hook = call.hook
         target = self.find(hook.target) if hook.problem is None else Outcome(cause="load", message=hook.problem)
         breaker = self._breakers.of(hook)
@@ -81,6 +82,8 @@ class Targets:
             outcome = Outcome(cause="quarantined", message=f"{breaker.explain(now)}. {way_out(hook)}")
         else:
             deadline = min(now + (hook.timeout or fire.spec.timeout), fire.deadline)
+            if call.then and self._breakers.knows(hook, *call.then):
+                call = msgspec.structs.replace(call, then=())  # whether it is quarantined is asked before each one
             try:
                 if hook.target.native:
                     outcome = await self._native.call(target, call, fire, deadline)
@@ -90,6 +93,10 @@ class Targets:
                 if breaker is not None:
                     breaker.unresolved(trio.current_time())
                 raise
+            for duration, following in zip(outcome.before, call.then, strict=False):
+                self._statistics.called(hook.name, "policy", duration, owner=hook.owner)
+                self._statistics.failures.succeeded(hook)
+                hook = following
             if outcome.cause != "policy" or breaker is not None:
                 self._count_death(hook, outcome)
         self._statistics.called(hook.name, outcome.cause, outcome.duration_ms, owner=hook.owner)
