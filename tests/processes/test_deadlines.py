@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import socket
 import subprocess
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from itertools import islice
 from types import SimpleNamespace
 
@@ -44,10 +46,18 @@ class Scripted:
         fds = [ours.detach(), pidfd, *(os.memfd_create(name) for name in ("stdout", "stderr", "progress"))]
         self.held = WorkerProcess(self.zygote, 1, self.process.pid, fds)  # type: ignore[arg-type]
 
+    def received(self) -> wire.Call:
+        body = wire.FrameReader().take(self.theirs.recv(2**16))
+        return msgspec.msgpack.decode(body or b"", type=wire.Call)
+
+    def has_begun(self, number: int, call_id: int) -> None:
+        """Say that the call of this number after the first one has just begun."""
+        moment = wire.PROGRESS.pack(time.monotonic(), call_id)
+        os.pwrite(self.held.progress_fd, moment, number * wire.PROGRESS.size)
+
     def answer(self) -> None:
         """Answer the call that was sent, at once."""
-        body = wire.FrameReader().take(self.theirs.recv(2**16))
-        call = msgspec.msgpack.decode(body or b"", type=wire.Call)
+        call = self.received()
         self.theirs.sendall(wire.frame(wire.Answered(1, call.call_id, ALLOWED)))
 
     def close(self) -> None:
@@ -121,6 +131,86 @@ async def test_an_answer_before_the_deadline_is_one(scripted: Scripted, mock_clo
         nursery.cancel_scope.cancel()
 
     assert [(reply.cause, reply.answer) for reply in replies] == [("policy", ALLOWED)]
+
+
+CLAIMS: dict[str, Callable[[list[int]], tuple[int, list[float]]]] = {
+    "more than it was given": lambda ids: (ids[-1], [0.0] * len(ids)),
+    "fewer than the one that it names": lambda ids: (ids[2], [0.0]),
+    "the first one, after others": lambda ids: (ids[0], [0.0]),
+    "a call that nobody made": lambda ids: (ids[1] + 1, [0.0]),
+}
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
+async def test_a_worker_that_claims_to_have_run_others_than_it_can_is_garbage(
+    scripted: Scripted, claim: Callable[[list[int]], tuple[int, list[float]]]
+) -> None:
+    pool = pool_of(scripted)
+    replies: list[Outcome] = []
+
+    async def call() -> None:
+        asked = call_of("guard", then=["second", "third"])
+        replies.append(await pool.call(asked, FIRE, trio.current_time() + 60.0))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call)
+        await trio.testing.wait_all_tasks_blocked()
+        sent = scripted.received()
+        number, before = claim([sent.call_id, *(following.call_id for following in sent.then)])
+        scripted.theirs.sendall(wire.frame(wire.Answered(1, number, before=before)))
+
+    assert [(reply.cause, reply.is_lost, reply.before) for reply in replies] == [("protocol", True, ())]
+
+
+@pytest.mark.parametrize("claimed", [-1.0, 1e9, math.nan, math.inf])
+async def test_a_worker_says_how_long_each_took_within_what_all_did(
+    scripted: Scripted, mock_clock: trio.testing.MockClock, claimed: float
+) -> None:
+    pool = pool_of(scripted)
+    replies: list[Outcome] = []
+
+    async def call() -> None:
+        asked = call_of("guard", then=["second"], timeout=60.0)
+        replies.append(await pool.call(asked, FIRE, trio.current_time() + 60.0))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call)
+        await trio.testing.wait_all_tasks_blocked()
+        sent = scripted.received()
+        mock_clock.jump(0.5)
+        scripted.theirs.sendall(wire.frame(wire.Answered(1, sent.then[0].call_id, before=[claimed])))
+
+    assert [(reply.cause, reply.before, reply.duration_ms) for reply in replies] == [("policy", (500.0,), 0.0)]
+
+
+async def test_a_worker_puts_the_end_of_a_call_off_once_for_each_that_it_runs(
+    scripted: Scripted, mock_clock: trio.testing.MockClock
+) -> None:
+    pool = pool_of(scripted)
+    ended: list[tuple[str, int, float]] = []
+
+    async def call() -> None:
+        asked = call_of("guard", then=["second", "third"], timeout=10.0)
+        outcome = await pool.call(asked, FIRE, trio.current_time() + 1.0)
+        ended.append((outcome.cause, len(outcome.before), trio.current_time()))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(pool._watch_deadlines)
+        nursery.start_soon(call)
+        await trio.testing.wait_all_tasks_blocked()
+        second = scripted.received().then[0]
+        scripted.has_begun(0, second.call_id)
+        mock_clock.jump(1.0)
+        await trio.testing.wait_all_tasks_blocked()
+        assert not ended
+        mock_clock.jump(9.5)
+        await trio.testing.wait_all_tasks_blocked()
+        scripted.has_begun(0, second.call_id)  # "just now"
+        mock_clock.jump(1.0)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    assert [(cause, before) for cause, before, _ in ended] == [("timeout", 1)]
 
 
 async def test_a_call_whose_deadline_has_passed_is_not_sent_and_costs_no_worker(scripted: Scripted) -> None:

@@ -54,11 +54,24 @@ class LoneFire:
         self.emitted += emitted
 
 
-def call_of(function: str, payload: object = None, config: Mapping[str, Any] | None = None) -> Call:
-    """Make a call of a function; the payload is an object, or JSON as bytes."""
+def call_of(
+    function: str,
+    payload: object = None,
+    config: Mapping[str, Any] | None = None,
+    *,
+    then: Sequence[str] = (),
+    timeout: float | None = None,
+) -> Call:
+    """Make a call of a function, and of others after it; the payload is an object, or JSON as bytes.
+
+    `timeout` is of those after it: the pool is told the deadline of the first one.
+    """
     data = payload if isinstance(payload, bytes) else json.dumps(payload or {}).encode()
-    hook = Hook(
-        id=function, event="pre_tool_use", layer=Layer.GLOBAL, matcher=compile_matcher(None),
-        target=PythonTarget(NOWHERE, 1, function), config=json.dumps(config).encode() if config is not None else b"",
-    )  # fmt: skip
-    return Call(0, hook, Payload(data), {})
+    hooks = [
+        Hook(
+            id=name, event="pre_tool_use", layer=Layer.GLOBAL, matcher=compile_matcher(None), timeout=timeout,
+            target=PythonTarget(NOWHERE, 1, name), config=json.dumps(config).encode() if config is not None else b"",
+        )
+        for name in (function, *then)
+    ]  # fmt: skip
+    return Call(0, hooks[0], Payload(data), {}, then=tuple(hooks[1:]))

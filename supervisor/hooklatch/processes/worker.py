@@ -166,12 +166,15 @@ class Worker:
         self._serving, self._asked = (call, fire), 0
         self._then = self._following(call, fire) if call.then else []
         self._known = self._granted = 0
-        data = wire.frame(wire.Call(
+        data = wire.frame(message := wire.Call(
             self.generation, number, timeout, target.function, fire.spec.name, call.payload.data,
             ENVELOPES.encode(fire.envelope.with_context(call.context)), hook.config,
             msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
             bool(target.native), fire.deadline - trio.current_time() if call.then else math.inf, self._then,
         ))  # fmt: skip
+        if len(data) > wire.MAX_FRAME and self._then:
+            self._then = []
+            data = wire.frame(msgspec.structs.replace(message, then=[]))
         if len(data) > wire.MAX_FRAME:
             return Outcome(cause="payload", message=f"its {len(data)} bytes with all patches are over the limit")
         try:
