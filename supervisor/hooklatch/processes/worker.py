@@ -154,8 +154,8 @@ class Worker:
         self.calls += 1
         self._serving, self._asked = (call, fire), 0
         data = wire.frame(wire.Call(
-            self.generation, number, timeout, target.function, fire.spec.name, call.payload.data,
-            ENVELOPES.encode(fire.envelope(call)), hook.config,
+            self.generation, number, timeout, target.function, fire.spec.name,
+            memoryview(call.payload.data), ENVELOPES.encode(fire.envelope(call)), hook.config,
             msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
             bool(target.native),
         ))  # fmt: skip
