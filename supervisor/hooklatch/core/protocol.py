@@ -141,8 +141,11 @@ class LineBuffer:
     def feed(self, data: bytes) -> None:
         if self._end >= 0:
             self._received += data
-        else:
-            self._look(data, 0)
+        elif (end := data.find(b"\n")) >= 0:
+            self._received, self._begin, self._end = data, 0, end
+        elif data:
+            self._started.append(data)
+            self._size += len(data)
 
     def take(self) -> bytes | None:
         """Return the next complete line without its newline, or None.
@@ -160,22 +163,16 @@ class LineBuffer:
             return None
         line = received[begin:end]
         if self._started:
-            self._started.append(line)
-            line = b"".join(self._started)
+            line = b"".join((*self._started, line))
             self._started, self._size = [], 0
-        self._look(received, end + 1)
+        self._begin = begin = end + 1
+        self._end = received.find(b"\n", begin)
+        if self._end < 0:
+            self._received = b""
+            if begin < len(received):
+                self._started.append(received[begin:])
+                self._size = len(received) - begin
         return line
-
-    def _look(self, data: bytes, begin: int) -> None:
-        """Look for the end of the next line in what was received, from there on."""
-        end = data.find(b"\n", begin)
-        if end >= 0:
-            self._received, self._begin, self._end = data, begin, end
-            return
-        self._received, self._end = b"", -1
-        if begin < len(data):
-            self._started.append(data[begin:])
-            self._size += len(data) - begin
 
 
 def read_message(line: bytes) -> Request | Response:

@@ -128,6 +128,7 @@ def as_one(patterns: tuple[str, ...]) -> CompiledPattern | None:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = MEMORY
+    options.never_capture = True  # whether it is found is all that counts; a group costs as much as 20 bytes of text
     try:
         return re2.compile("|".join(f"(?:{pattern})" for pattern in patterns), options)
     except re2.error:
