@@ -86,6 +86,43 @@ def test_what_is_fed_after_an_unended_line_continues_it() -> None:
     assert lines_of(buffer) == [b"ab", b"c"]
 
 
+def test_what_is_fed_before_a_line_is_taken_comes_after_it() -> None:
+    buffer = LineBuffer()
+
+    for part in (b"a", b"b\nc", b"d\ne", b"f\n"):
+        buffer.feed(part)
+
+    assert lines_of(buffer) == [b"ab", b"cd", b"ef"]
+    assert buffer.is_empty
+
+
+def test_a_long_line_comes_in_many_pieces() -> None:
+    buffer, piece = LineBuffer(), b"x" * 2**16
+
+    for _ in range(128):
+        buffer.feed(piece)
+        assert not buffer.has_line
+    buffer.feed(b"y\nz")
+
+    assert buffer.take() == 128 * piece + b"y"
+    assert not buffer.is_empty
+    assert buffer.take() is None
+
+
+@pytest.mark.parametrize("pieces", [[b"123", b"456"], [b"123", b"456\n"], [b"1\n123", b"456"], [b"12345", b"6\n7\n"]])
+def test_a_line_over_the_limit_is_an_error_in_pieces_too(pieces: list[bytes]) -> None:
+    *before, last = pieces
+    buffer = LineBuffer(limit=5)
+    for piece in before:
+        buffer.feed(piece)
+        lines_of(buffer)
+
+    buffer.feed(last)
+
+    with pytest.raises(LineTooLongError):
+        buffer.take()
+
+
 @pytest.mark.parametrize("data", [b"123456", b"123456\n", b"123456\n1\n"])
 def test_a_line_over_the_limit_is_an_error_ended_or_not(data: bytes) -> None:
     buffer = LineBuffer(limit=5)

@@ -119,35 +119,33 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Memor
 class LineBuffer:
     """Splits a byte stream into lines of at most `limit` bytes."""
 
-    __slots__ = ("_begin", "_buffer", "_end", "_limit")
+    __slots__ = ("_begin", "_end", "_limit", "_received", "_size", "_started")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
-        self._buffer: bytes | bytearray = b""
-        self._begin = 0  # of the next line
-        self._end = -1  # where its newline is, if that has arrived
+        self._started: list[bytes] = []  # of a line that has not ended: joined once, when it has
+        self._size = 0  # of those
+        self._received = b""  # where the next line ends; it goes on there from `_begin`
+        self._begin = 0
+        self._end = -1  # where the newline of the next line is, if that has arrived
         self._limit = limit
 
     @property
     def is_empty(self) -> bool:
-        return not self._buffer
+        return not self._received and not self._started
 
     @property
     def has_line(self) -> bool:
         """Return whether `take` would return a line or raise."""
-        return self._end >= 0 or len(self._buffer) - self._begin > self._limit
+        return self._end >= 0 or self._size > self._limit
 
     def feed(self, data: bytes) -> None:
-        if not self._buffer:
-            self._buffer = data  # nearly always one whole line
-            self._end = data.find(b"\n")
-            return
-        if self._begin or not isinstance(self._buffer, bytearray):
-            self._buffer = bytearray(memoryview(self._buffer)[self._begin :])
-            self._end = max(-1, self._end - self._begin)
-            self._begin = 0
-        if self._end < 0 and (end := data.find(b"\n")) >= 0:
-            self._end = len(self._buffer) + end
-        self._buffer += data
+        if self._end >= 0:
+            self._received += data
+        elif (end := data.find(b"\n")) >= 0:
+            self._received, self._begin, self._end = data, 0, end
+        elif data:
+            self._started.append(data)
+            self._size += len(data)
 
     def take(self) -> bytes | None:
         """Return the next complete line without its newline, or None.
@@ -155,20 +153,26 @@ class LineBuffer:
         Raises:
             LineTooLongError: the line exceeds the limit, whether or not it is complete.
         """
-        buffer, begin, end = self._buffer, self._begin, self._end
-        if (len(buffer) if end < 0 else end) - begin > self._limit:
+        received, begin, end = self._received, self._begin, self._end
+        if (self._size if end < 0 else self._size + end - begin) > self._limit:
             raise LineTooLongError(
                 ErrorCode.FRAME_TOO_LARGE,
                 f"a line is over the limit of {self._limit} bytes; fire what does not fit with truncated: true",
             )
         if end < 0:
             return None
-        if end + 1 == len(buffer):
-            self._buffer, self._begin, self._end = b"", 0, -1
-        else:
-            self._begin = end + 1
-            self._end = buffer.find(b"\n", self._begin)
-        return bytes(memoryview(buffer)[begin:end])
+        line = received[begin:end]
+        if self._started:
+            line = b"".join((*self._started, line))
+            self._started, self._size = [], 0
+        self._begin = begin = end + 1
+        self._end = received.find(b"\n", begin)
+        if self._end < 0:
+            self._received = b""
+            if begin < len(received):
+                self._started.append(received[begin:])
+                self._size = len(received) - begin
+        return line
 
 
 def read_message(line: bytes) -> Request | Response:

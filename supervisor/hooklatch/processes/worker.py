@@ -167,8 +167,8 @@ class Worker:
         self._then = self._following(call, fire) if call.then else []
         self._known = self._granted = 0
         data = wire.frame(message := wire.Call(
-            self.generation, number, timeout, target.function, fire.spec.name, call.payload.data,
-            ENVELOPES.encode(fire.envelope.with_context(call.context)), hook.config,
+            self.generation, number, timeout, target.function, fire.spec.name,
+            memoryview(call.payload.data), ENVELOPES.encode(fire.envelope.with_context(call.context)), hook.config,
             msgspec.json.encode(call.merged) if call.merged else b"", call.reinvoked, target.runtime,
             bool(target.native), fire.deadline - trio.current_time() if call.then else math.inf, self._then,
         ))  # fmt: skip

@@ -109,7 +109,7 @@ PARTS: dict[str, tuple[Any, str, Callable[[Place], Awaitable[None]]]] = {
     "reader handoff": (ReaderHandoff, "_tick", Place.slow_fire),
     "admission": (Admission, "_let_one_in", Place.flood),
     "memory watch": ("hooklatch.processes.resource_limits", "check", Place.nothing),
-    "file watch": (Files, "_stamps", Place.hint),
+    "file watch": (Files, "stamps", Place.hint),
     "file hints": ("hooklatch.service.loading.file_watcher", "folders_of", Place.hint),
     "suspensions": (Suspensions, "_end", Place.suspend),
     "metrics": (Metrics, "_keep", Place.other_metrics),

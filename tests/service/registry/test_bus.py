@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from support.daemons import Client, Daemon, RpcFailure, running_daemon
+from support.daemons import Client, Daemon, RpcFailure, child_of, running_daemon
 
 GUARDS = """
 import os
@@ -193,6 +193,36 @@ async def test_decisions_are_shown_to_their_own_session_and_to_administrators(da
 
         shown = {"topic": "decisions", "decision": decision, "session_id": "one"}
         assert [client.announcements for client in (one, two, admin)] == [[shown], [], [shown]]
+
+
+async def test_a_decision_is_shown_to_the_sessions_above_and_to_none_beside_or_below(daemon: Daemon) -> None:
+    async with (
+        daemon.session() as top,
+        daemon.session(**child_of(top)) as middle,
+        daemon.session(**child_of(middle)) as low,
+        daemon.session(**child_of(middle)) as beside,
+    ):
+        for client in (top, middle, low, beside):
+            await client.call("subscribe", topics=["decisions"])
+
+        await middle.fire("stop")
+        await low.fire("stop")
+        for client in (top, middle, beside):
+            await client.call("ping")
+
+        assert [len(client.announcements) for client in (top, middle, low, beside)] == [2, 2, 1, 0]
+
+
+async def test_an_administrator_that_is_a_session_too_is_shown_a_decision_once(daemon: Daemon) -> None:
+    client = daemon.connect(daemon.admin)
+    await client.call("hello", protocol=1, session={})
+    await client.call("subscribe", topics=["decisions"])
+
+    await client.fire("stop")
+    await client.call("ping")
+
+    assert len(client.announcements) == 1
+    await client.aclose()
 
 
 async def test_revisions_begin_with_the_time_and_grow_for_each_viewer(daemon: Daemon) -> None:

@@ -85,7 +85,7 @@ def test_what_could_be_read_in_two_ways_says_why(data: bytes, told: str) -> None
     "data",
     [
         b'{"a":{"a":1},"b":[{"a":1},{"a":1}]}', b'{"a":"\\u003a"}', b'{"a":"\\\\u003a"}', b'{"a":"\\\\\\u003A:"}',
-        b'{"n":123456789012345678901234567890}', b"null", b'":"',
+        b'{"n":123456789012345678901234567890}', b"null", b'":"', b'{"a": 1, "b": 1E2}', b'\n{"a":"\\/"}\t',
     ],
 )  # fmt: skip
 def test_what_everybody_reads_alike_is_not_complained_of(data: bytes) -> None:

@@ -164,7 +164,7 @@ def rehearse(generation: int, path: str, capture: Capture, line: Line, progress:
 
     caller = Caller({"": look}, path, capture, line, progress)
     for _ in range(REHEARSALS):
-        call = wire.Call(generation, 0, 1.0, "", "pre_tool_use", b'{"tool_name":null}', b"{}")
+        call = wire.Call(generation, 0, 1.0, "", "pre_tool_use", memoryview(b'{"tool_name":null}'), b"{}")
         wire.frame(caller.run(CALLS.decode(wire.encode(call))))
 
 

@@ -178,6 +178,8 @@ def misfit(spec: EventSpec, matcher: Matcher, *, amends: bool, only_judges: bool
 
 def switched(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
     """Apply operators' enable and disable switches to hooks: by full name, otherwise by whole plugin."""
+    if not switches:
+        return list(hooks)
     return [
         msgspec.structs.replace(hook, enabled=not hook.enabled) if is_switched(hook, switches) else hook
         for hook in hooks

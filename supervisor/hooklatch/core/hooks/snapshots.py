@@ -72,6 +72,10 @@ class Snapshot:
             self._digest = hashlib.sha256(before + fingerprints_of(self._own)).hexdigest()
         return self._digest
 
+    def is_like(self, other: Snapshot) -> bool:
+        """Return whether its hooks behave like another's; other numbers of them need not be hashed to tell."""
+        return len(self.hooks) == len(other.hooks) and self.digest == other.digest
+
     @property
     def fingerprints(self) -> bytes:
         """Return those of all its hooks, in firing order; kept, for they begin what the digests on this base are of."""

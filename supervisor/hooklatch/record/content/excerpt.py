@@ -68,10 +68,15 @@ def value_of(raw: msgspec.Raw) -> object:
 
 
 def without_secrets(fields: dict[str, object], limit: int, redactor: Redactor, *, is_whole: bool = True) -> Excerpt:
-    if not redactor.shows_all(fields, DEEP + 1):
+    texts: list[str] = []
+    if redactor.shows_all(fields, DEEP + 1, texts):
+        data = encode(fields)
+        is_clean = redactor.are_clean(texts)
+    else:
         fields = cast("dict[str, object]", visible(fields, redactor.hides, DEEP + 1))
-    data = encode(fields)
-    if not redactor.is_clean(data):
+        data = encode(fields)
+        is_clean = redactor.is_clean(data)
+    if not is_clean:
         data = encode(cleaned(fields, redactor))
     if is_whole and len(data) <= limit:
         return msgspec.Raw(data), None

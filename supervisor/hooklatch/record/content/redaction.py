@@ -1,7 +1,8 @@
 """Removes secrets from what is recorded.  Knows keys, texts and RE2 patterns; does not know payloads or files.
 
-Almost nothing holds a secret, and searching costs more than everything else in making a record.  So the JSON of a
-record is searched once, for all patterns at once, and each of its texts by itself only if that finds something.
+Almost nothing holds a secret, and searching costs more than everything else in making a record.  So the texts of a
+payload, or the JSON of a record, are searched once, for all patterns at once, and each text by itself only if that
+finds something.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ WINDOW = 16 * 1024  # characters of a text that are searched; what follows is ne
 LONG_KEY = 200  # characters; a longer key is really data
 MEMORY = 8 * 2**20  # bytes for all patterns together
 CONTAINERS = (dict, list)
-PLAIN_KEYS = 4096  # keys that are known to hide nothing; a host uses a few dozen
+PLAIN_KEYS = 4096  # keys that are known to hide nothing and to hold no secret; a host uses a few dozen
 # A pattern with one of these may match a text alone, but not the same text between others, or the reverse.
 PLACES = ("^", "$", r"\A", r"\z", r"\Q", r"\C")
 
@@ -48,24 +49,41 @@ class Redactor:
         lower = key.lower()
         if any(test(lower) for test in self._keys):
             return True
-        if len(self._plain_keys) >= PLAIN_KEYS:
-            self._plain_keys.clear()
-        self._plain_keys.add(key)
+        if self.clean(key) == key:
+            if len(self._plain_keys) >= PLAIN_KEYS:
+                self._plain_keys.clear()
+            self._plain_keys.add(key)
         return False
 
-    def shows_all(self, value: dict[str, Any] | list[Any], levels: int) -> bool:
-        """Return whether decoded JSON has no key that hides its value, and nothing deeper than so many levels."""
+    def shows_all(self, value: dict[str, Any] | list[Any], levels: int, texts: list[str]) -> bool:
+        """Return whether decoded JSON has no key that hides its value, and nothing deeper than so many levels.
+
+        If so, `texts` has got all its texts in which a secret may be.
+        """
         inner: Iterable[Any]
         if isinstance(value, dict):
-            if not self._plain_keys.issuperset(value) and any(map(self.hides, value)):
-                return False
+            if not self._plain_keys.issuperset(value):
+                if any(map(self.hides, value)):
+                    return False
+                texts += value
             inner = value.values()
         else:
             inner = value
         for one in inner:
-            if type(one) in CONTAINERS and (levels <= 0 or not self.shows_all(one, levels - 1)):
+            if type(one) is str:
+                texts.append(one)
+            elif type(one) in CONTAINERS and (levels <= 0 or not self.shows_all(one, levels - 1, texts)):
                 return False
         return True
+
+    def are_clean(self, texts: Iterable[str]) -> bool:
+        """Return whether no text holds a secret; False may also be a false alarm, as with `is_clean`.
+
+        They are less than their JSON and have no escapes: the excerpt of half a KiB takes 10 us, and by its JSON 13.
+        """
+        if self._all is None:
+            return not self._texts
+        return self._all.search('"'.join(texts).encode()) is None
 
     def is_clean(self, data: bytes) -> bool:
         """Return whether no text in JSON, as msgspec encodes it, holds a secret; False may also be a false alarm.

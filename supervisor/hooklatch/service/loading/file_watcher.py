@@ -8,7 +8,8 @@ import os
 import trio
 import watchfiles
 
-from hooklatch.service.loading.files import SETTLE, STAT_INTERVAL, Files
+from hooklatch.service.config.settling import PATIENCE
+from hooklatch.service.loading.files import STAT_INTERVAL, Files
 
 __all__ = ["give_hints"]
 
@@ -26,7 +27,7 @@ async def give_hints(files: Files) -> None:
                 while folders_of(files) == folders:
                     with trio.move_on_after(STAT_INTERVAL):
                         await files.hint.wait()  # a path that has just appeared may be a directory to watch
-                        await trio.sleep(SETTLE)
+                        await trio.sleep(PATIENCE)
             finally:
                 stop.set()
             nursery.cancel_scope.cancel()

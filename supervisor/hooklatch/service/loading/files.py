@@ -1,10 +1,11 @@
 """The files that declare hooks, their reload and their watch.  Knows directories and last good versions.
 
-    hint (inotify) or 2 s ─▶ some time or size differs ─▶ 100 ms without a further change ─▶ reload()
+    hint (inotify) or 2 s ─▶ some time or size differs ─▶ quiet for a moment (`settling`) ─▶ reload
 
     reload: read every file once, in a thread ─▶ plan ─▶ build what has changed ─▶ commit, as one revision ─▶ remember
 
-What a reload takes is decided in `plan`; this is the reading before it and the commit after it.
+What a reload takes is decided in `plan`; this is the reading before it and the commit after it.  The watch's first
+attempt takes nothing that may be half of a change; then it waits until nothing changes any more, and takes that.
 If a source does not load, every Python file beside it is watched, since a change of any of them may fix it.
 """
 
@@ -13,7 +14,8 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from functools import partial
 
 import msgspec
@@ -26,6 +28,7 @@ from hooklatch.processes.scratch import root_below
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.path_lookup import Names, Stamp, names_in, stamp
 from hooklatch.service.config.settings import Settings
+from hooklatch.service.config.settling import PATIENCE, SETTLE, has_lost, is_closed, quiet_for
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.layer_builder import Layers, assemble, manifests
 from hooklatch.service.loading.plan import Plan, Seen, known_files, plan
@@ -37,11 +40,10 @@ from hooklatch.service.loading.sources import Sources, Unit, UnitError, read
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
 
-__all__ = ["Files", "Reloaded", "first_plan"]
+__all__ = ["Files", "Reloaded", "UnsettledError", "first_plan"]
 
 logger = logging.getLogger("hooklatch.files")
 STAT_INTERVAL = 2.0  # seconds; inotify is only a hint (it does not see a directory that is recreated)
-SETTLE = 0.1  # seconds without a change before a file is read: editors write in several steps
 
 
 class Reloaded(msgspec.Struct, frozen=True):
@@ -73,6 +75,10 @@ def first_plan(config_path: str, state: StateFile) -> Plan:
     )
 
 
+class UnsettledError(Exception):
+    """Files may be half of a change, so nothing of it is taken yet."""
+
+
 class Files:
     """Keeps the global layer in step with the configuration file and the hooks.d directory beside it."""
 
@@ -100,6 +106,7 @@ class Files:
         self._lock = trio.Lock()
         self._read: Mapping[str, SeenFile] = {}  # the version of each file that was read last
         self._built = Built()
+        self._names: frozenset[str] = frozenset()  # of the hooks that files and packages declare
 
     @property
     def dialects(self) -> dict[str, Dialect]:
@@ -134,31 +141,45 @@ class Files:
             self.hint = trio.Event()
             async with self._lock:
                 self._forget_unused()
-            now = self._stamps()
+            now = self.stamps()
             if now == seen and not (self.active.is_to_retry or self._built.is_to_retry):
                 continue
-            while True:
-                await trio.sleep(SETTLE)
-                again = self._stamps()
-                if again == now:
-                    break
-                now = again
-            seen = now
-            await self.reload()
+            seen = await self._take(seen, now)
 
-    def _stamps(self) -> dict[str, Stamp]:
+    async def _take(self, before: dict[str, Stamp], now: dict[str, Stamp]) -> dict[str, Stamp]:
+        """Reload, as soon as what has changed is known to be whole, or else to be left alone; return its stamps."""
+        changed = [path for path, found in now.items() if before.get(path) != found]
+        await trio.sleep(max(0.0, SETTLE - quiet_for(changed)))
+        if self.stamps() == now and all(map(is_closed, changed)):
+            with suppress(UnsettledError):
+                await self.reload(known=now)
+                return now
+        while True:
+            now = self.stamps()
+            await trio.sleep(PATIENCE)
+            if self.stamps() == now:
+                await self.reload()
+                return now
+
+    def stamps(self) -> dict[str, Stamp]:
+        """Return what `stamp` says of each watched path now."""
         return {path: stamp(path) for path in self.watched}
 
-    async def reload(self, *, is_explicit: bool = False, anew: str | None = None) -> Reloaded:
+    async def reload(
+        self, *, is_explicit: bool = False, anew: str | None = None, known: dict[str, Stamp] | None = None
+    ) -> Reloaded:
         """Load what has changed; return the result.  `is_explicit` also accepts files that are gone or empty.
 
         The new versions of sources below the directory `anew` are not compared to the old ones.
+
+        Raises:
+            UnsettledError: these are not the `known` stamps any more, or something is gone or wrong; nothing was taken.
         """
         async with self._lock:
             if anew is not None:
                 self._drop_below(anew)
             previous, before = self._registries.view.revision, self.diagnostics
-            change = await self._reload(is_explicit=is_explicit)
+            change = await self._reload(is_explicit=is_explicit, known=known)
             for diagnostic in self.diagnostics if is_explicit else set(self.diagnostics) - set(before):
                 place = {"file": diagnostic.file, "line": diagnostic.line or None}
                 logger.warning("%s", diagnostic.message, extra=place)
@@ -168,10 +189,12 @@ class Files:
                 logger.info("reloaded", extra={"revision": revision})
             return Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
 
-    async def _reload(self, *, is_explicit: bool) -> Difference:
+    async def _reload(self, *, is_explicit: bool, known: dict[str, Stamp] | None = None) -> Difference:
         seen = await self.see()
         self._read = seen.files
         taken = plan(self.active, seen, is_explicit=is_explicit)
+        if known is not None and self._is_unsettled(known, taken.diagnostics, self._lost(taken)):
+            raise UnsettledError
         self._on_settings(taken.main.settings)
         remembered = self._state.state.manifests
         builder = SourceBuilder(self._sources, taken, self._targets(), remembered, is_explicit=is_explicit)
@@ -180,7 +203,13 @@ class Files:
         state = self._state.state
         taken = msgspec.structs.replace(taken, projects=[self._projects.verified(one) for one in taken.projects])
         layers = self._layers_of(taken, built)
+        diagnostics = [*taken.diagnostics, *built.diagnostics, *layers.diagnostics]
+        if known is not None and self._is_unsettled(known, diagnostics, self._names - layers.names):
+            for unit in built.fresh.values():
+                self._sources.discard(unit)
+            raise UnsettledError
         change = self._commit(taken, built, layers)
+        self.diagnostics, self._names = diagnostics, layers.names
         before = (state.settings, state.overrides, state.manifests)
         state.settings, state.overrides = taken.main.settings, taken.main.overrides
         # The manifests of now: a project may have been untrusted meanwhile.
@@ -189,6 +218,12 @@ class Files:
             await self._state.store()
         await self._registries.announced()
         return change
+
+    def _lost(self, taken: Plan) -> list[str]:
+        return [path for path, config in self.active.good.items() if has_lost(config, taken.good.get(path))]
+
+    def _is_unsettled(self, known: dict[str, Stamp], found: list[Diagnostic], lost: Collection[str]) -> bool:
+        return bool(lost) or not set(found) <= set(self.diagnostics) or self.stamps() != known
 
     async def see(self) -> Seen:
         """Read what is there, in a thread: the disk may be slow, and files long."""
@@ -227,7 +262,6 @@ class Files:
         )  # fmt: skip
         before, self.active, self._built = self.active, taken, built
         self._projects.active = {project.folder: project for project in taken.projects}
-        self.diagnostics = [*taken.diagnostics, *built.diagnostics, *layers.diagnostics]
         for path, digest in taken.digests.items():
             if before.digests.get(path) != digest:
                 self._on_declared(path, digest)

@@ -51,6 +51,13 @@ class Layers(msgspec.Struct, frozen=True):
     by_file: dict[str, list[Hook]]
     by_source: dict[str, list[Hook]] = {}
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names of all these hooks; a project's are told apart by its directory."""
+        found = {hook.name for hook in self.shared}
+        found.update(f"{folder} {hook.name}" for folder, hooks in self.projects.items() for hook in hooks)
+        return frozenset(found)
+
 
 class LayerBuilder:
     """Makes the hooks of one layer, and collects the problems; `taken` are the ids that are in use already."""

@@ -359,7 +359,7 @@ class Registries:
         old, scope = session.view, scope_of(session, self._projects)
         own, shared = own_layer(session, scope, self.catalogue), self._shared_by(scope)
         new = Snapshot(self._revision, own, shared) if own else shared
-        if new.digest == old.digest:
+        if new.is_like(old):
             return
         if new.revision <= old.revision:
             # Only this session changed, or it is back at what others see: revisions never go back.

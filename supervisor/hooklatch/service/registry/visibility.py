@@ -46,10 +46,12 @@ def scope_of(session: Session, folders: Collection[str], *, is_unlisted: bool = 
 
     `is_unlisted` is for a fire whose own list of plugins replaces the one that the session does not have.
     """
-    own = nearest(session.places, folders)
-    above = nearest(session.places_above, folders) - own
     plugins = None if is_unlisted else allowed_plugins(session)
     gate_plugins = session.gate_plugins if plugins is not None else None
+    if not folders:
+        return Scope(plugins, gate_plugins) if plugins is not None else EVERYTHING
+    own = nearest(session.places, folders)
+    above = nearest(session.places_above, folders) - own
     return Scope(plugins, gate_plugins, frozenset(own), frozenset(above))
 
 
@@ -91,6 +93,8 @@ def has_list(session: Session) -> bool:
 
 def own_layer(session: Session, scope: Scope, catalogue: Catalogue) -> list[Hook]:
     """Return the hooks that no other session shares: its own, and the gates of its ancestors."""
+    if not (session.own or session.inherited):  # nearly every session, and a change asks each of them
+        return []
     return [*(hook for hook in own_hooks(session) if scope.sees(hook, catalogue)), *session.inherited]
 
 

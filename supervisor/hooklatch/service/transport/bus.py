@@ -29,6 +29,7 @@ class Bus:
         self._sessions = sessions
         self._on_change = on_change
         self._listening: defaultdict[str, dict[int, Connection]] = defaultdict(dict)  # by topic, by number
+        self._administrators: defaultdict[str, dict[int, Connection]] = defaultdict(dict)  # those of them that are
         self._numbers = itertools.count(1)
 
     def connect(self, stream: socket.socket, handler: Handler, shared: Shared, *, is_admin: bool) -> Connection:
@@ -76,7 +77,7 @@ class Bus:
         self._show("telemetry", session, {"event_type": event_type, "data": data})
 
     def _show(self, topic: str, session: Session | None, content: Mapping[str, object]) -> None:
-        shown = [one for one in self._listening[topic].values() if one.is_admin or is_shown(session, one)]
+        shown = self._audience(topic, session)
         if shown:
             params = {"topic": topic, "session_id": session.id if session else None, **content}
             line = encode_notification("announce", params)
@@ -90,8 +91,15 @@ class Bus:
 
     def is_watched(self, session: Session) -> bool:
         """Return whether somebody is shown the session's decisions."""
-        watching = self._listening["decisions"].values()
-        return any(one.is_admin or is_shown(session, one) for one in watching)
+        return bool(self._audience("decisions", session))
+
+    def _audience(self, topic: str, session: Session | None) -> list[Connection]:
+        """Return who is shown what a session does; those who listen elsewhere cost nothing, however many they are."""
+        shown = [*self._administrators[topic].values()]
+        while session is not None:
+            shown += [one for one in self.listeners(topic, session) if not one.is_admin]
+            session = session.parent
+        return shown
 
     def take_topics(self, connection: Connection) -> None:
         """Note that a connection's topics have changed."""
@@ -99,11 +107,9 @@ class Bus:
         if connection.number in self.connections:
             for topic in connection.topics:
                 self._listening[topic][connection.number] = connection
+                if connection.is_admin:
+                    self._administrators[topic][connection.number] = connection
 
     def _stop_listening(self, connection: Connection) -> None:
-        for listening in self._listening.values():
+        for listening in (*self._listening.values(), *self._administrators.values()):
             listening.pop(connection.number, None)
-
-
-def is_shown(session: Session | None, connection: Connection) -> bool:
-    return session is not None and connection.session is not None and connection.session.has_below(session)
