@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from hooklatch.core.decisions.call import Call, Envelope
@@ -23,12 +24,11 @@ class TimedFire:
 
     spec = Catalogue.standard()["pre_tool_use"]
     share = ""
+    deadline = math.inf
+    envelope = Envelope(spec.name, None, None, "/", None, None, None, None, None, None, {})
 
     def __init__(self, answer: Answer | None = None) -> None:
         self._answer = answer
-
-    def envelope(self, call: Call) -> Envelope:
-        return Envelope(self.spec.name, None, None, "/", None, None, None, None, None, None, call.context)
 
     def sent(self) -> None:
         return

@@ -204,7 +204,7 @@ def foundations(parts: Parts) -> list[ChildSpec]:
     pools, fires, timers = parts.sources.supervisor, parts.dispatcher.background, parts.sessions.timers
     return [
         ChildSpec("record", parts.record.run, is_significant=True, reports_start=True),
-        parts.zygote.spec,
+        *parts.zygote.specs,
         ChildSpec("pools", pools.run, reports_start=True, below=pools),
         ChildSpec("background fires", fires.run, reports_start=True, below=fires),
         ChildSpec("session timers", timers.run, reports_start=True, below=timers),
