@@ -14,7 +14,8 @@ from hooklatch.service.config.configuration import ConfigError, FileConfig, read
 from hooklatch.service.config.settling import has_lost, is_closed, quiet_for
 from hooklatch.service.loading.files import UnsettledError
 from support.daemons import Daemon, running_daemon
-from support.edited import CONFIG, GUARDS, HOOK, bash, is_green
+from support.edited import CONFIG, GUARDS, HOOK, bash, is_green, reloaded, watching
+from support.pools import until
 
 TWO = (
     HOOK.format(id="one") + "config = { strict = true }\n" + HOOK.format(id="two") + 'observe = true\nmatch = "Bash"\n'
@@ -164,3 +165,23 @@ async def test_what_lost_something_is_taken_when_it_stays_so(daemon: Daemon) -> 
     taken = await files.reload()
 
     assert (taken.removed, taken.changed) == (["two"], ["one"])
+
+
+async def test_the_watch_takes_what_is_whole_without_waiting_for_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARDS}) as daemon,
+        daemon.session() as client,
+    ):
+        await watching(client)
+        await until(lambda: daemon.parts.files.reloads["good"] == 2)  # that of the start, and the watch's first look
+        monkeypatch.setattr("hooklatch.service.loading.files.PATIENCE", 3600.0)
+
+        daemon.write("guards.py", GUARDS.replace("one", "two"))
+        await reloaded(client)
+        daemon.write("hooks.toml", CONFIG + TWO)
+        heard = await reloaded(client)
+
+        assert heard["added"] == ["one", "two"]
+        assert await bash(client) == ("deny", "policy", "two")

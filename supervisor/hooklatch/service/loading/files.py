@@ -214,9 +214,9 @@ class Files:
         state.settings, state.overrides = taken.main.settings, taken.main.overrides
         # The manifests of now: a project may have been untrusted meanwhile.
         state.manifests = manifests(state.manifests, taken, seen, layers, built.faults, is_explicit=is_explicit)
+        await self._registries.announced()  # it is active already, and nobody has to wait for a disk to hear of it
         if before != (state.settings, state.overrides, state.manifests):
             await self._state.store()
-        await self._registries.announced()
         return change
 
     def _lost(self, taken: Plan) -> list[str]:
