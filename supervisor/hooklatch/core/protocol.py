@@ -129,6 +129,10 @@ class LineBuffer:
         self._end = -1  # where the newline of the next line is, if that has arrived
         self._limit = limit
 
+    def __len__(self) -> int:
+        """Return how many bytes it keeps."""
+        return self._size + len(self._received)
+
     @property
     def is_empty(self) -> bool:
         return not self._received and not self._started
