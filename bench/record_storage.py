@@ -33,7 +33,7 @@ import trio
 
 from hooklatch.core.messages import Decision, Outcome
 from hooklatch.core.payload import Payload
-from hooklatch.record.content.entries import Fact, Shown, entry_of_decision
+from hooklatch.record.content.entries import Fact, entry_of_decision
 from hooklatch.record.content.excerpt import excerpt_of_payload
 from hooklatch.record.content.redaction import Redactor
 from hooklatch.record.files.chain import GENESIS, seal, timestamp
@@ -85,8 +85,9 @@ class Sqlite:
 
     def decided(self, decision: Decision, fact: Fact) -> None:
         limit, redactor = SETTINGS.excerpt_bytes, self._redactor
-        shown = Shown(redactor, limit, *excerpt_of_payload(fact.payload, limit, redactor))
-        body = entry_of_decision(decision, fact, shown)
+        fact.redactor, fact.limit = redactor, limit
+        fact.excerpt, fact.excerpt_cut = excerpt_of_payload(fact.payload, limit, redactor)
+        body = entry_of_decision(decision, fact, redactor)
         self._seq += 1
         line, self._hash = seal(self._seq, self._hash, timestamp(time.time()), "decision", body)
         row = (self._seq, fact.session, decision.event, decision.verdict, line)

@@ -19,14 +19,12 @@ from callbacks import scripted
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.messages import Decision, Head, Outcome
-from hooklatch.core.payload import Payload
 from hooklatch.core.protocol import Request, RpcError
 from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.worker import FireContext
 from hooklatch.processes.zygote import Zygote
-from hooklatch.record.content.redaction import Redactor
 from hooklatch.record.settings import RecordSettings
-from hooklatch.record.writer import Fact, Record, Shown
+from hooklatch.record.writer import Fact, Record
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.plan import Seen
@@ -154,16 +152,15 @@ class FakeRecord(Record):
         self.count = 0
         self.folder = "/nowhere"
         self.is_synced_first = False
-        self._shown = Shown(Redactor(RecordSettings()), 0)
 
     @property
     def head(self) -> Head | None:
         return Head(self.count, "0" * 16)
 
-    def show(self, payload: Payload) -> Shown:
-        return self._shown
+    def show(self, fact: Fact) -> None:
+        return
 
-    def decided(self, decision: Decision, fact: Fact, shown: Shown | None = None) -> Head | None:
+    def decided(self, decision: Decision, fact: Fact) -> Head | None:
         self.count += 1
         return self.head
 

@@ -21,16 +21,10 @@ from typing import Any
 import trio
 
 from hooklatch.core.messages import Decision, Head
-from hooklatch.core.payload import Payload
-from hooklatch.record.content.entries import (
-    Fact,
-    Shown,
-    entry_of_abandoned,
-    entry_of_decision,
-    scrubbed,
-)
+from hooklatch.record.content.entries import Fact, entry_of_abandoned, entry_of_decision, hide, scrubbed
 from hooklatch.record.content.excerpt import excerpt_of_payload
 from hooklatch.record.content.redaction import Redactor
+from hooklatch.record.faults import Faults
 from hooklatch.record.files.anchor import Anchor
 from hooklatch.record.files.mark import MarkFile
 from hooklatch.record.files.segments import NO_SPACE
@@ -43,7 +37,7 @@ from hooklatch.record.storage.removal import SegmentRemover
 from hooklatch.record.storage.retention import sizes
 from hooklatch.record.storage.syncing import Syncs
 
-__all__ = ["Fact", "Record", "RecordError", "Shown"]
+__all__ = ["Fact", "Record", "RecordError"]
 
 logger = logging.getLogger("hooklatch.record")
 CRITICAL = Stage.CRITICAL
@@ -52,9 +46,6 @@ GROUP = 0.025  # seconds to gather records before a sync, if no answer waits for
 LOOK = 1.0  # seconds between checks of the disk
 RETENTION = 60.0  # seconds between checks for old segments
 MEND = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # backoff in seconds before the next attempt with a new segment
-MAX_FAULTS = 20
-MENDED = 86400.0  # seconds for which the status mentions an error that is over
-UNTIL = "these faults of the record stay until they are acknowledged: hooklatch log acknowledge --reason TEXT"
 
 
 class Record:
@@ -80,8 +71,6 @@ class Record:
         self._clock = clock
         self._redactor = Redactor(settings)
         self._space = DiskSpace(folder, settings, self._put)
-        self._faults: list[str] = []  # kept across restarts until acknowledged
-        self._mended: list[tuple[float, str]] = []  # errors that are over and lost nothing, by time.monotonic
         self._broken: str | None = None  # why nothing can be written
         self._unsynced: str | None = None  # why records may not reach the disk
         self._attempts = 0  # consecutive new segments that did not help
@@ -108,18 +97,21 @@ class Record:
             self._journal = Journal(self.folder, recovered, self._mark, clock=self._clock, reserve=reserve)
             stack.callback(self._journal.close)
             self._syncs = Syncs(self._journal, self._anchor, self._mark, fdatasync)
-            self._remover = SegmentRemover(self._journal, self._mark, self._syncs, append=self.append, note=self._note)
+            self._faults = Faults(self._journal, self._mark, self._syncs, self._put_text)
+            self._remover = SegmentRemover(
+                self._journal, self._mark, self._syncs, append=self.append, note=self._faults.note
+            )
             self._record_start(recovered)
             self._files = stack.pop_all()
 
     def _record_start(self, recovered: Recovery) -> None:
         self._space.look()
-        self._faults += recovered.unacknowledged[-MAX_FAULTS:]
+        self._faults.take_over(recovered.unacknowledged)
         for moved in recovered.recovered:
             logger.warning("recovered segment=%s bytes=%d", moved["segment"], moved["bytes"])
             self.append("recovered", **moved)
         for fault in recovered.faults:
-            self._note(fault)
+            self._faults.note(fault)
         self.append(
             "started",
             **facts_of_host(),
@@ -140,54 +132,58 @@ class Record:
         current = [text for text in (self._broken, self._unsynced, self._syncs.trouble) if text is not None]
         if self._space.stage >= Stage.CRITICAL and (shortage := self._space.explain()) is not None:
             current.append(shortage)
-        if self._faults:
-            current += [*self._faults, UNTIL]
-        return current
+        return current + self._faults.told
 
     @property
     def head(self) -> Head | None:
         """The newest record."""
         return self._journal.head
 
-    def show(self, payload: Payload) -> Shown:
+    def show(self, fact: Fact) -> None:
         """Choose what is recorded of a payload; made before the decision, it saves that much time after it."""
-        limit, redactor = self._settings.excerpt_bytes, self._redactor
-        return Shown(redactor, limit, *excerpt_of_payload(payload, limit, redactor))
+        fact.redactor, fact.limit = self._redactor, self._settings.excerpt_bytes
+        fact.excerpt, fact.excerpt_cut = excerpt_of_payload(fact.payload, fact.limit, fact.redactor)
 
-    def decided(self, decision: Decision, fact: Fact, shown: Shown | None = None) -> Head | None:
-        """Record a decision, right before its answer leaves; `shown` is what `show` chose of the payload, if it did.
+    def decided(self, decision: Decision, fact: Fact) -> Head | None:
+        """Record a decision, right before its answer leaves.
 
         A decision of another event than a gate is counted if it cannot be recorded, and returns None.
 
         Raises:
             RecordError: the decision of a gate is not in the file.
         """
-        is_brief = self._space.stage >= CRITICAL
-        if is_brief or self._unsynced is not None:
-            if self._space.stage is Stage.FULL:
-                self._space.look()
-            is_brief = self._space.stage >= CRITICAL
-            if not fact.is_gate and (is_brief or self._unsynced is not None):
-                self._space.count(decision.event)
-                return None
-            if self._space.stage is Stage.FULL:
-                raise RecordError(self._space.explain())
-        if is_brief:
-            shown = Shown(self._redactor, 0)
-        elif shown is None or shown.redactor is not self._redactor:  # nobody chose, or the settings have changed since
-            shown = self.show(fact.payload)
         try:
-            return self._write("decision", entry_of_decision(decision, fact, shown))
+            if self._space.stage >= CRITICAL:
+                self._show_on_full_disk(fact)
+            elif fact.redactor is not self._redactor:  # nobody chose, or the settings have changed since
+                self.show(fact)
+            return self._write("decision", entry_of_decision(decision, fact, self._redactor))
         except RecordError:
             if fact.is_gate:
                 raise
             self._space.count(decision.event)
             return None
 
+    def _show_on_full_disk(self, fact: Fact) -> None:
+        """Choose what is recorded of a payload where the disk is nearly full, if there is room for a decision at all.
+
+        Raises:
+            RecordError: there is none.
+        """
+        if self._space.stage is Stage.FULL:
+            self._space.look()
+        if self._space.stage is Stage.FULL or (self._space.stage >= CRITICAL and not fact.is_gate):
+            raise RecordError(self._space.explain())
+        if self._space.stage >= CRITICAL:
+            hide(fact)
+        elif fact.redactor is not self._redactor:
+            self.show(fact)
+
     def refused(self, decision: Decision, fact: Fact) -> Head | None:
         """Record that a gate is denied because its decision could not be recorded; use the reserve if needed."""
         try:
-            body = entry_of_decision(decision, fact, Shown(self._redactor, 0))
+            hide(fact)
+            body = entry_of_decision(decision, fact, self._redactor)
             if self._unsynced is not None and not self._is_closed:
                 return self._put("decision", body, from_reserve=True)  # not promised to reach the disk
             return self._write("decision", body, from_reserve=True)
@@ -225,18 +221,7 @@ class Record:
         Raises:
             RecordError: the acknowledgement could not be recorded.
         """
-        faults = list(self._faults)
-        if not faults:
-            return []
-        head = self.append("acknowledged", reason=reason, faults=faults, fault_seq=self._mark.mark.fault_seq)
-        self._faults = []  # faults noted while waiting below are not acknowledged
-        try:
-            await self._syncs.wait_for(head)
-            self._mark.save(fault_seq=head.seq + 1 if self._faults else 0)
-        except (OSError, RecordError) as error:
-            self._faults = [*faults, *self._faults][-MAX_FAULTS:]
-            raise RecordError(f"the acknowledgement may not be kept: {error}") from None
-        return faults
+        return await self._faults.acknowledge(reason, self.append)
 
     async def durable(self, head: Head | None) -> None:
         """Wait until a record is as durable as configured; with `written` it already is.
@@ -248,22 +233,35 @@ class Record:
             await self._syncs.wait_for(head)
 
     def _write(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:
+        if self._is_closed or self._unsynced is not None or self._broken is not None:
+            self._check()
+        try:
+            head = self._journal.put(kind, body, from_reserve=from_reserve)
+        except OSError as error:
+            return self._write_anew(error, kind, body, from_reserve=from_reserve)
+        self._dirty.set()
+        return head
+
+    def _check(self) -> None:
+        """Begin a new segment if the last write failed.
+
+        Raises:
+            RecordError: nothing can be written.
+        """
         if self._is_closed:
             raise RecordError("the record is closed: the daemon is about to end")
         if self._unsynced is not None:
             raise RecordError(self._unsynced)
-        if self._broken is not None:
-            self._mend()
-        try:
-            return self._put(kind, body, from_reserve=from_reserve)
-        except OSError as error:
-            self._fail(error)
-        # A new file may work: this one may have reached a size limit, or lost its blocks.
+        self._mend()
+
+    def _write_anew(self, error: OSError, kind: str, body: bytes, *, from_reserve: bool) -> Head:
+        """Write into a new file, which may work: the old one may have reached a size limit, or lost its blocks."""
+        self._fail(error)
         self._mend()
         try:
             return self._put(kind, body, from_reserve=from_reserve)
-        except OSError as error:
-            self._fail(error)
+        except OSError as again:
+            self._fail(again)
         raise RecordError(self._broken)
 
     def _put(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:
@@ -304,31 +302,13 @@ class Record:
             if was_fresh:  # a new segment does not help either: back off, or each gate would leave a segment behind
                 self._attempts += 1
                 self._mend_at = now + MEND[min(self._attempts, len(MEND) - 1)]
-        self._record_mended(self._broken)
+        self._faults.note_mended(self._broken)
         self._broken = None
         self._dirty.set()
-
-    def _record_mended(self, error: str) -> None:
-        """Record an error that is over; no answered decision was lost, so it needs no acknowledgement."""
-        logger.warning("over, and nothing is lost: %s", error)
-        self._mended = [*self._mended, (time.monotonic(), error)][-MAX_FAULTS:]
-        self._put_text("mended", error)
-
-    def _note(self, fault: str) -> None:
-        """Keep a fault of the record, and record it."""
-        self._remember(fault)
-        self._put_text("fault", fault)
 
     def _put_text(self, kind: str, text: str) -> None:
         with suppress(OSError):
             self._put(kind, scrubbed({"text": text}, self._redactor), from_reserve=True)
-
-    def _remember(self, fault: str) -> None:
-        logger.error("%s", fault)
-        self._faults = [*self._faults, fault][-MAX_FAULTS:]
-        if not self._mark.mark.fault_seq:
-            with suppress(OSError):
-                self._mark.save(fault_seq=self._journal.seq + 1)
 
     # -- the background ----------------------------------------------------------------------------------------------
 
@@ -352,14 +332,14 @@ class Record:
         before = self._syncs.trouble
         fault = await self._syncs.once()
         for tampering in self._syncs.take_tampering():
-            self._note(tampering)
+            self._faults.note(tampering)
         if before is not None and self._syncs.trouble is None:
-            self._record_mended(before)
+            self._faults.note_mended(before)
         if fault is None:
             self._attempts, self._unsynced = 0, None
             return
         self._unsynced = f"{fault}; repair its disk, or start the daemon with another XDG_STATE_HOME"
-        self._remember(fault)
+        self._faults.remember(fault)
         while not self._replace_segment(fault):
             await self._back_off()
         await self._back_off()
@@ -430,7 +410,7 @@ class Record:
     def status(self) -> dict[str, Any]:
         """Return the state of the record for `status`."""
         journal = self._journal
-        warnings = [f"over, and nothing is lost: {text}" for at, text in self._mended if time.monotonic() - at < MENDED]
+        warnings = self._faults.over
         if self._space.stage < Stage.CRITICAL and (shortage := self._space.explain()) is not None:
             warnings.append(shortage)
         try:

@@ -15,11 +15,12 @@ never got an answer, refuses.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.decisions.combining import find_fault, join_reasons, join_texts
@@ -58,31 +59,31 @@ class Opinion(msgspec.Struct):
 class Machine:
     """What all four models share: the walk over the hooks, outcomes, opinions, context, and building the decision."""
 
+    verdict: DecisionVerdict = "deny"
+    cause: Cause | None = "protocol"
+    reason: str | None = "undecided"
     decider: Hook | None = None
     patch: dict[str, msgspec.Raw] | None = None
     value: msgspec.Raw | None = None
+    is_settled = False
+    asked: tuple[Call, ...] = ()  # the calls under way, in firing order
+    taken = 0  # of how many of them the outcome was taken
+    early: dict[int, Outcome] | None = None  # by index: outcomes that wait for those before them
 
     def __init__(self, chain: Chain, selection: Selection, payload: Payload, context: dict[str, Any]) -> None:
         self.chain = chain
         self.spec = chain.spec
         self.selection = selection  # who matches the present payload
-        self.original = payload
-        self.payload = payload
+        self.original = self.payload = payload
         self.context = context
+        self.walk = iter(selection.turns)
+        self.seen: dict[Hook, int] = {}  # which version of the payload each hook that was called has seen
         self.outcomes: list[Outcome] = []
         self.opinions: dict[int, Opinion] = {}
+        self.notes: dict[int, list[str]] = {}  # what each hook, by its index, adds to the warnings
         self.warnings: list[str] = []  # of the fire as a whole
-        self.notes: dict[int, list[str]] = {}  # what each hook, by its index, adds to them
-        self.seen: dict[Hook, int] = {}  # which version of the payload each hook that was called has seen
-        self.walk = iter(selection.turns)
-        self.asked: deque[Call] = deque()  # the calls under way, in firing order
-        self.early: dict[int, Outcome] = {}  # by index: outcomes that wait for those before them
-        self.is_settled = False
-        self.verdict: DecisionVerdict = "pass"
-        self.cause: Cause | None = None
-        self.reason: str | None = None
-        if self.spec.fails_closed:
-            self.verdict, self.cause, self.reason = "deny", "protocol", "undecided"
+        if not chain.spec.fails_closed:
+            self.verdict, self.cause, self.reason = "pass", None, None
 
     def next_calls(self) -> Sequence[Call]:
         """Return the calls to start now; empty while some are under way, and when the fire is settled."""
@@ -90,9 +91,8 @@ class Machine:
             return ()
         while not self.is_settled:
             for hooks, then in self.walk:
-                calls = tuple([self.call(hook, then) for hook in hooks])
-                self.asked.extend(calls)
-                return calls
+                self.asked = tuple(map(self.call, hooks, repeat(then)))
+                return self.asked
             self.end_walk()
         return ()
 
@@ -107,29 +107,45 @@ class Machine:
     def receive(self, call: Call, outcome: Outcome) -> None:
         """Take the outcome of a call under way; any other one comes too late to count."""
         asked = self.asked
-        if not asked or call is not asked[0]:
-            if call in asked:
-                self.early.setdefault(call.index, outcome)
-            return
-        if outcome.before:
-            outcome = self._take_run(call, outcome)
-        self.take(asked.popleft(), outcome)
-        while self.early and asked[0].index in self.early:
-            call = asked.popleft()
-            self.take(call, self.early.pop(call.index))
+        if len(asked) > 1:
+            self._receive_among(asked, call, outcome)
+        elif asked and call is asked[0]:
+            if outcome.before:
+                call = self._take_run(call, outcome.before)
+            self.asked = ()
+            self.take(call, outcome)
 
-    def _take_run(self, call: Call, outcome: Outcome) -> Outcome:
-        """Take the outcomes of the calls that were run before this one; each makes the machine ask for the next."""
-        for duration, hook in zip(outcome.before, call.then, strict=False):
-            self.take(self.asked.popleft(), Outcome(cause="policy", duration_ms=duration))
-            (following,) = self.next_calls()
-            assert following.hook is hook, "a hook without an opinion changed which one comes next"
-        return msgspec.structs.replace(outcome, before=())
+    def _receive_among(self, asked: tuple[Call, ...], call: Call, outcome: Outcome) -> None:
+        """Take the outcome of one of several calls when those before it are here."""
+        early = self.early = {} if self.early is None else self.early
+        if call is not asked[self.taken]:
+            if call in asked[self.taken :]:
+                early.setdefault(call.index, outcome)
+            return
+        self._take_next(asked, outcome)
+        while early and asked[self.taken].index in early:
+            self._take_next(asked, early.pop(asked[self.taken].index))
+
+    def _take_next(self, asked: tuple[Call, ...], outcome: Outcome) -> None:
+        call = asked[self.taken]
+        self.taken += 1
+        if self.taken == len(asked):
+            self.asked, self.taken = (), 0
+        self.take(call, outcome)
+
+    def _take_run(self, call: Call, before: Sequence[float]) -> Call:
+        """Take the outcomes of the calls that were run before the last one of a run; return that one."""
+        for duration, hook in zip(before, call.then, strict=False):
+            self.asked = ()
+            self.take(call, Outcome(cause="policy", duration_ms=duration))
+            (call,) = self.next_calls()
+            assert call.hook is hook, "a hook without an opinion changed which one comes next"
+        return call
 
     def take(self, call: Call, outcome: Outcome) -> None:
         """Record an outcome as viewers see it: with the hook, and without what only the daemon needs; let it count."""
         hook = call.hook
-        seen = msgspec.structs.replace(
+        seen = replace(
             outcome,
             layer=hook.layer.label,
             hook=hook.id,
@@ -143,17 +159,18 @@ class Machine:
             traceback="",
             is_lost=False,
             is_orphaned=False,
+            before=(),
         )
-        if outcome.cause == "policy" and not outcome.answer:
-            self.outcomes.append(seen)
-            if call.reinvoked and not self.is_settled:  # what it said of an earlier payload no longer counts
-                self.opinions.pop(call.index, None)
-                self.notes.pop(call.index, None)
+        if outcome.cause != "policy" or outcome.answer:
+            answer, cause, message = read_answer(self.spec, hook, outcome)
+            self.outcomes.append(with_answer(seen, answer, cause, message))
+            if not self.is_settled:
+                self.weigh(call, answer, cause, message)
             return
-        answer, cause, message = read_answer(self.spec, hook, outcome)
-        self.outcomes.append(with_answer(seen, answer, cause, message))
-        if not self.is_settled:
-            self.weigh(call, answer, cause, message)
+        self.outcomes.append(seen)
+        if call.reinvoked and not self.is_settled:  # what it said of an earlier payload no longer counts
+            self.opinions.pop(call.index, None)
+            self.notes.pop(call.index, None)
 
     def weigh(self, call: Call, answer: Answer | None, cause: Cause, message: str) -> None:
         """Let an answer or a failure count, if its hook does."""
@@ -258,11 +275,9 @@ def read_answer(spec: EventSpec, hook: Hook, outcome: Outcome) -> tuple[Answer |
 def with_answer(outcome: Outcome, answer: Answer | None, cause: Cause, message: str) -> Outcome:
     """Return an outcome with what the hook said, or why that does not count."""
     if answer is not None:
-        return msgspec.structs.replace(
-            outcome, verdict=answer.verdict, message=message, patch=answer.patch, last=answer.last
-        )
+        return replace(outcome, verdict=answer.verdict, message=message, patch=answer.patch, last=answer.last)
     is_dropped = cause in ("overload", "quarantined", "draining")
-    return msgspec.structs.replace(outcome, outcome="dropped" if is_dropped else "failed", cause=cause, message=message)
+    return replace(outcome, outcome="dropped" if is_dropped else "failed", cause=cause, message=message)
 
 
 def failure_text(cause: Cause, message: str, hook: Hook | None = None) -> str:
@@ -312,7 +327,7 @@ def refuse(
 def unrecorded(decision: Decision, message: str) -> Decision:
     """Return the denial that replaces a decision that could not be recorded; a refusal's own reason stays readable."""
     said = f" (it was refused in any case: {decision.reason})" if decision.is_refusal and decision.reason else ""
-    return msgspec.structs.replace(
+    return replace(
         decision,
         verdict="deny",
         cause="audit",

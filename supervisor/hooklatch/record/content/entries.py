@@ -17,7 +17,7 @@ from hooklatch.core.payload import Payload
 from hooklatch.record.content.excerpt import UNREADABLE, cleaned, excerpt_of
 from hooklatch.record.content.redaction import WINDOW, Redactor
 
-__all__ = ["Fact", "Shown", "entry_of_abandoned", "entry_of_decision", "scrubbed"]
+__all__ = ["Fact", "entry_of_abandoned", "entry_of_decision", "hide", "scrubbed"]
 
 TEXT = 1000  # characters of a reason or a message
 NAME = 300  # characters of an id or a path that a client gave
@@ -27,10 +27,14 @@ OUTPUTS = ("append", "resume", "value", "inject", "context")
 ENCODER = msgspec.json.Encoder()
 
 
-class Fact(msgspec.Struct, frozen=True, gc=False):
-    """What was fired, as opposed to decided: the payload as received, and who fired it.
+class Fact(msgspec.Struct, gc=False):
+    """What is known of a fire before its decision: the payload as received, who fired it, and what is shown of both.
 
     `session` may be an id that a one-shot client only claims, or that is reused; `run` identifies one live session.
+
+    What is shown of the payload depends on it and the settings alone, so `show` may choose it while the hooks run: as
+    JSON if it fits into `limit` bytes, otherwise the beginning of that as text.  `redactor` is by whose list; without
+    one nothing is chosen yet.
     """
 
     payload: Payload
@@ -40,18 +44,10 @@ class Fact(msgspec.Struct, frozen=True, gc=False):
     call_id: str | int | None = None
     host: str | None = None
     cwd: str | None = None
-
-
-class Shown(msgspec.Struct, frozen=True, gc=False):
-    """What a record shows of a payload: as JSON if it fits, otherwise the beginning of that as text.
-
-    It depends on the payload and the settings alone, so it is made while the hooks run.
-    """
-
-    redactor: Redactor
-    limit: int
+    redactor: Redactor | None = None
+    limit: int = 0
     excerpt: msgspec.Raw | None = None
-    cut: str | None = None
+    excerpt_cut: str | None = None
 
 
 class PatchEntry(msgspec.Struct, omit_defaults=True, gc=False):
@@ -94,17 +90,45 @@ class DecisionEntry(msgspec.Struct, omit_defaults=True, gc=False):
     duration_ms: float = 0.0
 
 
-def entry_of_decision(decision: Decision, fact: Fact, payload: Shown) -> bytes:
+def hide(fact: Fact) -> None:
+    """Show nothing of a payload, nor of what hooks replaced in it."""
+    fact.limit, fact.excerpt, fact.excerpt_cut = 0, None, None
+
+
+def entry_of_decision(decision: Decision, fact: Fact, redactor: Redactor) -> bytes:
     """Encode the record of a decision, with what is shown of its payload, and at most as much of its patch."""
+    reason, outcomes, warnings = decision.reason, decision.outcomes, decision.warnings
+    outcomes_omitted = warnings_omitted = 0
+    session, host, cwd = fact.session, fact.host, fact.cwd
+    call_id = name_of(fact.call_id) if isinstance(fact.call_id, int) else fact.call_id
+    outputs: list[str] = []
     try:
-        return ENCODER.encode(filled(decision, fact, payload))
+        if len(outcomes) > OUTCOMES:
+            outcomes, outcomes_omitted = outcomes[:OUTCOMES], len(outcomes) - OUTCOMES
+        if len(warnings) > WARNINGS:
+            warnings, warnings_omitted = warnings[:WARNINGS], len(warnings) - WARNINGS
+        if reason or warnings or not all_silent(outcomes):
+            cleaner = None if is_clean(reason, outcomes, warnings, redactor) else redactor
+            outcomes = [recorded(outcome, reason, cleaner) for outcome in outcomes]
+            warnings = [text_of(text, cleaner) for text in warnings]
+            reason = text_of(reason, cleaner) if reason is not None else None
+        if decision.append or decision.resume or decision.value or decision.inject or decision.context:
+            outputs = [name for name in OUTPUTS if getattr(decision, name)]
+        if len(f"{session}{call_id}{host}{cwd}") > NAME:
+            session, call_id, host, cwd = name_of(session), name_of(call_id), name_of(host), name_of(cwd)
+        return ENCODER.encode(DecisionEntry(
+            decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause, reason,
+            decision.layer, decision.hook, decision.name, session, fact.run, call_id, host, cwd, decision.revision,
+            decision.payload_digest, len(fact.payload.data), fact.excerpt, fact.excerpt_cut,
+            entry_of_patch(decision.patch, fact.limit, redactor) if decision.patch else None,
+            outputs, outcomes, outcomes_omitted, warnings, warnings_omitted, decision.duration_ms,
+        ))  # fmt: skip
     except UNREADABLE as error:
-        least = DecisionEntry(
+        return ENCODER.encode(DecisionEntry(
             decision.decision_id, decision.event, fact.is_gate, decision.verdict, decision.cause,
             f"the record of this decision could not be encoded ({type(error).__name__}); this is a minimal one",
             payload_digest=decision.payload_digest, payload_bytes=len(fact.payload.data),
-        )  # fmt: skip
-        return ENCODER.encode(least)
+        ))  # fmt: skip
 
 
 def entry_of_abandoned(event: str, decision_id: str, revision: int | None, fact: Fact) -> bytes:
@@ -116,56 +140,11 @@ def entry_of_abandoned(event: str, decision_id: str, revision: int | None, fact:
     ))  # fmt: skip
 
 
-def filled(decision: Decision, fact: Fact, payload: Shown) -> DecisionEntry:
-    reason, outcomes, warnings = decision.reason, decision.outcomes, decision.warnings
-    outcomes_omitted = warnings_omitted = 0
-    if len(outcomes) > OUTCOMES:
-        outcomes, outcomes_omitted = outcomes[:OUTCOMES], len(outcomes) - OUTCOMES
-    if len(warnings) > WARNINGS:
-        warnings, warnings_omitted = warnings[:WARNINGS], len(warnings) - WARNINGS
-    if reason or warnings or not all_silent(outcomes):
-        redactor = None if is_clean(reason, outcomes, warnings, payload.redactor) else payload.redactor
-        outcomes = [recorded(outcome, reason, redactor) for outcome in outcomes]
-        warnings = [text_of(text, redactor) for text in warnings]
-        reason = text_of(reason, redactor) if reason is not None else None
-    outputs: list[str] = []
-    if decision.append or decision.resume or decision.value or decision.inject or decision.context:
-        outputs = [name for name in OUTPUTS if getattr(decision, name)]
-    return DecisionEntry(
-        decision.decision_id,
-        decision.event,
-        fact.is_gate,
-        decision.verdict,
-        decision.cause,
-        reason,
-        decision.layer,
-        decision.hook,
-        decision.name,
-        name_of(fact.session),
-        fact.run,
-        name_of(fact.call_id),
-        name_of(fact.host),
-        name_of(fact.cwd),
-        decision.revision,
-        decision.payload_digest,
-        len(fact.payload.data),
-        payload.excerpt,
-        payload.cut,
-        entry_of_patch(decision.patch, payload) if decision.patch else None,
-        outputs,
-        outcomes,
-        outcomes_omitted,
-        warnings,
-        warnings_omitted,
-        decision.duration_ms,
-    )
-
-
-def entry_of_patch(patch: Mapping[str, msgspec.Raw], payload: Shown) -> PatchEntry:
+def entry_of_patch(patch: Mapping[str, msgspec.Raw], limit: int, redactor: Redactor) -> PatchEntry:
     data = ENCODER.encode(patch)
     entry = PatchEntry(sha256(data).hexdigest(), len(data))
-    if payload.limit > 0:
-        entry.excerpt, entry.excerpt_cut = excerpt_of(patch, payload.limit, payload.redactor)
+    if limit > 0:
+        entry.excerpt, entry.excerpt_cut = excerpt_of(patch, limit, redactor)
     return entry
 
 

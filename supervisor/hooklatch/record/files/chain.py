@@ -17,7 +17,7 @@ import msgspec
 
 from hooklatch.core.messages import Head
 
-__all__ = ["GENESIS", "TAIL", "ChainLink", "head_of", "read_link", "seal", "timestamp"]
+__all__ = ["GENESIS", "TAIL", "WITNESS", "ChainLink", "head_of", "read_link", "seal", "timestamp"]
 
 GENESIS = "0" * 64  # `prev` of the very first record
 MARK = b',"hash":"'

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hooklatch.core.messages import Head
-from hooklatch.record.files.chain import head_of, seal, timestamp
+from hooklatch.record.files.chain import WITNESS, head_of, seal, timestamp
 from hooklatch.record.files.mark import MarkFile
 from hooklatch.record.files.segments import Segment, SegmentFile, moment_of
 from hooklatch.record.storage.recovery import Recovery
@@ -68,8 +68,7 @@ class Journal:
             self._mark.reserve(self.seq)  # never use a number that is not reserved in the mark
         line, own = seal(seq, self.hash, timestamp(self._clock()), kind, body)
         self.segment.append(line, from_reserve=from_reserve)
-        self.seq, self.hash = seq, own
-        self.head = head = head_of(seq, own)
+        self.seq, self.hash, self.head = seq, own, (head := Head(seq, own[:WITNESS]))
         return head
 
     def begin_segment(self, *, reason: str | None = None, skipped: tuple[int, int] | None = None) -> None:

@@ -17,7 +17,7 @@ from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.limits import CallId, Name, Names, Path
 from hooklatch.core.payload import Payload
 from hooklatch.core.protocol import ErrorCode, RpcError
-from hooklatch.record.writer import Shown
+from hooklatch.record.writer import Fact
 from hooklatch.service.registry.sessions import Session
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import Emitted
@@ -83,7 +83,7 @@ class Settled(msgspec.Struct, frozen=True):
 class Services(msgspec.Struct, frozen=True):
     """What the calls of a fire need of the daemon: see `processes.worker.FireContext`."""
 
-    prepare: Callable[[Fire], None]
+    prepare: Callable[[Fire], object]
     answer: Callable[[Fire, Call, Asked], wire.Told]
     take: Callable[[Fire, Sequence[Emitted]], None]
 
@@ -97,7 +97,7 @@ class Fire:
     """
 
     __slots__ = (
-        "_services", "counted", "deadline", "decision_id", "envelope", "params", "payload", "session", "share", "shown",
+        "_services", "counted", "deadline", "decision_id", "envelope", "fact", "params", "payload", "session", "share",
         "spec",
     )  # fmt: skip
 
@@ -122,7 +122,7 @@ class Fire:
         self.decision_id = decision_id
         self.deadline = math.inf  # on trio's clock; until it is known which hooks it calls there is none
         self.payload = Payload(bytes(params.payload))
-        self.shown: Shown | None = None  # what is recorded of its payload, once somebody had the time to choose it
+        self.fact: Fact | None = None  # what is recorded of it, once somebody had the time to choose that
         self.counted: Counted = set()
         self._services = services
         given = params.envelope

@@ -6,7 +6,7 @@ An event that cannot refuse goes on, and the record counts the missing entry.
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from hooklatch.core.decisions.decision import unrecorded
 from hooklatch.core.messages import Decision
@@ -22,20 +22,26 @@ class Recording:
     def __init__(self, record: Record) -> None:
         self._record = record
 
-    def prepare(self, fire: Fire) -> None:
-        """Choose what is recorded of a fire's payload; while its hooks run, this takes nobody's time."""
-        if fire.shown is None:
+    def prepare(self, fire: Fire) -> Fact:
+        """Choose what is recorded of a fire, while its hooks run: that takes nobody's time."""
+        fact = fire.fact
+        if fact is None:
+            envelope, session = fire.envelope, fire.session
+            fact = fire.fact = Fact(
+                fire.payload, fire.spec.fails_closed, envelope.session_id, session.run if session is not None else None,
+                fire.params.call_id, envelope.host, envelope.cwd,
+            )  # fmt: skip
             fire.payload.digest()
-            fire.shown = self._record.show(fire.payload)
+            self._record.show(fact)
+        return fact
 
     def keep(self, fire: Fire, decision: Decision) -> Decision:
         """Record a decision; return it with the record's head, or the denial that replaces it."""
-        fact = fact_of(fire)
         try:
-            head = self._record.decided(decision, fact, fire.shown)
+            head = self._record.decided(decision, fire.fact or self.prepare(fire))
         except RecordError as error:
             return self._denied(fire, decision, error)
-        return msgspec.structs.replace(decision, record=head)
+        return replace(decision, record=head)
 
     @property
     def is_awaited(self) -> bool:
@@ -52,17 +58,9 @@ class Recording:
 
     def _denied(self, fire: Fire, decision: Decision, error: RecordError) -> Decision:
         denial = unrecorded(decision, str(error))
-        return msgspec.structs.replace(denial, record=self._record.refused(denial, fact_of(fire)))
+        return replace(denial, record=self._record.refused(denial, self.prepare(fire)))
 
     def abandon(self, fire: Fire, revision: int) -> None:
         """Record that a gate's client left before there was an answer."""
         if fire.spec.fails_closed:
-            self._record.abandoned(fire.spec.name, fire.decision_id, revision, fact_of(fire))
-
-
-def fact_of(fire: Fire) -> Fact:
-    envelope, session = fire.envelope, fire.session
-    return Fact(
-        fire.payload, fire.spec.fails_closed, envelope.session_id, session.run if session is not None else None,
-        fire.params.call_id, envelope.host, envelope.cwd,
-    )  # fmt: skip
+            self._record.abandoned(fire.spec.name, fire.decision_id, revision, self.prepare(fire))

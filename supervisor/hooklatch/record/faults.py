@@ -1,0 +1,89 @@
+"""What has gone wrong with the record, told until an operator acknowledges it.  Knows the mark; opens no segment.
+
+A fault may have lost records, so it is kept across restarts; what is over and lost nothing is mentioned for a day.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+
+from hooklatch.core.messages import Head
+from hooklatch.record.files.mark import MarkFile
+from hooklatch.record.storage.journal import Journal
+from hooklatch.record.storage.recovery import RecordError
+from hooklatch.record.storage.syncing import Syncs
+
+__all__ = ["Faults"]
+
+logger = logging.getLogger("hooklatch.record")
+MAX_FAULTS = 20
+MENDED = 86400.0  # seconds for which the status mentions an error that is over
+UNTIL = "these faults of the record stay until they are acknowledged: hooklatch log acknowledge --reason TEXT"
+
+
+class Faults:
+    """The faults of one record; `record` writes a text into it, of one of the kinds `fault` and `mended`."""
+
+    def __init__(self, journal: Journal, mark: MarkFile, syncs: Syncs, record: Callable[[str, str], None]) -> None:
+        self._journal = journal
+        self._mark = mark
+        self._syncs = syncs
+        self._record = record
+        self._kept: list[str] = []
+        self._mended: list[tuple[float, str]] = []  # by time.monotonic
+
+    @property
+    def told(self) -> list[str]:
+        """Return the faults that nobody has acknowledged, and what to do about them."""
+        return [*self._kept, UNTIL] if self._kept else []
+
+    @property
+    def over(self) -> list[str]:
+        """Return the errors of the last day that are over."""
+        now = time.monotonic()
+        return [f"over, and nothing is lost: {text}" for at, text in self._mended if now - at < MENDED]
+
+    def take_over(self, unacknowledged: Iterable[str]) -> None:
+        """Keep the faults that earlier daemons have recorded."""
+        self._kept += [*unacknowledged][-MAX_FAULTS:]
+
+    def remember(self, fault: str) -> None:
+        """Keep a fault, and mark in which record it will be found."""
+        logger.error("%s", fault)
+        self._kept = [*self._kept, fault][-MAX_FAULTS:]
+        if not self._mark.mark.fault_seq:
+            with suppress(OSError):
+                self._mark.save(fault_seq=self._journal.seq + 1)
+
+    def note(self, fault: str) -> None:
+        """Keep a fault, and record it."""
+        self.remember(fault)
+        self._record("fault", fault)
+
+    def note_mended(self, error: str) -> None:
+        """Record an error that is over; no answered decision was lost, so it needs no acknowledgement."""
+        logger.warning("over, and nothing is lost: %s", error)
+        self._mended = [*self._mended, (time.monotonic(), error)][-MAX_FAULTS:]
+        self._record("mended", error)
+
+    async def acknowledge(self, reason: str, append: Callable[..., Head]) -> list[str]:
+        """Record by `append` that the faults so far are known, and return them.
+
+        Raises:
+            RecordError: that could not be recorded.
+        """
+        faults = list(self._kept)
+        if not faults:
+            return []
+        head = append("acknowledged", reason=reason, faults=faults, fault_seq=self._mark.mark.fault_seq)
+        self._kept = []  # faults noted while waiting below are not acknowledged
+        try:
+            await self._syncs.wait_for(head)
+            self._mark.save(fault_seq=head.seq + 1 if self._kept else 0)
+        except (OSError, RecordError) as error:
+            self._kept = [*faults, *self._kept][-MAX_FAULTS:]
+            raise RecordError(f"the acknowledgement may not be kept: {error}") from None
+        return faults
