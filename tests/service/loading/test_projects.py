@@ -392,3 +392,20 @@ async def test_trusting_a_project_again_while_something_is_built_fails_no_reload
 
         assert (await client.fire_tool("Bash"))["reason"] == "project"
         assert (await admin.call("status"))["health"] == "green"
+
+
+async def test_where_the_projects_cannot_be_told_a_gate_denies_whatever_other_hooks_say(
+    tmp_path: Path, project: Project
+) -> None:
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    passing = '[[hook]]\nid = "passing"\nevent = "pre_tool_use"\ncommand = "true"\n'
+    fire = {"event": "pre_tool_use", "payload": {"tool_name": "Bash", "tool_input": {}}}
+    async with running_daemon(tmp_path, {"hooks.toml": passing}) as daemon, daemon.session(cwd="/") as client:
+        await trusted(daemon, project)
+
+        known = await client.call("fire", **fire, envelope={"cwd": "/"})
+        unknown = await client.call("fire", **fire, envelope={"cwd": str(loop)})
+
+    assert (known["verdict"], unknown["verdict"], unknown["cause"]) == ("pass", "deny", "load")
+    assert "cannot determine which project" in unknown["reason"]
