@@ -200,7 +200,7 @@ class Dispatcher:
                 chain = planned(chain, params.plugins, plan, session)
             fault: tuple[Cause, str] | None = None
             warnings: list[str] | None = None
-            # Whatever `_fault` finds is found here first.
+            # The cases of `_fault`, which says what is wrong: a new one has to stand here too.
             if (
                 self.is_draining
                 or params.truncated
