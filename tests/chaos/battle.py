@@ -20,6 +20,7 @@ from chaos.faults import FIRES, Nemesis
 from chaos.history import Answered, Line, Sent
 from chaos.load import Shot, shoot
 from chaos.recorded import faults_of, read_records, side_files
+from support.survivors import waiting_for_an_order
 
 __all__ = ["KINDS", "Battle", "fight"]
 
@@ -97,7 +98,8 @@ def descriptors(arena: Arena) -> int:
         count = len(os.listdir(f"/proc/{arena.daemon.pid}/fd"))
     except PermissionError:
         return 0
-    return count - PER_WORKER * len(arena.workers())
+    unordered = {pid for zygote in arena.zygotes() for pid in waiting_for_an_order(zygote)}
+    return count - PER_WORKER * len(set(arena.workers()) - unordered)
 
 
 def unwell(arena: Arena) -> Iterable[str]:

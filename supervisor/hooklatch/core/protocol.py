@@ -111,7 +111,7 @@ class MessageLine(msgspec.Struct, frozen=True):
 
 
 MESSAGES = msgspec.json.Decoder(MessageLine)
-ENCODER = msgspec.json.Encoder()
+to_lines = msgspec.json.Encoder().encode_lines
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError)
 
@@ -119,7 +119,7 @@ DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Memor
 class LineBuffer:
     """Splits a byte stream into lines of at most `limit` bytes."""
 
-    __slots__ = ("_begin", "_end", "_limit", "_received", "_size", "_started")
+    __slots__ = ("_begin", "_end", "_limit", "_received", "_size", "_started", "has_line")
 
     def __init__(self, limit: int = MAX_FRAME) -> None:
         self._started: list[bytes] = []  # of a line that has not ended: joined once, when it has
@@ -128,24 +128,26 @@ class LineBuffer:
         self._begin = 0
         self._end = -1  # where the newline of the next line is, if that has arrived
         self._limit = limit
+        self.has_line = False  # whether `take` would return a line or raise
+
+    def __len__(self) -> int:
+        """Return how many bytes it keeps."""
+        return self._size + len(self._received)
 
     @property
     def is_empty(self) -> bool:
         return not self._received and not self._started
-
-    @property
-    def has_line(self) -> bool:
-        """Return whether `take` would return a line or raise."""
-        return self._end >= 0 or self._size > self._limit
 
     def feed(self, data: bytes) -> None:
         if self._end >= 0:
             self._received += data
         elif (end := data.find(b"\n")) >= 0:
             self._received, self._begin, self._end = data, 0, end
+            self.has_line = True
         elif data:
             self._started.append(data)
             self._size += len(data)
+            self.has_line = self._size > self._limit
 
     def take(self) -> bytes | None:
         """Return the next complete line without its newline, or None.
@@ -168,10 +170,11 @@ class LineBuffer:
         self._begin = begin = end + 1
         self._end = received.find(b"\n", begin)
         if self._end < 0:
-            self._received = b""
+            self._received, self.has_line = b"", False
             if begin < len(received):
                 self._started.append(received[begin:])
                 self._size = len(received) - begin
+                self.has_line = self._size > self._limit
         return line
 
 
@@ -249,17 +252,17 @@ def decoder_of(shape: Hashable) -> msgspec.json.Decoder[object]:
 
 
 def encode_request(number: int, method: str, params: object) -> bytes:
-    return ENCODER.encode({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + b"\n"
+    return to_lines([{"jsonrpc": "2.0", "id": number, "method": method, "params": params}])
 
 
 def encode_notification(method: str, params: object) -> bytes:
-    return ENCODER.encode({"jsonrpc": "2.0", "method": method, "params": params}) + b"\n"
+    return to_lines([{"jsonrpc": "2.0", "method": method, "params": params}])
 
 
 def encode_result(number: object, result: object) -> bytes:
-    return ENCODER.encode({"jsonrpc": "2.0", "id": number, "result": result}) + b"\n"
+    return to_lines([{"jsonrpc": "2.0", "id": number, "result": result}])
 
 
 def encode_error(number: object, error: RpcError) -> bytes:
     body = {"code": int(error.code), "message": clipped(error.message), "data": {"name": error.code.label}}
-    return ENCODER.encode({"jsonrpc": "2.0", "id": number, "error": body}) + b"\n"
+    return to_lines([{"jsonrpc": "2.0", "id": number, "error": body}])

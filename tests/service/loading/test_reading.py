@@ -62,22 +62,22 @@ def test_a_project_with_a_broken_file_is_read_again_although_it_is_as_it_was(pro
 
 
 @pytest.fixture
-def unit(tmp_path: Path) -> Unit:
+async def unit(tmp_path: Path) -> Unit:
     for name in ("guards.py", "helper.py"):
         (tmp_path / name).write_text("OLD = 1\n")
     version = read(Source("file", str(tmp_path / "guards.py")))
     return Unit(version, FakePool({}, version.source), Loaded(0, [], [], [str(tmp_path / "helper.py")]))
 
 
-def test_a_source_that_was_only_touched_has_no_newer_version(unit: Unit) -> None:
+async def test_a_source_that_was_only_touched_has_no_newer_version(unit: Unit) -> None:
     os.utime(unit.source.location, (1, 1))
 
     assert unit.newer() is None
     assert unit.is_untouched
 
 
-def test_the_bytes_that_were_compared_are_those_to_build(unit: Unit) -> None:
-    Path(unit.source.location).write_text("NEW = 1\n")
+async def test_the_bytes_that_were_compared_are_those_to_build(unit: Unit, tmp_path: Path) -> None:
+    (tmp_path / "guards.py").write_text("NEW = 1\n")
 
     version = unit.newer()
 
@@ -86,7 +86,7 @@ def test_the_bytes_that_were_compared_are_those_to_build(unit: Unit) -> None:
     assert version.source.digest != unit.source.digest
 
 
-def test_another_content_of_an_imported_module_is_a_newer_version(unit: Unit, tmp_path: Path) -> None:
+async def test_another_content_of_an_imported_module_is_a_newer_version(unit: Unit, tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("NEW = 1\n")
 
     version = unit.newer()
@@ -95,7 +95,7 @@ def test_another_content_of_an_imported_module_is_a_newer_version(unit: Unit, tm
     assert version.source == unit.source
 
 
-def test_a_source_that_is_gone_is_an_error_and_no_version(unit: Unit) -> None:
+async def test_a_source_that_is_gone_is_an_error_and_no_version(unit: Unit) -> None:
     os.unlink(unit.source.location)
 
     with pytest.raises(UnitError, match="there is no such file"):

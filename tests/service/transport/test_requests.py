@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import UNSET
 
 from hooklatch.core.protocol import Request, Response, RpcError, convert, read_message
 from hooklatch.service.dispatch.fires import FireParams
@@ -39,14 +40,14 @@ def test_a_fire_is_read_with_its_params(number: object) -> None:
         "stop",
         b'{"a": [1, "\\u00e9"]}',
     )
-    assert not request.is_notification
+    assert request.id is not UNSET
 
 
 def test_a_fire_without_an_id_is_a_notification() -> None:
     request = read_line(b'{"jsonrpc":"2.0","method":"fire","params":{"event":"stop"}}')
 
     assert isinstance(request, FireRequest)
-    assert request.is_notification
+    assert request.id is UNSET
 
 
 @table(

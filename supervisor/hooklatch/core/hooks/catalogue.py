@@ -102,10 +102,13 @@ class EventDefinition(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class Catalogue(Mapping[str, EventSpec]):
-    """All events by name, in the order of the table, custom ones last.  Immutable."""
+    """All events by name, in the order of the table, custom ones last.  Immutable.
+
+    `specs` are the same, for who looks up one for each fire.
+    """
 
     def __init__(self, specs: Iterable[EventSpec]) -> None:
-        self._specs = MappingProxyType({spec.name: spec for spec in specs})
+        self.specs = MappingProxyType({spec.name: spec for spec in specs})
 
     @classmethod
     def standard(cls) -> Catalogue:
@@ -113,18 +116,18 @@ class Catalogue(Mapping[str, EventSpec]):
         return _STANDARD
 
     def __getitem__(self, name: str) -> EventSpec:
-        return self._specs[name]
+        return self.specs[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._specs)
+        return iter(self.specs)
 
     def __len__(self) -> int:
-        return len(self._specs)
+        return len(self.specs)
 
     @cached_property
     def harmless(self) -> frozenset[str]:
         """The events that cannot refuse anything, whatever becomes of their hooks."""
-        return frozenset(name for name, spec in self._specs.items() if not spec.fails_closed)
+        return frozenset(name for name, spec in self.specs.items() if not spec.fails_closed)
 
     def with_custom(self, definitions: Iterable[EventDefinition]) -> Catalogue:
         """Return this catalogue extended by the operator's own events.
@@ -132,7 +135,7 @@ class Catalogue(Mapping[str, EventSpec]):
         Raises:
             InvalidTableError: a definition reuses a name.
         """
-        specs = dict(self._specs)
+        specs = dict(self.specs)
         for definition in definitions:
             if definition.name in specs:
                 reason = "there is an event of that name; choose another"

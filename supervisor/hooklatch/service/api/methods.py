@@ -67,25 +67,28 @@ class Methods:
         Raises:
             RpcError: what is wrong with it.
         """
+        fault: str | None = None
         if isinstance(request, FireRequest):
-            return self._fire(request.params, connection.session)
-        if request.method == "fire":
+            params = request.params
+        elif request.method == "fire":
             # Its raw params are looked at: once decoded, a duplicate key can no longer be seen.
-            params = convert(request.params, FireParams)
-            return self._fire(params, connection.session, ambiguity(bytes(request.params)))
-        method = self._client_methods.get(request.method) or self._admin_method(connection, request.method)
-        if not connection.has_greeted and request.method not in WITHOUT_HELLO:
-            raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
-        takes_none = method.params is msgspec.Raw
-        return method.answer(connection, request.params if takes_none else convert(request.params, method.params))
-
-    def _fire(self, params: FireParams, session: Session | None, fault: str | None = None) -> Awaitable[object]:
+            params, fault = convert(request.params, FireParams), ambiguity(bytes(request.params))
+        else:
+            return self._answer(connection, request)
+        session = connection.session
         dialect = params.dialect or (session.terms.dialect if session is not None else None)
         if dialect is not None:
             return self._native.fire(self._dialects.find(dialect), params, session, fault)
         if fault is not None or not params.wait:
             return self._fire_without_call(params, session, fault)
         return self._dispatcher.fire(params, session)
+
+    def _answer(self, connection: Connection, request: Request) -> Awaitable[object]:
+        method = self._client_methods.get(request.method) or self._admin_method(connection, request.method)
+        if not connection.has_greeted and request.method not in WITHOUT_HELLO:
+            raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
+        takes_none = method.params is msgspec.Raw
+        return method.answer(connection, request.params if takes_none else convert(request.params, method.params))
 
     async def _fire_without_call(self, params: FireParams, session: Session | None, fault: str | None) -> object:
         """Start a fire that nobody waits for, or refuse one whose params could be read in two ways."""

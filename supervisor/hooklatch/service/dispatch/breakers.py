@@ -18,29 +18,25 @@ class Breakers:
     """
 
     def __init__(self) -> None:
-        self._breakers: dict[tuple[str, str, PythonTarget], Breaker] = {}
+        self.all: dict[tuple[str, str, PythonTarget], Breaker] = {}
 
     def __iter__(self) -> Iterator[Breaker]:
-        return iter(self._breakers.values())
+        return iter(self.all.values())
 
     def of(self, hook: Hook) -> Breaker | None:
-        if not self._breakers:
-            return None
-        return (
-            self._breakers.get((hook.name, hook.owner, hook.target)) if isinstance(hook.target, PythonTarget) else None
-        )
+        return self.all.get((hook.name, hook.owner, hook.target)) if isinstance(hook.target, PythonTarget) else None
 
     def knows(self, *hooks: Hook) -> bool:
         """Return whether a worker of one of these hooks has died."""
-        return bool(self._breakers) and any(self.of(hook) is not None for hook in hooks)
+        return bool(self.all) and any(self.of(hook) is not None for hook in hooks)
 
     def make(self, hook: Hook) -> Breaker:
         assert isinstance(hook.target, PythonTarget)
         location, build = hook.target.source.location, hook.target.build
-        for key in [*self._breakers]:
+        for key in [*self.all]:
             if key[2].source.location == location and key[2].build < build:
-                del self._breakers[key]
-        return self._breakers.setdefault((hook.name, hook.owner, hook.target), Breaker())
+                del self.all[key]
+        return self.all.setdefault((hook.name, hook.owner, hook.target), Breaker())
 
     def is_quarantined(self, hook: Hook) -> bool:
         breaker = self.of(hook)
@@ -48,13 +44,13 @@ class Breakers:
 
     def lift(self, name: str) -> None:
         """Forget the deaths of one hook."""
-        for key in [key for key in self._breakers if key[0] == name]:
-            del self._breakers[key]
+        for key in [key for key in self.all if key[0] == name]:
+            del self.all[key]
 
     def forget(self, owner: str) -> None:
         """Forget the deaths of what a session registered, once it has ended."""
-        for key in [key for key in self._breakers if key[1] == owner]:
-            del self._breakers[key]
+        for key in [key for key in self.all if key[1] == owner]:
+            del self.all[key]
 
     def clear(self) -> None:
-        self._breakers.clear()
+        self.all.clear()

@@ -14,7 +14,7 @@ import trio
 
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.names import quoted
-from hooklatch.core.hooks.registry import Hook, PythonTarget, ServedTarget
+from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.messages import Outcome
 from hooklatch.processes.pool import Pool
 from hooklatch.processes.worker import FireContext
@@ -60,21 +60,25 @@ class Targets:
         self._on_quarantine = on_quarantine
         self._now = trio.lowlevel.current_clock().current_time
 
-    def find(self, target: PythonTarget | ServedTarget) -> Target | Outcome:
-        """Return what a hook runs on, or why that is missing."""
-        if isinstance(target, ServedTarget):
-            return self._servers.get(target.owner) or Outcome(
-                cause="crash", message="the client that served it is gone"
-            )
-        location = target.source.location
-        pool = self._pools.get((location, target.build))
-        return pool or Outcome(cause="load", message=f"{location} is not loaded")
+    def _find(self, hook: Hook) -> Target | Outcome:
+        """Return the client that serves a hook, or why there is nothing that can run it."""
+        target = hook.target
+        if hook.problem is not None:
+            return Outcome(cause="load", message=hook.problem)
+        if isinstance(target, PythonTarget):
+            return Outcome(cause="load", message=f"{target.source.location} is not loaded")
+        gone = Outcome(cause="crash", message="the client that served it is gone")
+        return self._servers.get(target.owner, gone)
 
     async def run(self, call: Call, fire: Fire) -> Outcome:
         """Run one call to its end, or to its deadline, and those after it; return the outcome of the last one."""
-        hook = call.hook
-        target = self.find(hook.target) if hook.problem is None else Outcome(cause="load", message=hook.problem)
-        breaker = self._breakers.of(hook)
+        hook, own = call.hook, call.hook.target
+        target: Target | Outcome | None = None
+        if isinstance(own, PythonTarget) and hook.problem is None:
+            target = self._pools.get((own.source.location, own.build))
+        if target is None:
+            target = self._find(hook)
+        breaker = self._breakers.of(hook) if self._breakers.all else None
         now = self._now()
         if isinstance(target, Outcome):
             outcome = target
@@ -85,7 +89,7 @@ class Targets:
             if call.then and self._breakers.knows(hook, *call.then):
                 call = msgspec.structs.replace(call, then=())  # whether it is quarantined is asked before each one
             try:
-                if hook.target.native:
+                if own.native:
                     outcome = await self._native.call(target, call, fire, deadline)
                 else:
                     outcome = await target.call(call, fire, deadline)
@@ -93,9 +97,8 @@ class Targets:
                 if breaker is not None:
                     breaker.unresolved(trio.current_time())
                 raise
-            for duration, following in zip(outcome.before, call.then, strict=False):
-                self._statistics.calls.append((hook, "policy", duration))
-                hook = following
+            if outcome.before:
+                hook = self._count_run(outcome, call)
             if outcome.cause != "policy" or breaker is not None:
                 self._count_death(hook, outcome)
         self._statistics.calls.append((hook, outcome.cause, outcome.duration_ms))
@@ -118,6 +121,14 @@ class Targets:
             await trio.lowlevel.checkpoint_if_cancelled()  # the fire is cancelled once, not once for each call
             raise
         return [outcomes[call.index] for call in asked]
+
+    def _count_run(self, outcome: Outcome, call: Call) -> Hook:
+        """Count the hooks that had nothing to say before the one that an outcome is of; return that one."""
+        hook = call.hook
+        for duration, following in zip(outcome.before, call.then, strict=False):
+            self._statistics.calls.append((hook, "policy", duration))
+            hook = following
+        return hook
 
     def _count_death(self, hook: Hook, outcome: Outcome) -> None:
         if outcome.is_lost and outcome.cause in ("crash", "timeout") and not outcome.is_orphaned:

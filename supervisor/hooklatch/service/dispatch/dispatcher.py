@@ -5,6 +5,7 @@ A fire runs in the task of its request.  Its deadline is one moment, and each ca
 
 from __future__ import annotations
 
+import itertools
 import logging
 import secrets
 from collections.abc import Awaitable, Generator, Mapping, Sequence
@@ -19,11 +20,11 @@ from hooklatch.core.decisions import phases
 from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, has
-from hooklatch.core.hooks.snapshots import Chain, Selection, Snapshot
+from hooklatch.core.hooks.snapshots import Chain
 from hooklatch.core.hooks.suspension import Suspension, note, parted
 from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import Cause, Decision
-from hooklatch.core.payload import MAX_PAYLOAD, PayloadError
+from hooklatch.core.payload import MAX_PAYLOAD, Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.find import unknown_event
 from hooklatch.processes.supervisor import Supervisor
@@ -59,13 +60,21 @@ class Projects(Protocol):
 class Audience(Protocol):
     """The receivers of decisions and telemetry."""
 
+    @property
+    def watching(self) -> Mapping[int, object]:
+        """The receivers of decisions."""
+        ...
+
     def decided(self, session: Session | None, decision: Decision) -> None: ...
 
     def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None: ...
 
 
 class Suspensions(Protocol):
-    """What an operator has suspended."""
+    """What an operator has suspended: `ends` is empty if there is nothing."""
+
+    @property
+    def ends(self) -> Mapping[Suspension, float]: ...
 
     @property
     def active(self) -> Sequence[Suspension]: ...
@@ -99,7 +108,7 @@ class Dispatcher:
         self._now = trio.lowlevel.current_clock().current_time
         self.is_draining = False
         self._boot = secrets.token_hex(4)
-        self._count = 0
+        self._numbers = itertools.count(1)
         self.background = Supervisor("background fires")
         self._background_count = 0
         self._background_bytes = 0
@@ -110,10 +119,6 @@ class Dispatcher:
         """Run the background fires."""
         await self.background.run(task_status)
 
-    def _begin(self, spec: EventSpec, params: FireParams, session: Session | None) -> Fire:
-        self._count += 1
-        return Fire(spec, params, session, f"{self._boot}-{self._count}", self._services)
-
     def spec(self, event: str) -> EventSpec:
         """Find an event.
 
@@ -121,10 +126,13 @@ class Dispatcher:
             RpcError: there is no such event.
         """
         catalogue = self._registries.catalogue
-        try:
-            return catalogue[event]
-        except KeyError:
-            raise RpcError(ErrorCode.UNKNOWN_EVENT, unknown_event(catalogue, event)) from None
+        spec = catalogue.specs.get(event)
+        if spec is None:
+            raise RpcError(ErrorCode.UNKNOWN_EVENT, unknown_event(catalogue, event))
+        return spec
+
+    def _begin(self, spec: EventSpec, params: FireParams, session: Session | None) -> Fire:
+        return Fire(spec, params, session, f"{self._boot}-{next(self._numbers)}", self._services)
 
     def fire_later(self, params: FireParams, session: Session | None) -> dict[str, Any]:
         """Start a fire in the background; if there is no room, drop and count it."""
@@ -167,28 +175,78 @@ class Dispatcher:
         Raises:
             RpcError: the event is unknown or the params cannot be used.
         """
-        spec = plan.spec if plan is not None else self.spec(params.event)
-        return self._run(self._begin(spec, params, session), plan)
+        spec = plan.spec if plan is not None else self._registries.catalogue.specs.get(params.event)
+        fire = Fire(
+            spec or self.spec(params.event), params, session, f"{self._boot}-{next(self._numbers)}", self._services
+        )
+        return self._run(fire, plan)
 
     async def _run(self, fire: Fire, plan: Plan | None = None) -> Decision:
-        params, session, spec = fire.params, fire.session, fire.spec
+        """Decide a fire.  What only some fires need is a function of its own, and only these enter it."""
+        spec, params, session, payload = fire.spec, fire.params, fire.session, fire.payload
         self._statistics.fired(spec.name, session.fired if session is not None else None)
         settled = self._projects.settled(session, params.envelope) or await self._settled_projects(fire)
         view = self._registries.view_of(session, params.plugins)
         if settled.folders:
             view = self._registries.with_projects(view, settled.folders)
-        generation = self._generations.enter()
+        generation = self._generations.newest
+        generation.count += 1
         try:
-            decision = await self._decide(fire, view, plan, settled.fault)
+            started = self._now()
+            chain = view.chain(spec)
+            if params.plugins is not None or plan is not None:
+                chain = planned(chain, params.plugins, plan, session)
+            fault: tuple[Cause, str] | None = None
+            warnings: list[str] | None = None
+            # Whatever `_fault` finds is found here first.
+            if (
+                self.is_draining
+                or params.truncated
+                or len(payload.data) > MAX_PAYLOAD
+                or payload.data[:1] != b"{"
+                or settled.fault is not None
+                or not chain.hooks
+            ):
+                fault = self._fault(fire, chain, settled.fault)
+            if fault is None:
+                if self._suspensions.ends:
+                    chain, warnings = self._unsuspended(chain, payload)
+                selection = chain.select(payload)
+                if selection.is_blind and spec.fails_closed:
+                    fault = "payload", blindness(spec)
+            if fault is not None:
+                cause, message = fault
+                decision = decisions.refuse(
+                    spec, cause, message, decision_id=fire.decision_id, revision=view.revision, payload=payload,
+                    context=params.context,
+                )  # fmt: skip
+            else:
+                machine = phases.start(chain, selection, payload, fire.envelope.context)
+                if warnings:
+                    machine.warnings += warnings
+                needed = selection.needed if params.timeout is None else selection.budget(params.timeout)
+                fire.deadline = started + needed
+                if spec.fails_closed:
+                    await play(machine, self._targets, fire)
+                else:
+                    with self._to_the_end():  # also if its client leaves: its answer cannot refuse anything
+                        await play(machine, self._targets, fire)
+                decision = machine.decide(
+                    decision_id=fire.decision_id,
+                    revision=view.revision,
+                    duration_ms=round((self._now() - started) * 1000, 3),
+                )
         except trio.Cancelled:
             self._statistics.abandoned += 1
             self._recording.abandon(fire, view.revision)
             logger.info("abandoned", extra=fire.ids)
             raise
         finally:
-            generation.leave()
+            generation.count -= 1
+            if generation.is_closed:
+                generation.left()
         decision = await self._publish(fire, decision)
-        if decision.is_refusal:
+        if decision.verdict != "pass" and decision.is_refusal:
             self._refused(fire, decision)
         return decision
 
@@ -215,47 +273,18 @@ class Dispatcher:
         if self._recording.is_awaited and fire.spec.fails_closed:
             decision = await self._recording.on_disk(fire, decision)
         self._statistics.decided(decision)
-        self._audience.decided(fire.session, decision)
+        if self._audience.watching:
+            self._audience.decided(fire.session, decision)
         return decision
 
-    async def _decide(self, fire: Fire, view: Snapshot, plan: Plan | None, unsettled: str | None) -> Decision:
-        started = self._now()
-        spec, params, payload = fire.spec, fire.params, fire.payload
-        chain = view.chain(spec)
-        if params.plugins is not None or plan is not None:
-            hooks = narrowed(chain.hooks, spec, params.plugins, fire.session)
-            chain = Chain(spec, plan.arrange(hooks) if plan is not None else hooks)
+    def _unsuspended(self, chain: Chain, payload: Payload) -> tuple[Chain, list[str]]:
+        """Return a chain without the hooks that an operator has suspended, and a warning for each that would fire."""
         suspended = self._suspensions.active
-        fault = self._fault(fire, chain, unsettled, suspended)
-        warnings: list[str] = []
-        if suspended and fault is None:
-            firing, left_out = parted(suspended, chain.hooks)
-            warnings = [note(suspended, hook) for hook in Chain(spec, left_out).select(payload).hooks]
-            chain = Chain(spec, firing)
-        selection = chain.select(payload) if fault is None else Selection(spec, ())
-        if selection.is_blind and spec.fails_closed:
-            what = f"its field {spec.match!r} is missing, not a string, or too long to match, and hooks match on it"
-            fault = "payload", what
-        if fault is not None:
-            cause, message = fault
-            return decisions.refuse(
-                spec, cause, message, decision_id=fire.decision_id, revision=view.revision, payload=payload,
-                context=params.context,
-            )  # fmt: skip
-        machine = phases.start(chain, selection, payload, fire.envelope.context)
-        machine.warnings += warnings
-        fire.deadline = started + selection.budget(params.timeout)
-        if spec.fails_closed:
-            await play(machine, self._targets, fire)
-        else:
-            with self._to_the_end():  # also if its client leaves: its answer cannot refuse anything
-                await play(machine, self._targets, fire)
-        elapsed = round((self._now() - started) * 1000, 3)
-        return machine.decide(decision_id=fire.decision_id, revision=view.revision, duration_ms=elapsed)
+        firing, left_out = parted(suspended, chain.hooks)
+        matching = Chain(chain.spec, left_out).select(payload).hooks
+        return Chain(chain.spec, firing), [note(suspended, hook) for hook in matching]
 
-    def _fault(
-        self, fire: Fire, chain: Chain, unsettled: str | None, suspended: Sequence[Suspension]
-    ) -> tuple[Cause, str] | None:
+    def _fault(self, fire: Fire, chain: Chain, unsettled: str | None) -> tuple[Cause, str] | None:
         """Return why no hook may be called."""
         data, session, event = fire.payload.data, fire.session, fire.spec.name
         if self.is_draining:
@@ -268,7 +297,7 @@ class Dispatcher:
             raise RpcError(ErrorCode.INVALID_PARAMS, "payload must be an object")
         if session is not None and event in session.terms.require_handlers and not chain.hooks:
             return "load", f"the session requires a hook for {event} and there is none"
-        if unsettled is not None and fire.spec.fails_closed and all(one.hook for one in suspended):
+        if unsettled is not None and fire.spec.fails_closed and all(one.hook for one in self._suspensions.active):
             return "load", unsettled
         return None
 
@@ -326,6 +355,16 @@ async def play(machine: Machine, targets: Targets, fire: Fire) -> None:
             continue
         for call, outcome in zip(asked, await targets.run_all(asked, fire), strict=True):
             machine.receive(call, outcome)
+
+
+def blindness(spec: EventSpec) -> str:
+    return f"its field {spec.match!r} is missing, not a string, or too long to match, and hooks match on it"
+
+
+def planned(chain: Chain, plugins: Sequence[str] | None, plan: Plan | None, session: Session | None) -> Chain:
+    """Return a chain as this one fire has it: with the plugins that it names, or in another system's order."""
+    hooks = narrowed(chain.hooks, chain.spec, plugins, session)
+    return Chain(chain.spec, plan.arrange(hooks) if plan is not None else hooks)
 
 
 def narrowed(

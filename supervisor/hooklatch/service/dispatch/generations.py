@@ -11,30 +11,28 @@ __all__ = ["Generation", "Generations"]
 
 
 class Generation:
-    """The fires that started between two changes of sources."""
+    """The fires that started between two changes of sources.
+
+    A fire counts itself: 1 when it starts, -1 when it ends, and then it calls `left` if this is closed.
+    """
 
     def __init__(self) -> None:
         self.count = 0
         self.is_closed = False
         self.ended = trio.Event()
 
-    def leave(self) -> None:
-        self.count -= 1
-        if self.is_closed and not self.count:
+    def left(self) -> None:
+        """Note that a fire has ended which started before the sources changed."""
+        if not self.count:
             self.ended.set()
 
 
 class Generations:
-    """Every fire enters the newest generation, and leaves it when it has ended."""
+    """Every fire counts for the generation that is `newest` when it starts, until it has ended."""
 
     def __init__(self) -> None:
-        self._open = [Generation()]
-
-    def enter(self) -> Generation:
-        """Count a fire that starts now; the caller must `leave`."""
-        newest = self._open[-1]
-        newest.count += 1
-        return newest
+        self.newest = Generation()
+        self._open = [self.newest]
 
     async def quiesced(self) -> None:
         """Wait until every fire that has started by now has ended."""
@@ -43,6 +41,7 @@ class Generations:
             generation.is_closed = True
             if not generation.count:
                 generation.ended.set()
-        self._open = [one for one in self._open if one.count] + [Generation()]
+        self.newest = Generation()
+        self._open = [one for one in self._open if one.count] + [self.newest]
         for generation in waited_for:
             await generation.ended.wait()

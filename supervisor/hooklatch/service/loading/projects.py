@@ -33,14 +33,11 @@ class Projects:
 
     def __init__(self, state: StateFile, sessions: Sessions) -> None:
         self._state = state
+        self.trusted: dict[str, trust.Pins] = state.state.trusted
         self._sessions = sessions
         self._asked: dict[str, float] = {}
         self._held: Counter[str] = Counter()
         self.active: dict[str, ProjectFiles] = {}
-
-    @property
-    def trusted(self) -> dict[str, trust.Pins]:
-        return self._state.state.trusted
 
     def used(self) -> list[str]:
         """Return the trusted projects of sessions, and those of recent one-shot clients."""

@@ -29,7 +29,7 @@ class Suspensions:
     def __init__(self, state: StateFile, note: Note) -> None:
         self._state = state
         self._note = note
-        self._ends: dict[Suspension, float] = {}
+        self.ends: dict[Suspension, float] = {}  # some may be over: see `active`
         self._changed = trio.Event()
 
     def __iter__(self) -> Iterator[Suspension]:
@@ -38,10 +38,8 @@ class Suspensions:
     @property
     def active(self) -> Sequence[Suspension]:
         """Return those that have not ended."""
-        if not self._ends:
-            return ()
         now = time.monotonic()
-        return [one for one, end in self._ends.items() if end > now]
+        return [one for one, end in self.ends.items() if end > now]
 
     def restore(self) -> None:
         """Restore those of the state file that have not ended; none lasts longer than it was meant to."""
@@ -49,7 +47,7 @@ class Suspensions:
         for one in self._state.state.suspensions:
             left = min(one.until - now, one.until - one.since)
             if left > 0:
-                self._ends[one] = time.monotonic() + left
+                self.ends[one] = time.monotonic() + left
         self._changed.set()
 
     async def suspend(self, hook: str | None, seconds: float, reason: str) -> Suspension:
@@ -62,7 +60,7 @@ class Suspensions:
         now = time.time()
         made = Suspension(hook, round(now, 3), round(now + seconds, 3), text)
         self._drop(hook)
-        self._ends[made] = time.monotonic() + seconds
+        self.ends[made] = time.monotonic() + seconds
         logger.warning("suspended", extra={"hook": hook or "*", "seconds": round(seconds), "reason": text})
         self._note("suspended", {"hook": hook or "*", "until": made.until, "reason": text})
         await self._keep()
@@ -74,9 +72,9 @@ class Suspensions:
         Raises:
             AmbiguousNameError: it is the id of several.
         """
-        ended = [one for one in self._ends if one.hook == name] if name is not None else list(self._ends)
+        ended = [one for one in self.ends if one.hook == name] if name is not None else list(self.ends)
         if name is not None and not ended:  # its hook may be gone: only the suspension itself still has the name
-            ended = [one for one in self._ends if one.hook is not None and bare(one.hook) == name]
+            ended = [one for one in self.ends if one.hook is not None and bare(one.hook) == name]
             if len(ended) > 1:
                 raise AmbiguousNameError(name, [str(one.hook) for one in ended])
         for one in ended:
@@ -90,18 +88,18 @@ class Suspensions:
         task_status.started()
         while True:
             self._changed = trio.Event()
-            left = min(self._ends.values(), default=math.inf) - time.monotonic()
+            left = min(self.ends.values(), default=math.inf) - time.monotonic()
             with trio.move_on_after(max(left, 0)):
                 await self._changed.wait()
-            over = [one for one, end in self._ends.items() if end <= time.monotonic()]
+            over = [one for one, end in self.ends.items() if end <= time.monotonic()]
             for one in over:
                 self._end(one, "its time is over")
             if over:
                 await self._keep()
 
     def _drop(self, hook: str | None) -> None:
-        for one in [one for one in self._ends if one.hook == hook]:
-            del self._ends[one]
+        for one in [one for one in self.ends if one.hook == hook]:
+            del self.ends[one]
 
     def _end(self, one: Suspension, why: str) -> None:
         self._drop(one.hook)
@@ -110,5 +108,5 @@ class Suspensions:
 
     async def _keep(self) -> None:
         self._changed.set()
-        self._state.state.suspensions = list(self._ends)
+        self._state.state.suspensions = list(self.ends)
         await self._state.store()

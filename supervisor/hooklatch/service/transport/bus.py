@@ -29,6 +29,7 @@ class Bus:
         self._sessions = sessions
         self._on_change = on_change
         self._listening: defaultdict[str, dict[int, Connection]] = defaultdict(dict)  # by topic, by number
+        self.watching: Mapping[int, Connection] = self._listening["decisions"]
         self._administrators: defaultdict[str, dict[int, Connection]] = defaultdict(dict)  # those of them that are
         self._numbers = itertools.count(1)
 
@@ -69,8 +70,7 @@ class Bus:
 
     def decided(self, session: Session | None, decision: Decision) -> None:
         """Show a decision to the subscribers of its session and of those above it, and to every admin's."""
-        if self._listening["decisions"]:
-            self._show("decisions", session, {"decision": decision})
+        self._show("decisions", session, {"decision": decision})
 
     def told(self, session: Session | None, event_type: str, data: msgspec.Raw) -> None:
         """Show telemetry to the subscribers of its session and of those above it, and to every admin's."""

@@ -146,7 +146,7 @@ class Connection:
                 await self._read(self._reader)
         finally:
             self._is_closing = True
-            self._handoff.release(self)
+            self._handoff.kept.pop(self, None)
             self._line_timeouts.end(self)
             self._served.end()
             trio.lowlevel.notify_closing(self._socket)
@@ -218,9 +218,7 @@ class Connection:
                 if self._is_line_begun:
                     self._end_line()
                 self._has_more = lines.has_line
-                request = self._request_in(line)
-                if request is not None:
-                    await self._answer(request, len(line), flow)
+                await self._answer(line, flow)
         except LineTooLongError as error:
             self._send_error(None, error)
             await self._drain_and_close()
@@ -277,26 +275,21 @@ class Connection:
 
     # -- requests --------------------------------------------------------------------------------------------
 
-    def _request_in(self, line: bytes) -> FireRequest | Request | None:
-        """Return the request that a line holds; take a response, and answer what is neither."""
+    async def _answer(self, line: bytes, flow: Flow) -> None:
+        """Answer the request that a line holds; or take a response, or answer what is neither."""
         try:
-            message = read_line(line)
+            request = read_line(line)
         except RpcError as error:
-            if line.strip():
-                self._rubbish += 1
-                self._send_error(error.request_id, error)
-                if self._rubbish >= MAX_RUBBISH:
-                    raise CloseConnection from None
-            return None
+            self._take_rubbish(line, error)
+            return
         self._rubbish = 0
-        if isinstance(message, Response):
-            self._take_response(message)
-            return None
-        return message
-
-    async def _answer(self, request: FireRequest | Request, size: int, flow: Flow) -> None:
-        refusal = self._refusal(request, size, flow)
-        if refusal is not None:
+        if isinstance(request, Response):
+            self._served.answered(request)
+            return
+        size = len(line)
+        if (self._in_flight or flow.in_flight or self._is_retired or self._is_gone) and (
+            refusal := self._refusal(request, size, flow)
+        ) is not None:
             self._send_error(request.id, refusal)
             return
         reader = self._reader
@@ -311,7 +304,7 @@ class Connection:
             self._handoff.keep(self)
         try:
             result = await self._handler.handle(self, request)
-            if not request.is_notification:
+            if request.id is not msgspec.UNSET:
                 self.send(encode_result(request.id, result))
         except RpcError as error:
             self._send_error(request.id, error)
@@ -322,7 +315,7 @@ class Connection:
             self._send_error(request.id, RpcError(ErrorCode.INTERNAL_ERROR, "internal error; the daemon's log has it"))
         finally:
             if reader == self._reader:  # otherwise the handoff tracks the request of the task that reads now
-                self._handoff.release(self)
+                self._handoff.kept.pop(self, None)
             self._in_flight -= 1
             self._bytes_in_flight -= size
             flow.in_flight -= 1
@@ -332,8 +325,16 @@ class Connection:
         if self._is_one_shot or (self._is_retired and not self._in_flight):
             raise CloseConnection
 
+    def _take_rubbish(self, line: bytes, error: RpcError) -> None:
+        """Answer a line that is no request; an empty one is nothing."""
+        if line.strip():
+            self._rubbish += 1
+            self._send_error(error.request_id, error)
+            if self._rubbish >= MAX_RUBBISH:
+                raise CloseConnection
+
     def _refusal(self, request: FireRequest | Request, size: int, flow: Flow) -> RpcError | None:
-        """Return why a request is not accepted, if it is not."""
+        """Return why a request is not accepted, if it is not: others are under way, or the connection is ending."""
         if self._is_gone and (self.is_admin or request.method != "fire"):
             raise CloseConnection
         if self._is_retired:
@@ -406,6 +407,3 @@ class Connection:
             return Outcome(cause="overload", message="its client does not read what it is sent")
         self._handoff.hurry(self)  # the fire that asks may have come on this very connection
         return await self._served.ask(self.send, call, fire, deadline)
-
-    def _take_response(self, response: Response) -> None:
-        self._served.answered(response)

@@ -18,36 +18,38 @@ class Reader(Protocol):
 
 
 class ReaderHandoff:
-    """Notices fires that occupy a reader for too long.  It sleeps while there are none."""
+    """Notices fires that occupy a reader for too long.  It sleeps while there are none.
+
+    Whoever keeps a reader takes it out of `kept` again.
+    """
 
     def __init__(self) -> None:
-        self._kept: dict[Reader, int] = {}
+        self.kept: dict[Reader, int] = {}  # since which tick
         self._ticks = 0
+        self._is_asleep = False
         self._wake = trio.Event()
 
     def keep(self, connection: Reader) -> None:
-        self._kept[connection] = self._ticks
-        if not self._wake.is_set():
+        self.kept[connection] = self._ticks
+        if self._is_asleep:
+            self._is_asleep = False
             self._wake.set()
-
-    def release(self, connection: Reader) -> None:
-        self._kept.pop(connection, None)
 
     def hurry(self, connection: Reader) -> None:
         """Hand over a connection's reading now, if a fire occupies its reader."""
-        if self._kept.pop(connection, None) is not None:
+        if self.kept.pop(connection, None) is not None:
             connection.read_on()
 
     async def run(self) -> None:
         while True:
-            await self._wake.wait()
-            while self._kept:
+            while self.kept:
                 await trio.sleep(TICK)
                 self._tick()
-            self._wake = trio.Event()
+            self._wake, self._is_asleep = trio.Event(), True
+            await self._wake.wait()
 
     def _tick(self) -> None:
         self._ticks += 1
-        for connection in [one for one, since in self._kept.items() if self._ticks - since > 1]:
-            del self._kept[connection]
+        for connection in [one for one, since in self.kept.items() if self._ticks - since > 1]:
+            del self.kept[connection]
             connection.read_on()

@@ -26,10 +26,6 @@ class FireRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     jsonrpc: Literal["2.0"]
     id: int | str | msgspec.UnsetType | None = msgspec.UNSET
 
-    @property
-    def is_notification(self) -> bool:
-        return self.id is msgspec.UNSET
-
 
 FIRES = msgspec.json.Decoder(FireRequest)
 
