@@ -18,7 +18,7 @@ REDACTED_KEYS = (
 )  # fmt: skip
 # What is replaced wherever it stands in a text (RE2): the forms in which well-known services hand out their keys.  With
 # each goes a sign, which is in all that it matches: to search for the signs alone, of which most texts have none, takes
-# 10 us less of the daemon's 150 a fire, as the words of a text then lead through few of RE2's states, cold in the cache.
+# 10 us less of the 150 of a fire, as the words of a text then lead through few of the states of RE2, cold in the cache.
 SIGNS = {
     r"\bsk-[A-Za-z0-9_-]{16,}": r"sk-[A-Za-z0-9_-]{8}",
     r"\bgh[pousr]_[A-Za-z0-9]{20,}": r"gh[pousr]_",
