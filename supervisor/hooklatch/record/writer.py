@@ -24,13 +24,13 @@ from hooklatch.core.messages import Decision, Head
 from hooklatch.record.content.entries import Fact, entry_of_abandoned, entry_of_decision, hide, scrubbed
 from hooklatch.record.content.excerpt import excerpt_of_payload
 from hooklatch.record.content.redaction import Redactor
-from hooklatch.record.faults import Faults
 from hooklatch.record.files.anchor import Anchor
 from hooklatch.record.files.mark import MarkFile
-from hooklatch.record.files.segments import NO_SPACE
 from hooklatch.record.settings import RecordSettings
+from hooklatch.record.storage.appending import Appender
 from hooklatch.record.storage.disk import Stage
 from hooklatch.record.storage.disk_space import DiskSpace
+from hooklatch.record.storage.faults import Faults
 from hooklatch.record.storage.journal import Journal
 from hooklatch.record.storage.recovery import RecordError, Recovery, facts_of_host, lock, take_over
 from hooklatch.record.storage.removal import SegmentRemover
@@ -45,7 +45,6 @@ RESERVE = 2**20  # bytes for denials on a full disk, enough for about 1500
 GROUP = 0.025  # seconds to gather records before a sync, if no answer waits for it
 LOOK = 1.0  # seconds between checks of the disk
 RETENTION = 60.0  # seconds between checks for old segments
-MEND = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 30.0, 60.0)  # backoff in seconds before the next attempt with a new segment
 
 
 class Record:
@@ -71,13 +70,7 @@ class Record:
         self._clock = clock
         self._redactor = Redactor(settings)
         self._space = DiskSpace(folder, settings, self._put)
-        self._broken: str | None = None  # why nothing can be written
-        self._unsynced: str | None = None  # why records may not reach the disk
-        self._attempts = 0  # consecutive new segments that did not help
-        self._mend_at = 0.0  # time.monotonic of the next attempt
         self._retention_at = 0.0
-        self._dirty = trio.Event()
-        self._is_closed = False
         self._lock = lock(folder)
         try:
             self._open(reserve, fdatasync)
@@ -98,6 +91,7 @@ class Record:
             stack.callback(self._journal.close)
             self._syncs = Syncs(self._journal, self._anchor, self._mark, fdatasync)
             self._faults = Faults(self._journal, self._mark, self._syncs, self._put_text)
+            self._appender = Appender(self._journal, self._space, self._faults)
             self._remover = SegmentRemover(
                 self._journal, self._mark, self._syncs, append=self.append, note=self._faults.note
             )
@@ -124,12 +118,13 @@ class Record:
     @property
     def is_sound(self) -> bool:
         """Whether records can be written, and reach the disk where the settings require it."""
-        return self._broken is None and self._unsynced is None
+        return self._appender.is_sound
 
     @property
     def faults(self) -> list[str]:
         """What makes the daemon's health red: current errors, shortage of disk space, and unacknowledged faults."""
-        current = [text for text in (self._broken, self._unsynced, self._syncs.trouble) if text is not None]
+        found = (self._appender.broken, self._appender.unsynced, self._syncs.trouble)
+        current = [text for text in found if text is not None]
         if self._space.stage >= Stage.CRITICAL and (shortage := self._space.explain()) is not None:
             current.append(shortage)
         return current + self._faults.told
@@ -157,7 +152,7 @@ class Record:
                 self._show_on_full_disk(fact)
             elif fact.redactor is not self._redactor:  # nobody chose, or the settings have changed since
                 self.show(fact)
-            return self._write("decision", entry_of_decision(decision, fact, self._redactor))
+            return self._appender.append("decision", entry_of_decision(decision, fact, self._redactor))
         except RecordError:
             if fact.is_gate:
                 raise
@@ -184,9 +179,9 @@ class Record:
         try:
             hide(fact)
             body = entry_of_decision(decision, fact, self._redactor)
-            if self._unsynced is not None and not self._is_closed:
+            if self._appender.unsynced is not None and not self._appender.is_closed:
                 return self._put("decision", body, from_reserve=True)  # not promised to reach the disk
-            return self._write("decision", body, from_reserve=True)
+            return self._appender.append("decision", body, from_reserve=True)
         except (OSError, RecordError):
             self._space.count(decision.event)
             return None
@@ -194,7 +189,7 @@ class Record:
     def abandoned(self, event: str, decision_id: str, revision: int | None, fact: Fact) -> Head | None:
         """Record that a gate's client left before the decision."""
         try:
-            return self._write("abandoned", entry_of_abandoned(event, decision_id, revision, fact))
+            return self._appender.append("abandoned", entry_of_abandoned(event, decision_id, revision, fact))
         except RecordError:
             self._space.count(event)
             return None
@@ -205,13 +200,15 @@ class Record:
         Raises:
             RecordError: it is not in the file.
         """
-        return self._write(kind, scrubbed(fields, self._redactor), from_reserve=self._space.stage is Stage.FULL)
+        return self._appender.append(
+            kind, scrubbed(fields, self._redactor), from_reserve=self._space.stage is Stage.FULL
+        )
 
     def skipped(self, events: Mapping[str, int], **fields: Any) -> None:
         """Record how many events clients did not fire, as no hook listens; counted where no such event is recorded."""
-        if self._space.stage < Stage.CRITICAL and self._unsynced is None:
+        if self._space.stage < Stage.CRITICAL and self._appender.unsynced is None:
             with suppress(RecordError):
-                self._write("skipped", scrubbed({"events": events, **fields}, self._redactor))
+                self._appender.append("skipped", scrubbed({"events": events, **fields}, self._redactor))
                 return
         self._space.unrecorded.update(events)
 
@@ -232,79 +229,8 @@ class Record:
         if head is not None and self.is_synced_first:
             await self._syncs.wait_for(head)
 
-    def _write(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:
-        if self._is_closed or self._unsynced is not None or self._broken is not None:
-            self._check()
-        try:
-            head = self._journal.put(kind, body, from_reserve=from_reserve)
-        except OSError as error:
-            return self._write_anew(error, kind, body, from_reserve=from_reserve)
-        self._dirty.set()
-        return head
-
-    def _check(self) -> None:
-        """Begin a new segment if the last write failed.
-
-        Raises:
-            RecordError: nothing can be written.
-        """
-        if self._is_closed:
-            raise RecordError("the record is closed: the daemon is about to end")
-        if self._unsynced is not None:
-            raise RecordError(self._unsynced)
-        self._mend()
-
-    def _write_anew(self, error: OSError, kind: str, body: bytes, *, from_reserve: bool) -> Head:
-        """Write into a new file, which may work: the old one may have reached a size limit, or lost its blocks."""
-        self._fail(error)
-        self._mend()
-        try:
-            return self._put(kind, body, from_reserve=from_reserve)
-        except OSError as again:
-            self._fail(again)
-        raise RecordError(self._broken)
-
     def _put(self, kind: str, body: bytes, *, from_reserve: bool = False) -> Head:
-        head = self._journal.put(kind, body, from_reserve=from_reserve)
-        self._dirty.set()
-        return head
-
-    # -- what goes wrong ---------------------------------------------------------------------------------------------
-
-    def _fail(self, error: OSError) -> None:
-        """Handle a failed append; return only if a new segment may help."""
-        if error.errno in NO_SPACE and self._journal.segment.is_whole:
-            self._space.ran_out()
-            raise RecordError(self._space.explain()) from None
-        self._broken = (
-            f"the record in {self.folder} cannot be written: {error.strerror or error}; repair its disk, or start the"
-            " daemon with another XDG_STATE_HOME"
-        )
-
-    def _mend(self) -> None:
-        """Begin a new segment in place of one that cannot be written.
-
-        Raises:
-            RecordError: that failed too, or the backoff is not over.
-        """
-        assert self._broken is not None
-        now = time.monotonic()
-        if now < self._mend_at:
-            raise RecordError(self._broken)
-        was_fresh = self._journal.is_fresh
-        try:
-            self._journal.begin_segment(reason=self._broken)
-        except OSError:
-            was_fresh = True
-            logger.error("%s", self._broken)
-            raise RecordError(self._broken) from None
-        finally:
-            if was_fresh:  # a new segment does not help either: back off, or each gate would leave a segment behind
-                self._attempts += 1
-                self._mend_at = now + MEND[min(self._attempts, len(MEND) - 1)]
-        self._faults.note_mended(self._broken)
-        self._broken = None
-        self._dirty.set()
+        return self._appender.put(kind, body, from_reserve=from_reserve)
 
     def _put_text(self, kind: str, text: str) -> None:
         with suppress(OSError):
@@ -319,7 +245,7 @@ class Record:
             task_status.started()
             try:
                 while True:
-                    await self._dirty.wait()
+                    await self._appender.dirty.wait()
                     if not self.is_synced_first:
                         await trio.sleep(GROUP)
                     await self._bring_to_disk()
@@ -327,7 +253,7 @@ class Record:
                 self._syncs.end()
 
     async def _bring_to_disk(self) -> None:
-        self._dirty = trio.Event()
+        self._appender.dirty = trio.Event()
         self._rotate()
         before = self._syncs.trouble
         fault = await self._syncs.once()
@@ -336,14 +262,14 @@ class Record:
         if before is not None and self._syncs.trouble is None:
             self._faults.note_mended(before)
         if fault is None:
-            self._attempts, self._unsynced = 0, None
+            self._appender.synced()
             return
-        self._unsynced = f"{fault}; repair its disk, or start the daemon with another XDG_STATE_HOME"
+        self._appender.unsynced = f"{fault}; repair its disk, or start the daemon with another XDG_STATE_HOME"
         self._faults.remember(fault)
         while not self._replace_segment(fault):
-            await self._back_off()
-        await self._back_off()
-        self._dirty.set()
+            await self._appender.back_off()
+        await self._appender.back_off()
+        self._appender.dirty.set()
 
     def _replace_segment(self, fault: str) -> bool:
         """Begin a segment in place of one whose sync failed, which is never synced again."""
@@ -355,10 +281,6 @@ class Record:
         self._journal.give_up_closing()
         self._put_text("fault", fault)
         return True
-
-    async def _back_off(self) -> None:
-        await trio.sleep(MEND[min(self._attempts, len(MEND) - 1)])
-        self._attempts += 1
 
     def _rotate(self) -> None:
         journal, settings = self._journal, self._settings
@@ -374,10 +296,9 @@ class Record:
     async def _watch(self) -> None:
         while True:
             self._space.look()
-            if self._broken is not None:
-                with suppress(RecordError):
-                    self._mend()
-            if self._space.stage < Stage.CRITICAL and not (self._broken or self._unsynced):
+            with suppress(RecordError):
+                self._appender.mend()
+            if self._space.stage < Stage.CRITICAL and self._appender.is_sound:
                 with suppress(OSError):
                     self._space.record_unrecorded()
             if time.monotonic() >= self._retention_at:
@@ -437,13 +358,13 @@ class Record:
 
     def close(self, failure: str | None = None) -> None:
         """Record the end of this daemon, and its failure if any; sync, and release the directory."""
-        if self._is_closed:
+        if self._appender.is_closed:
             return
         with suppress(OSError):
             self._space.record_unrecorded(from_reserve=True)
             fields = {"failure": failure} if failure is not None else {}
             self._put("stopped", scrubbed(fields, self._redactor), from_reserve=True)
-        self._is_closed = True
+        self._appender.is_closed = True
         self._syncs.end()
         fault = self._syncs.once_blocking()
         if fault is not None:

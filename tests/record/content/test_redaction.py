@@ -8,17 +8,19 @@ from pathlib import Path
 import msgspec
 import pytest
 import re2
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hooklatch.core.hooks.matchers import compile_re2
 from hooklatch.core.messages import Outcome
 from hooklatch.core.payload import Payload
 from hooklatch.record.content.excerpt import excerpt_of_payload
 from hooklatch.record.content.redaction import LONG_KEY, PLAIN_KEYS, REDACTED, WINDOW, Redactor
-from hooklatch.record.settings import RecordSettings
+from hooklatch.record.settings import SIGNS, RecordSettings
 from support.records import decision, fact, lines, recorded
 from support.tables import table
 
+WORDS = ["", " ", "a", "-", "é", "\n", '"', "\u017f"]
 SECRETS = [
     "sk-abcdefghijklmnop1234",
     "sk-ant-api03-AbC_d-0123456789abcdef",
@@ -276,3 +278,30 @@ def test_what_is_cut_off_before_the_search_leaves_no_half_of_a_secret() -> None:
     text = "password=x " * (WINDOW // 12) + "sk-" + "a" * WINDOW
 
     assert "aaaa" not in redactor.clean(text)[:1000]
+
+
+@pytest.mark.parametrize("pattern", SIGNS)
+@settings(max_examples=20)
+@given(around=st.data())
+def test_what_a_pattern_finds_holds_its_sign(pattern: str, around: st.DataObject) -> None:
+    before, after = around.draw(st.sampled_from(WORDS)), around.draw(st.sampled_from(WORDS))
+    text = before + around.draw(st.from_regex(pattern)) + after
+
+    for found in compile_re2(pattern).finditer(text):
+        assert compile_re2(SIGNS[pattern]).search(found.group()) is not None
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_secret_among_many_plain_texts_is_found(secret: str) -> None:
+    texts = ["a plain text"] * 50
+
+    assert Redactor(RecordSettings()).are_clean(texts)
+    assert not Redactor(RecordSettings()).are_clean([*texts, secret, *texts])
+
+
+def test_a_pattern_of_the_operators_own_is_searched_for_beside_the_known_ones() -> None:
+    redactor = Redactor(msgspec.structs.replace(RecordSettings(), redact_text=(*SIGNS, r"acme-\d{4}")))
+
+    assert redactor.are_clean(["acme-12", "a plain text"])
+    assert not redactor.are_clean(["acme-1234"])
+    assert not redactor.are_clean([SECRETS[0]])

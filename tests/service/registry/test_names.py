@@ -179,10 +179,10 @@ def test_hooks_of_one_id_and_one_file_share_no_quarantine_and_no_numbers(guilty:
     breakers, statistics = Breakers(), Statistics()
     for second in range(6):
         breakers.make(guilty).died(float(second), "killed")
-        statistics.called(guilty.name, "crash", 1.0)
+        statistics.calls.append((guilty, "crash", 1.0))
 
     assert [hook for hook in HOOKS if breakers.is_quarantined(hook)] == [guilty]
-    assert [hook for hook in HOOKS if statistics.timings(hook.name).count] == [guilty]
+    assert [hook for hook in HOOKS if statistics.timings(hook.name, hook.owner).count] == [guilty]
     for hook in HOOKS:
         if hook is not guilty:
             breakers.lift(hook.name)

@@ -1,8 +1,8 @@
 """Removes secrets from what is recorded.  Knows keys, texts and RE2 patterns; does not know payloads or files.
 
 Almost nothing holds a secret, and searching costs more than everything else in making a record.  So the texts of a
-payload, or the JSON of a record, are searched once, for all patterns at once, and each text by itself only if that
-finds something.
+payload, or the JSON of a record, are searched once, for the signs of all patterns at once (`SIGNS`); then for the
+patterns, and each text by itself, only if that finds something.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import re2
 
 from hooklatch.core.hooks.matchers import CompiledPattern, MatcherError, compile_matcher, compile_re2
-from hooklatch.record.settings import RecordSettings
+from hooklatch.record.settings import SIGNS, RecordSettings
 
 __all__ = ["REDACTED", "Redactor"]
 
@@ -38,6 +38,7 @@ class Redactor:
         texts = dict(compiled(settings.redact_text, lambda pattern: (pattern, compile_re2(pattern))))
         self._texts = list(texts.values())
         self._all = as_one(tuple(texts))
+        self._signs = as_one(tuple(SIGNS.get(text, text) for text in texts)) or self._all
         self._plain_keys: set[str] = set()
 
     def hides(self, key: str) -> bool:
@@ -81,9 +82,7 @@ class Redactor:
 
         They are less than their JSON and have no escapes: the excerpt of half a KiB takes 10 us, and by its JSON 13.
         """
-        if self._all is None:
-            return not self._texts
-        return self._all.search('"'.join(texts).encode()) is None
+        return self._is_clean('"'.join(texts).encode())
 
     def is_clean(self, data: bytes) -> bool:
         """Return whether no text in JSON, as msgspec encodes it, holds a secret; False may also be a false alarm.
@@ -91,12 +90,15 @@ class Redactor:
         A quote is next to each text, which like the end of a text is no part of a word.  What is found across two texts
         is no secret, and costs the search of each.
         """
-        if self._all is None:
-            return not self._texts
         if b"\\" in data:
             # A codec undoes all of JSON's escapes in one pass; it reads and returns other bytes as Latin-1, unchanged.
             data = data.decode("unicode_escape").encode("latin-1")
-        return self._all.search(data) is None
+        return self._is_clean(data)
+
+    def _is_clean(self, data: bytes) -> bool:
+        if self._all is None or self._signs is None:
+            return not self._texts
+        return self._signs.search(data) is None or self._all.search(data) is None
 
     def clean(self, text: str) -> str:
         """Return a text with its secrets replaced."""

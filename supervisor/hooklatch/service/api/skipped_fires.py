@@ -45,9 +45,8 @@ class SkippedFires(msgspec.Struct, frozen=True):
         if wrong := params.events.keys() - harmless:
             raise RpcError(ErrorCode.INVALID_PARAMS, f"{min(wrong)!r} is no event that may be skipped")
         for event, count in params.events.items():
-            self.statistics.fired(event, count)
+            self.statistics.fired(event, session.fired, count)
             self.statistics.skipped[event] += count
-            session.fired(event, count)
         if params.events:
             self.record.skipped(params.events, session=session.id, run=session.run, host=session.terms.host)
         return {}

@@ -101,10 +101,8 @@ class Targets:
                 hook = self._count_run(outcome, call)
             if outcome.cause != "policy" or breaker is not None:
                 self._count_death(hook, outcome)
-        self._statistics.called(hook.name, outcome.cause, outcome.duration_ms, owner=hook.owner)
-        if outcome.cause == "policy":
-            self._statistics.failures.succeeded(hook)
-        else:
+        self._statistics.calls.append((hook, outcome.cause, outcome.duration_ms))
+        if outcome.cause != "policy":
             self._failed(hook, outcome, fire)
         return outcome
 
@@ -128,8 +126,7 @@ class Targets:
         """Count the hooks that had nothing to say before the one that an outcome is of; return that one."""
         hook = call.hook
         for duration, following in zip(outcome.before, call.then, strict=False):
-            self._statistics.called(hook.name, "policy", duration, owner=hook.owner)
-            self._statistics.failures.succeeded(hook)
+            self._statistics.calls.append((hook, "policy", duration))
             hook = following
         return hook
 

@@ -184,9 +184,7 @@ class Dispatcher:
     async def _run(self, fire: Fire, plan: Plan | None = None) -> Decision:
         """Decide a fire.  What only some fires need is a function of its own, and only these enter it."""
         spec, params, session, payload = fire.spec, fire.params, fire.session, fire.payload
-        self._statistics.fired(spec.name)
-        if session is not None:
-            session.fired(spec.name)
+        self._statistics.fired(spec.name, session.fired if session is not None else None)
         settled = self._projects.settled(session, params.envelope) or await self._settled_projects(fire)
         view = self._registries.view_of(session, params.plugins)
         if settled.folders:

@@ -20,7 +20,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.registry.admission import Flow
 from hooklatch.service.registry.places import Place, find_place
-from hooklatch.service.registry.statistics import EventCount, HookTimings
+from hooklatch.service.registry.statistics import EventCount, Fires, HookTimings
 
 __all__ = ["Session", "Sessions", "Terms", "new_id"]
 
@@ -50,8 +50,8 @@ class Session:
 
     # Thousands of them are idle: slots save 1.4 KiB each, as a dictionary of so many attributes shares no keys.
     __slots__ = (
-        "__weakref__", "_fired", "background", "began", "children", "client", "connections", "created_at", "cwd",
-        "epoch", "fires", "flow", "gate_plugins", "has_ended", "here", "id", "inherited", "left_count", "own", "parent",
+        "__weakref__", "background", "began", "children", "client", "connections", "created_at", "cwd",
+        "epoch", "fired", "flow", "gate_plugins", "has_ended", "here", "id", "inherited", "left_count", "own", "parent",
         "parent_id", "personality", "personality_plugins", "places_above", "plugins", "resume_token", "run", "switches",
         "terms", "unlisted", "view",
     )  # fmt: skip
@@ -86,17 +86,16 @@ class Session:
         self.switches: dict[str, bool] = {}  # of its own hooks, by layer/id, apart from their definitions
         self.left_count = 0
         self.created_at = time.time()
-        self.fires = 0
-        self._fired: dict[str, tuple[int, float]] = {}  # how often each event fired, and when last
+        self.fired: Fires = {}
 
-    def fired(self, event: str, count: int = 1) -> None:
-        """Count a fire, or several."""
-        self.fires += count
-        self._fired[event] = (self._fired.get(event, (0, 0.0))[0] + count, time.time())
+    @property
+    def fires(self) -> int:
+        """Return how many events it has fired."""
+        return sum(count for count, _ in self.fired.values())
 
     def count_of(self, event: str) -> EventCount:
         """Return how often the session fired an event, and when last."""
-        count, last = self._fired.get(event, (0, None))
+        count, last = self.fired.get(event, (0, None))
         return EventCount(count, last, HookTimings(count))
 
     @property
