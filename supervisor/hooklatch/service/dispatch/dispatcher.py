@@ -196,18 +196,8 @@ class Dispatcher:
             chain = view.chain(spec)
             if params.plugins is not None or plan is not None:
                 chain = planned(chain, params.plugins, plan, session)
-            fault: tuple[Cause, str] | None = None
+            fault = self._fault(fire, chain, settled.fault)
             warnings: list[str] | None = None
-            # The cases of `_fault`, which says what is wrong: a new one has to stand here too.
-            if (
-                self.is_draining
-                or params.truncated
-                or len(payload.data) > MAX_PAYLOAD
-                or payload.data[:1] != b"{"
-                or settled.fault is not None
-                or not chain.hooks
-            ):
-                fault = self._fault(fire, chain, settled.fault)
             if self._suspensions.ends and fault is None:
                 chain, warnings = self._unsuspended(chain, payload)
             selection = chain.select(payload) if fault is None else Selection(spec, ())
