@@ -162,8 +162,12 @@ async def test_a_payload_marked_truncated_is_denied_for_that(daemon: Daemon) -> 
     async with daemon.session() as client:
         denied = await client.call("fire", event="pre_tool_use", payload={}, truncated=True)
         odd = await client.call("fire", event="pre_tool_use", payload=[], truncated=True)
+        whole = await client.call(
+            "fire", event="pre_tool_use", payload={"tool_name": "Read", "tool_input": {}}, truncated=True
+        )
 
-    assert [(one["verdict"], one["cause"]) for one in (denied, odd)] == [("deny", "payload")] * 2
+    assert [(one["verdict"], one["cause"]) for one in (denied, odd, whole)] == [("deny", "payload")] * 3
+    assert "marked truncated" in whole["reason"]
 
 
 @pytest.mark.slow

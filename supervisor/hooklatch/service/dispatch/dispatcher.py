@@ -20,7 +20,7 @@ from hooklatch.core.decisions import phases
 from hooklatch.core.decisions.decision import Machine
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, has
-from hooklatch.core.hooks.snapshots import Chain
+from hooklatch.core.hooks.snapshots import Chain, Selection
 from hooklatch.core.hooks.suspension import Suspension, note, parted
 from hooklatch.core.limits import MAX_BACKGROUND_BYTES
 from hooklatch.core.messages import Cause, Decision
@@ -208,12 +208,11 @@ class Dispatcher:
                 or not chain.hooks
             ):
                 fault = self._fault(fire, chain, settled.fault)
-            if fault is None:
-                if self._suspensions.ends:
-                    chain, warnings = self._unsuspended(chain, payload)
-                selection = chain.select(payload)
-                if selection.is_blind and spec.fails_closed:
-                    fault = "payload", blindness(spec)
+            if self._suspensions.ends and fault is None:
+                chain, warnings = self._unsuspended(chain, payload)
+            selection = chain.select(payload) if fault is None else Selection(spec, ())
+            if selection.is_blind and spec.fails_closed:
+                fault = "payload", blindness(spec)
             if fault is not None:
                 cause, message = fault
                 decision = decisions.refuse(

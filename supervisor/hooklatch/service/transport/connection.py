@@ -202,14 +202,15 @@ class Connection:
                     # On one core the client has run, and sent its next request, as soon as it had its answer.
                     if self._unbroken < MAX_UNBROKEN and self.has_greeted and self._receive():
                         self._unbroken += 1
-                        continue
-                    self._unbroken = 0
-                    if self.has_greeted and lines.is_empty:
-                        await trio.lowlevel.wait_readable(self._socket)  # an idle client may stay silent forever
                     else:
-                        await self._wait_in_time()
-                    self._receive()
-                    continue
+                        self._unbroken = 0
+                        if self.has_greeted and lines.is_empty:
+                            await trio.lowlevel.wait_readable(self._socket)  # an idle client may stay silent forever
+                        else:
+                            await self._wait_in_time()
+                        self._receive()
+                    if not lines.has_line:
+                        continue
                 flow = self.session.flow if self.session is not None else self._admission.strangers
                 if self._has_more or flow.in_flight >= UNHINDERED:
                     await self._admission.turn(flow if self.session is not None else self)
