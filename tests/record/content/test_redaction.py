@@ -283,12 +283,12 @@ def test_what_is_cut_off_before_the_search_leaves_no_half_of_a_secret() -> None:
 @pytest.mark.parametrize("pattern", SIGNS)
 @settings(max_examples=20)
 @given(around=st.data())
-def test_what_a_pattern_finds_holds_its_sign(pattern: str, around: st.DataObject) -> None:
+def test_what_a_pattern_finds_holds_one_of_its_signs(pattern: str, around: st.DataObject) -> None:
     before, after = around.draw(st.sampled_from(WORDS)), around.draw(st.sampled_from(WORDS))
     text = before + around.draw(st.from_regex(pattern)) + after
 
     for found in compile_re2(pattern).finditer(text):
-        assert compile_re2(SIGNS[pattern]).search(found.group()) is not None
+        assert any(sign in found.group().casefold() for sign in SIGNS[pattern])
 
 
 @pytest.mark.parametrize("secret", SECRETS)

@@ -1,8 +1,8 @@
 """Removes secrets from what is recorded.  Knows keys, texts and RE2 patterns; does not know payloads or files.
 
 Almost nothing holds a secret, and searching costs more than everything else in making a record.  So the texts of a
-payload, or the JSON of a record, are searched once, for the signs of all patterns at once (`SIGNS`); then for the
-patterns, and each text by itself, only if that finds something.
+payload, or the JSON of a record, are searched once, for all patterns at once, and each text by itself only if that
+finds something; and most texts of payloads do not even hold a sign of one (`SIGNS`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class Redactor:
         texts = dict(compiled(settings.redact_text, lambda pattern: (pattern, compile_re2(pattern))))
         self._texts = list(texts.values())
         self._all = as_one(tuple(texts))
-        self._signs = as_one(tuple(SIGNS.get(text, text) for text in texts)) or self._all
+        # None if a pattern is the operator's own: nobody knows its signs.
+        self._signs = {sign for text in texts for sign in SIGNS[text]} if SIGNS.keys() >= texts.keys() else None
         self._plain_keys: set[str] = set()
 
     def hides(self, key: str) -> bool:
@@ -82,7 +83,18 @@ class Redactor:
 
         They are less than their JSON and have no escapes: the excerpt of half a KiB takes 10 us, and by its JSON 13.
         """
-        return self._is_clean('"'.join(texts).encode())
+        if self._all is None:
+            return not self._texts
+        text = '"'.join(texts)
+        if self._signs is not None:
+            # RE2's code is cold in the processor's cache at each fire: this takes 7 us less of the daemon's 128.
+            folded = text.casefold()
+            for sign in self._signs:
+                if sign in folded:
+                    break
+            else:
+                return True
+        return self._all.search(text.encode()) is None
 
     def is_clean(self, data: bytes) -> bool:
         """Return whether no text in JSON, as msgspec encodes it, holds a secret; False may also be a false alarm.
@@ -90,15 +102,12 @@ class Redactor:
         A quote is next to each text, which like the end of a text is no part of a word.  What is found across two texts
         is no secret, and costs the search of each.
         """
+        if self._all is None:
+            return not self._texts
         if b"\\" in data:
             # A codec undoes all of JSON's escapes in one pass; it reads and returns other bytes as Latin-1, unchanged.
             data = data.decode("unicode_escape").encode("latin-1")
-        return self._is_clean(data)
-
-    def _is_clean(self, data: bytes) -> bool:
-        if self._all is None or self._signs is None:
-            return not self._texts
-        return self._signs.search(data) is None or self._all.search(data) is None
+        return self._all.search(data) is None
 
     def clean(self, text: str) -> str:
         """Return a text with its secrets replaced."""
