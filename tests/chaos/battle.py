@@ -25,7 +25,7 @@ from support.survivors import waiting_for_an_order
 __all__ = ["KINDS", "Battle", "fight"]
 
 KINDS = ("trio", "sync", "shots")
-PER_WORKER = 4  # descriptors that the daemon has of each: its socket, its pidfd, its two outputs
+PER_WORKER = 5  # descriptors that the daemon has of each: its socket, its pidfd, its two outputs, its progress
 
 
 class Battle(msgspec.Struct, frozen=True):

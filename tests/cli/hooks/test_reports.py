@@ -173,7 +173,7 @@ def test_the_tree_shows_the_daemons_parts_and_who_restarts_them(shared: Daemon) 
     lines = shared.place.run("status", "--tree").stdout.splitlines()
     data = shared.place.json("status", "--tree")
 
-    assert lines[0] == "├─ record: permanent, significant, running"
+    assert lines[0] == "├─ guardian: permanent, running"
     assert "├─ reader handoff: permanent, running" in lines
     assert any(line.startswith("│  └─ ") and "guards.py (build 1): permanent, running" in line for line in lines)
     assert "│  └─ signals: permanent, running" in lines
