@@ -54,9 +54,10 @@ class Matcher:
     @property
     def names(self) -> frozenset[str]:
         """What a value is compared with as a whole; a pattern has none."""
-        if isinstance(self.source, str):
-            return frozenset({self.source})
-        return frozenset(cast("list[str]", self.source)) if isinstance(self.source, list) else frozenset()
+        source = self.source
+        if isinstance(source, str):
+            return frozenset({source})
+        return frozenset(cast("list[str]", source)) if isinstance(source, list) else frozenset()
 
     def matches(self, value: str) -> bool:
         return self._test is None or self._test(value)
