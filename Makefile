@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples
 
-.PHONY: check test test-quick test-all ratios fuzz demo bench soak format format-check lint types clean
+.PHONY: check test test-quick test-all hosts ratios fuzz demo bench soak format format-check lint types clean
 
 check: format-check lint types test ratios
 
@@ -44,6 +44,13 @@ test-quick: $(VENV)/.ready
 # The quick tests, and those of processes and commands, on each of Python 3.11 to 3.14 that is on this machine.
 test-all:
 	.ci/test-all
+
+# The real programs, each headless with hooklatch installed, a model on loopback and no network.  `HOSTS` names some of them.
+# The first run downloads about 700 MiB into .hosts.  Where one cannot be installed, its tests are skipped, and say so.
+HOSTS ?=
+hosts: $(VENV)/.ready
+	-$(BIN)/python tests/real_hosts/install.py $(HOSTS)
+	$(BIN)/python -m pytest -n 2 -m hosts tests/real_hosts
 
 # Coverage-guided, two minutes a target; where atheris cannot be installed, `make test` fuzzes with Hypothesis all the same.
 fuzz: $(VENV)/.ready

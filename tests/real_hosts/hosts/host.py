@@ -1,0 +1,103 @@
+"""What the suite asks of each real program.  The programs themselves are the other modules of this folder."""
+
+from __future__ import annotations
+
+import json
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from pathlib import Path
+
+from real_hosts.model.conversation import Call
+from real_hosts.programs import FOLDER, PROGRAMS, Program, node_folder
+from support.commands import Place as Ground
+
+__all__ = ["BARE_SECONDS", "Host", "Place"]
+
+BARE_SECONDS = 1  # after which the host gives up on a bare hook, where its unit is the second
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where one run takes place: a home, a project, and the port of the model."""
+
+    folder: Path
+    port: int
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def project(self) -> Path:
+        return self.folder / "project"
+
+    @property
+    def model(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return what every program is started with, and nothing of the tests' own environment."""
+        return {
+            "HOME": str(self.home),
+            "PATH": f"{node_folder()}:/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "TMPDIR": str(self.folder),
+            "SHELL": "/bin/bash",
+            "NO_COLOR": "1",
+            "NODE_COMPILE_CACHE": str(FOLDER / "compile-cache"),  # half of a start is reading JavaScript
+        } | {name: os.environ[name] for name in ("HOOKLATCH_TEST_COOKIE",) if name in os.environ}
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the person's home."""
+        path = self.home / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def add(self, name: str, **keys: object) -> None:
+        """Put keys into a JSON file of the person's home."""
+        path = self.home / name
+        self.write(name, json.dumps({**(json.loads(path.read_text()) if path.exists() else {}), **keys}, indent=2))
+
+
+class Host(ABC):
+    """A real program: how it is started without an account, how hooks are given to it, what it calls its tools."""
+
+    name: str
+    rewrites = True  # it runs the input that a hook has changed
+    shows_last_resort = True  # its model is shown what a hook says on standard error as it exits with 2
+    watched: Set[str] = frozenset({"session_start", "post_tool_use", "session_end"})  # told of by a headless session
+
+    @property
+    def program(self) -> Program:
+        return PROGRAMS[self.name]
+
+    @abstractmethod
+    def settle(self, place: Place) -> None:
+        """Write what a person's settings hold before there are hooks: the model, and no account."""
+
+    @abstractmethod
+    def start(self, place: Place, prompt: str) -> tuple[list[str], dict[str, str]]:
+        """Return the command of a headless session, and its environment."""
+
+    @abstractmethod
+    def add_bare_hook(self, place: Place, command: str) -> None:
+        """Add one plain hook before each shell command, with a limit of `BARE_SECONDS`."""
+
+    @abstractmethod
+    def shell(self, command: str) -> Call:
+        """Return the model's call that runs a shell command."""
+
+    def subagent(self, play: str) -> Call | None:
+        """Return the model's call that starts a sub-agent; None where the host has none that runs here."""
+        return None
+
+    @abstractmethod
+    def native(self) -> Mapping[str, str]:
+        """Return the host's own answers: deny (reason WHY), ask, empty_reason, and rewrite (with the new INPUT)."""
+
+    def install(self, place: Place, ground: Ground) -> None:
+        """Have hooklatch write its entries into the person's settings of this program."""
+        raise NotImplementedError

@@ -1,0 +1,14 @@
+"""The real Claude Code with hooklatch installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from real_hosts.cases import Cases
+from real_hosts.hosts.claude_code import ClaudeCode
+
+pytestmark = [pytest.mark.hosts, pytest.mark.slow]
+
+
+class TestClaudeCode(Cases):
+    host = ClaudeCode()
