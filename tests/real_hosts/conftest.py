@@ -8,7 +8,8 @@ import pytest
 
 pytest.register_assert_rewrite("real_hosts.cases")
 
-from real_hosts.guarded import guarded_results  # noqa: E402  (after the line above)
+from real_hosts.bare import bare_results  # noqa: E402  (after the line above)
+from real_hosts.guarded import guarded_results  # noqa: E402
 from real_hosts.rows import Result  # noqa: E402
 from real_hosts.theatre import Stage, on_stage, why_there_is_no_namespace  # noqa: E402
 from support.survivors import nobody_survives  # noqa: E402
@@ -22,6 +23,12 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
         pytest.skip(reason)
     with nobody_survives(), on_stage() as stage:
         yield stage
+
+
+@pytest.fixture(scope="class")
+def bare(request: pytest.FixtureRequest, stage: Stage) -> dict[str, Result]:
+    """What came of each row with one plain hook and no hooklatch, played once for a program."""
+    return bare_results(request.cls.host, stage)
 
 
 @pytest.fixture(scope="class")

@@ -1,4 +1,4 @@
-"""The rows of the table: what a guard does, and how it is found out what came of it.  Knows no program by its name.
+"""The rows of the table: what happens to a guard, and how what came of it is found out.  Knows no program by its name.
 
 Each row is a call of the shell tool that makes the file `ROW.ran`; whether it is there says whether the tool ran.
 """
@@ -15,23 +15,42 @@ from real_hosts.hosts.host import Host, Place
 from real_hosts.model.conversation import Call, Turn, call_id, opening
 from real_hosts.theatre import PATIENCE, Outcome, Stage
 
-__all__ = ["BLOCKED", "REWRITTEN", "RAN", "TOLD", "TITLES", "a_place", "make", "play", "results"]
+__all__ = [
+    "BLOCKED",
+    "ENDED",
+    "HELD",
+    "RAN",
+    "REWRITTEN",
+    "TITLES",
+    "TOLD",
+    "Result",
+    "a_place",
+    "make",
+    "play",
+    "result",
+]
 
-RAN, REWRITTEN, BLOCKED, TOLD = "ran", "rewritten", "blocked", "blocked, told"
+RAN, REWRITTEN, BLOCKED, TOLD, ENDED, HELD = "ran", "rewritten", "blocked", "blocked, told", "session ends", "hangs"
 
 TITLES = {
     "pass": "has no opinion",
     "deny": "refuses",
-    "ask": "wants a person asked, and nobody is there",
     "rewrite": "changes the input",
+    "ask": "wants a person asked, and nobody is there",
     "raise": "raises an exception",
     "exit_2": "exits with code 2 and says nothing",
     "killed": "is killed",
     "hang": "hangs",
-    "rubbish": "answers with something else than a decision",
+    "rubbish": "answers with something that is no decision",
     "half": "ends in the middle of its answer",
     "noise": "refuses, and a line was printed before",
     "missing": "is not there",
+    "no_daemon": "has no daemon: it is dead before the session",
+    "daemon_dies": "is judging when the daemon is killed",
+    "afterwards": "would be asked later in that session",
+    "one_of_two": "refuses one of three calls made at once",
+    "other_of_two": "has no opinion of another one of them",
+    "subagent": "refuses a call of a sub-agent",
 }
 
 
@@ -69,19 +88,15 @@ class Result:
     told: str
 
 
-def results(place: Place, outcome: Outcome, rows: Sequence[str], reasons: Mapping[str, str]) -> dict[str, Result]:
-    """Return what came of each row, played as one call a turn in this order; `reasons` is what the model should read.
-
-    A question that nobody can answer ends the session of some programs, so it comes last.
-    """
-    unplayed = [row for turn, row in enumerate(rows) if call_id("main", turn, 0) not in outcome.called]
-    assert not unplayed, f"the session ended before {unplayed}: {outcome.stdout}{outcome.stderr}"
-    return {row: _result(place, row, outcome.told_of("main", turn), reasons[row]) for turn, row in enumerate(rows)}
-
-
-def _result(place: Place, row: str, told: str, reason: str) -> Result:
+def result(place: Place, outcome: Outcome, row: str, call: tuple[str, int, int], reason: str) -> Result:
+    """Return what came of the row that was played as this call; `reason` is what the model should have read."""
+    told = outcome.told_of(*call)
     if (place.folder / f"{row}.ran").exists():
         return Result(RAN, told)
     if row == "rewrite" and (place.folder / "rewritten.ran").exists():
         return Result(REWRITTEN, told)
+    # A call that was never made is no call that was blocked.
+    assert call_id(*call) in outcome.called, f"the session ended before {row!r}: {outcome.stdout}{outcome.stderr}"
+    if call_id(*call) not in outcome.told:
+        return Result(HELD if outcome.exit_code is None else ENDED, "")
     return Result(TOLD if reason in told else BLOCKED, told)

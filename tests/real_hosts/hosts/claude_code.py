@@ -36,7 +36,7 @@ class ClaudeCode(Host):
         }
         return [*self.program.argv, *words], environment
 
-    def add_bare_hook(self, place: Place, command: str) -> None:
+    def add_command(self, place: Place, command: str) -> None:
         handler = {"type": "command", "command": command, "timeout": BARE_SECONDS, **self._extra}
         hooks = {"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}
         place.add(SETTINGS, hooks=hooks)
@@ -49,7 +49,7 @@ class ClaudeCode(Host):
     def shell(self, command: str) -> Call:
         return Call("Bash", {"command": command, "description": "do it"})
 
-    def subagent(self, play: str) -> Call | None:
+    def subagent(self, play: str) -> Call:
         return Call("Agent", {"prompt": opening(play), "description": "do it", "subagent_type": "general-purpose"})
 
     def native(self) -> Mapping[str, str]:

@@ -40,7 +40,7 @@ class Codex(Host):
         words = ["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check", "--sandbox", "danger-full-access"]
         return [*self.program.argv, *words, prompt], place.environment
 
-    def add_bare_hook(self, place: Place, command: str) -> None:
+    def add_command(self, place: Place, command: str) -> None:
         handler = {"type": "command", "command": command, "timeout": BARE_SECONDS}
         hooks = {"PreToolUse": [{"matcher": ".*", "hooks": [handler]}]}
         place.add(".codex/hooks.json", hooks=hooks)
@@ -48,7 +48,7 @@ class Codex(Host):
     def shell(self, command: str) -> Call:
         return Call("exec_command", {"cmd": command})
 
-    def subagent(self, play: str) -> Call | None:
+    def subagent(self, play: str) -> Call:
         return Call("multi_agent_v1/spawn_agent", {"message": opening(play)})
 
     def native(self) -> Mapping[str, str]:

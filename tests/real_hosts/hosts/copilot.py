@@ -29,14 +29,14 @@ class Copilot(Host):
         words = ["--allow-all-tools", "--allow-all-paths", "--no-color", "-p", prompt]
         return [*self.program.argv, *words], environment
 
-    def add_bare_hook(self, place: Place, command: str) -> None:
+    def add_command(self, place: Place, command: str) -> None:
         handler = {"type": "command", "bash": command, "timeoutSec": BARE_SECONDS}
         place.add(".copilot/hooks/plain.json", version=1, hooks={"preToolUse": [handler]})
 
     def shell(self, command: str) -> Call:
         return Call("bash", {"command": command, "description": "do it"})
 
-    def subagent(self, play: str) -> Call | None:
+    def subagent(self, play: str) -> Call:
         return Call(
             "task", {"prompt": opening(play), "description": "do it", "agent_type": "general-purpose", "name": "helper"}
         )

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from real_hosts.hosts.host import BARE_SECONDS, Host, Place
-from real_hosts.model.conversation import Call
+from real_hosts.model.conversation import Call, opening
 
 __all__ = ["Gemini"]
 
@@ -36,13 +36,16 @@ class Gemini(Host):
         }
         return [*self.program.argv, "--yolo", "-m", "gemini-2.5-flash", "-p", prompt], environment
 
-    def add_bare_hook(self, place: Place, command: str) -> None:
+    def add_command(self, place: Place, command: str) -> None:
         handler = {"name": "plain", "type": "command", "command": command, "timeout": BARE_SECONDS * 1000}
         hooks = {"BeforeTool": [{"matcher": "run_shell_command", "hooks": [handler]}]}
         place.add(SETTINGS, hooks=hooks)
 
     def shell(self, command: str) -> Call:
         return Call("run_shell_command", {"command": command, "description": "do it"})
+
+    def subagent(self, play: str) -> Call:
+        return Call("invoke_agent", {"agent_name": "generalist", "prompt": opening(play)})
 
     def native(self) -> Mapping[str, str]:
         rewrite = {"decision": "allow", "hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": "INPUT"}}

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
 from real_hosts.model.conversation import Call
 from real_hosts.programs import FOLDER, PROGRAMS, Program, node_folder
 from support.commands import Place as Ground
+from support.repository import TESTS
 
-__all__ = ["BARE_SECONDS", "Host", "Place"]
+__all__ = ["BARE_SECONDS", "HOOKS", "Host", "Place"]
 
+HOOKS = TESTS / "real_hosts" / "hooks"
 BARE_SECONDS = 1  # after which the host gives up on a bare hook, where its unit is the second
 
 
@@ -66,6 +70,8 @@ class Host(ABC):
     """A real program: how it is started without an account, how hooks are given to it, what it calls its tools."""
 
     name: str
+    bare_alone: Sequence[str] = ()  # rows that end its session when it is bare
+    bare_never: Sequence[str] = ()  # rows that there are not with its kind of hooks
     rewrites = True  # it runs the input that a hook has changed
     shows_last_resort = True  # its model is shown what a hook says on standard error as it exits with 2
     watched: Set[str] = frozenset({"session_start", "post_tool_use", "session_end"})  # told of by a headless session
@@ -82,17 +88,24 @@ class Host(ABC):
     def start(self, place: Place, prompt: str) -> tuple[list[str], dict[str, str]]:
         """Return the command of a headless session, and its environment."""
 
+    def add_bare_hook(self, place: Place, *, is_there: bool) -> None:
+        """Add one plain hook before each shell command, with a limit of `BARE_SECONDS`; it may be missing."""
+        answers = place.folder / "answers.json"
+        answers.write_text(json.dumps(dict(self.native())))
+        words = [sys.executable, str(HOOKS / "plain_hook.py"), str(answers)]
+        self.add_command(place, shlex.join(words) if is_there else str(place.folder / "no-such-hook"))
+
     @abstractmethod
-    def add_bare_hook(self, place: Place, command: str) -> None:
-        """Add one plain hook before each shell command, with a limit of `BARE_SECONDS`."""
+    def add_command(self, place: Place, command: str) -> None:
+        """Add a command before each shell command to the person's settings."""
 
     @abstractmethod
     def shell(self, command: str) -> Call:
         """Return the model's call that runs a shell command."""
 
-    def subagent(self, play: str) -> Call | None:
-        """Return the model's call that starts a sub-agent; None where the host has none that runs here."""
-        return None
+    @abstractmethod
+    def subagent(self, play: str) -> Call:
+        """Return the model's call that starts a sub-agent, which follows that play."""
 
     @abstractmethod
     def native(self) -> Mapping[str, str]:

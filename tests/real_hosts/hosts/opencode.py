@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from real_hosts.hosts.host import Host, Place
+from real_hosts.hosts.host import HOOKS, Host, Place
 from real_hosts.model.conversation import Call, opening
 
 __all__ = ["OpenCode"]
@@ -14,6 +14,8 @@ class OpenCode(Host):
     """OpenCode.  Its hooks are functions of a plugin, so its plain hook is a plugin that starts the script."""
 
     name = "opencode"
+    bare_alone = ("killed", "hang")
+    bare_never = ("exit_2", "half", "noise", "ask")
 
     def settle(self, place: Place) -> None:
         config = {
@@ -44,13 +46,17 @@ class OpenCode(Host):
         }
         return [*self.program.argv, "run", prompt], environment
 
-    def add_bare_hook(self, place: Place, command: str) -> None:
-        raise NotImplementedError
+    def add_bare_hook(self, place: Place, *, is_there: bool) -> None:
+        if is_there:
+            place.write(".config/opencode/plugins/plain.js", (HOOKS / "plain_plugin.js").read_text())
+
+    def add_command(self, place: Place, command: str) -> None:
+        raise NotImplementedError("its hooks are functions, not commands")
 
     def shell(self, command: str) -> Call:
         return Call("bash", {"command": command, "description": "do it"})
 
-    def subagent(self, play: str) -> Call | None:
+    def subagent(self, play: str) -> Call:
         return Call("task", {"prompt": opening(play), "description": "do it", "subagent_type": "general"})
 
     def native(self) -> Mapping[str, str]:

@@ -31,7 +31,7 @@ class Qwen(Host):
         }
         return [*self.program.argv, "--yolo", "--auth-type", "openai", "-p", prompt], environment
 
-    def add_bare_hook(self, place: Place, command: str) -> None:
+    def add_command(self, place: Place, command: str) -> None:
         handler = {"name": "plain", "type": "command", "command": command, "timeout": BARE_SECONDS * 1000}
         hooks = {"PreToolUse": [{"matcher": "run_shell_command", "hooks": [handler]}]}
         place.add(SETTINGS, hooks=hooks)
@@ -39,7 +39,7 @@ class Qwen(Host):
     def shell(self, command: str) -> Call:
         return Call("run_shell_command", {"command": command, "description": "do it", "is_background": False})
 
-    def subagent(self, play: str) -> Call | None:
+    def subagent(self, play: str) -> Call:
         return Call("agent", {"description": "do it", "prompt": opening(play), "subagent_type": "general-purpose"})
 
     def native(self) -> Mapping[str, str]:
