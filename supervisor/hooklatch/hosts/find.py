@@ -8,10 +8,18 @@ from typing import Final
 from hooklatch.core.text import did_you_mean
 from hooklatch.hosts.host import Host
 from hooklatch.hosts.programs.claude_code import ClaudeCode
+from hooklatch.hosts.programs.codex import Codex
+from hooklatch.hosts.programs.copilot import Copilot
+from hooklatch.hosts.programs.cursor import Cursor
+from hooklatch.hosts.programs.gemini import Gemini
+from hooklatch.hosts.programs.generic import Generic
+from hooklatch.hosts.programs.opencode import OpenCode
+from hooklatch.hosts.programs.qwen import Qwen
 
 __all__ = ["UnknownHostError", "find", "names"]
 
-HOSTS: Final = MappingProxyType({host.name: host for host in (ClaudeCode(),)})
+ALL: Final = (ClaudeCode(), Codex(), Gemini(), Copilot(), Cursor(), OpenCode(), Qwen(), Generic())
+HOSTS: Final = MappingProxyType({host.name: host for host in ALL})
 ALIASES: Final = MappingProxyType({alias: host.name for host in HOSTS.values() for alias in host.aliases})
 
 

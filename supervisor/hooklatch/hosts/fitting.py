@@ -120,7 +120,10 @@ def text_of(message: object) -> str:
 
 
 def block_text(block: object) -> str:
-    return as_text(cast("dict[str, object]", block).get("text", block) if isinstance(block, dict) else block)
+    if not isinstance(block, dict):
+        return as_text(block)
+    known = cast("dict[str, object]", block)
+    return as_text(known.get("text", known))
 
 
 def as_text(value: object) -> str:

@@ -27,7 +27,8 @@ from hooklatch.hosts.fitting import fitted
 from hooklatch_worker.author.ambiguity import ambiguity
 
 __all__ = [
-    "GATE_LIMIT", "Host", "HookOutput", "Kind", "Native", "NativeEvent", "Tool", "UnreadableError", "compact", "denied",
+    "GATE_LIMIT", "Call", "Host", "HookOutput", "Kind", "Native", "NativeEvent", "Request", "Tool", "UnreadableError",
+    "call_key", "compact", "context", "denied", "gate", "notice",
 ]  # fmt: skip
 
 Kind: TypeAlias = Literal["gate", "context", "notify"]
@@ -70,6 +71,23 @@ class NativeEvent(msgspec.Struct, frozen=True, kw_only=True):
         return min(CONTEXT_WAIT, self.limit - margin)
 
 
+def gate(event: str, can: str = "", patch: str = "", **more: Any) -> NativeEvent:
+    """Return an event that the host lets us refuse."""
+    keys = frozenset(patch.split())
+    words = {"deny", *can.split(), *(["patch"] if keys else [])}
+    return NativeEvent(event=event, kind="gate", can=frozenset(words), patch=keys, limit=GATE_LIMIT, **more)
+
+
+def context(event: str, can: str = "context", **more: Any) -> NativeEvent:
+    """Return an event that cannot be refused, and at which the host takes something from us."""
+    return NativeEvent(event=event, kind="context", can=frozenset(can.split()), limit=GATE_LIMIT, **more)
+
+
+def notice(event: str = "", limit: float = 30.0, **more: Any) -> NativeEvent:
+    """Return an event at which nobody waits for an answer; without a canonical name it is not fired."""
+    return NativeEvent(event=event, kind="notify", limit=limit, **more)
+
+
 class HookOutput(msgspec.Struct, frozen=True):
     """What the host's hook process leaves: an exit code, one document or nothing, and text for a person."""
 
@@ -91,8 +109,7 @@ class Tool(msgspec.Struct, frozen=True):
 class Native(msgspec.Struct, frozen=True, kw_only=True):
     """One event as a host sent it: its document whole, and what is said in canonical words.
 
-    `fields` are the document's keys with their values byte for byte.  `call` says where in a tool call it stands, and
-    `call_key` is what both ends of that call have in common, where the host itself gives it no id.
+    `fields` are the document's keys with their values byte for byte.
     """
 
     name: str
@@ -100,8 +117,6 @@ class Native(msgspec.Struct, frozen=True, kw_only=True):
     document: dict[str, Any]
     fields: dict[str, msgspec.Raw]
     environ: Mapping[str, str] = {}
-    call: Call | None = None
-    call_key: str = ""
 
     @property
     def event(self) -> str:
@@ -118,6 +133,19 @@ class Native(msgspec.Struct, frozen=True, kw_only=True):
             if isinstance(value, str) and value:
                 return value
         return None
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """The fire of an event, and how it hangs together with others of the same tool call.
+
+    `call` says where in a call without an id of its own it stands, and `call_key` is what the ends of that call have in
+    common.  `same_call` is what all events have in common with which the host tells one call several times over.
+    """
+
+    params: FireParams
+    call: Call | None = None
+    call_key: str = ""
+    same_call: str = ""
 
 
 class UnreadableError(ValueError):
@@ -207,7 +235,7 @@ class Host:
                     return gate
         return None
 
-    def request(self, native: Native) -> FireParams:
+    def request(self, native: Native) -> Request:
         """Return the fire of an event: the document whole, with canonical keys beside the host's own.
 
         Raises:
@@ -221,21 +249,25 @@ class Host:
             if len(data) > MAX_PAYLOAD:
                 raise UnreadableError(f"the event is over the limit of {MAX_PAYLOAD} bytes", native.name, "payload")
             envelope = msgspec.convert(self.envelope(native), EnvelopeParams)
-            call_id = msgspec.convert(self.call_id(native, tool), str | int | None)
+            call_id = msgspec.convert(self.call_id(native), str | int | None)
+            call, key = (None, "") if call_id is not None else self.call_of(native, tool)
+            same = self.same_call(native, tool)
         except UnclearToolError as error:
             raise UnreadableError(str(error), native.name, "payload") from None
         except msgspec.ValidationError as error:
             raise UnreadableError(f"the document cannot be fired: {error}", native.name, "payload") from None
         if isinstance(call_id, str) and len(call_id) > 200:
             call_id = hashlib.sha256(call_id.encode()).hexdigest()
-        return FireParams(native.event, msgspec.Raw(data), call_id=call_id, envelope=envelope)
+        params = FireParams(native.event, msgspec.Raw(data), call_id=call_id, envelope=envelope)
+        return Request(params=params, call=call, call_key=key, same_call=same)
 
     def tool(self, native: Native) -> Tool | None:
         """Return the tool call that a document is about, None if it is about none."""
         name = next((native.document[key] for key in self.tool_keys if key in native.document), None)
         if not isinstance(name, str):
             return None
-        given: object = next((native.document[key] for key in self.input_keys if key in native.document), {})
+        key = next((key for key in self.input_keys if key in native.document), None)
+        given: object = native.document[key] if key is not None else dict[str, Any]()
         if not isinstance(given, dict):
             raise UnclearToolError(f"the input of the tool {name[:100]!a} is not an object")
         return self.known(native, Tool(name, cast("dict[str, Any]", given)))
@@ -286,9 +318,17 @@ class Host:
         value = native.document["cwd"]
         return value if isinstance(value, str) else ""
 
-    def call_id(self, native: Native, tool: Tool | None) -> object:
+    def call_id(self, native: Native) -> object:
         """Return the host's id of the tool call."""
         return next((native.document[key] for key in self.call_keys if key in native.document), None)
+
+    def call_of(self, native: Native, tool: Tool | None) -> tuple[Call | None, str]:
+        """Return where in a tool call an event stands, and what that call's events have in common."""
+        return None, ""
+
+    def same_call(self, native: Native, tool: Tool | None) -> str:
+        """Return what all events have in common that tell this very call; "" if there is one alone."""
+        return ""
 
     # -- out -----------------------------------------------------------------------------------------------------
 
@@ -329,6 +369,14 @@ def denied(event: str, cause: Cause, reason: str) -> Decision:
         decision_id="", event=event, verdict="deny", cause=cause, reason=reason, layer=None, hook=None, retryable=False,
         patch=None, payload_digest=None, append=None, resume=None, value=None, revision=None, duration_ms=0.0,
     )  # fmt: skip
+
+
+def call_key(session: str | None, tool: Tool | None) -> str:
+    """Return what tells one tool call of a session from another, "" for none; equal calls have the same."""
+    if tool is None:
+        return ""
+    said = msgspec.json.encode([session, tool.name, tool.input], order="sorted")
+    return hashlib.sha256(said).hexdigest()[:32]
 
 
 def compact(document: Mapping[str, object]) -> str:

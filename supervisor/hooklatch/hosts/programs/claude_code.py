@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Final
 
 import msgspec
 
 from hooklatch.core.messages import Decision
 from hooklatch.hosts.fitting import explained, model_text, patch_of, refused, warned
-from hooklatch.hosts.host import GATE_LIMIT, HookOutput, Host, Native, NativeEvent, compact
+from hooklatch.hosts.host import HookOutput, Host, Native, NativeEvent, compact, context, gate, notice
 
 __all__ = ["ClaudeCode"]
 
 CONTEXT_LIMIT: Final = 10_000  # characters that Claude Code shows the model; it puts more into a file
-
-
-def gate(event: str, can: str, patch: str = "", **more: Any) -> NativeEvent:
-    keys = frozenset(patch.split())
-    words = {*can.split(), "deny", *(["patch"] if keys else [])}
-    return NativeEvent(event=event, kind="gate", can=frozenset(words), patch=keys, limit=GATE_LIMIT, **more)
-
-
-def context(event: str, can: str, **more: Any) -> NativeEvent:
-    return NativeEvent(event=event, kind="context", can=frozenset(can.split()), limit=GATE_LIMIT, **more)
-
-
-def notice(event: str = "", limit: float = 30.0, **more: Any) -> NativeEvent:
-    return NativeEvent(event=event, kind="notify", limit=limit, **more)
 
 
 AGENT: Final = {"subagent_id": "agent_id"}
@@ -82,12 +69,12 @@ BY_EXIT_CODE: Final = frozenset({"TaskCreated", "TaskCompleted", "TeammateIdle",
 class ClaudeCode(Host):
     """Claude Code's command hooks; its http hooks have the same documents and the same answers."""
 
-    name = "claude-code"
-    title = "Claude Code"
-    aliases = ("claude", "cc")
-    events = EVENTS
-    turn_keys = ("prompt_id",)
-    metadata_keys = ("transcript_path", "permission_mode", "prompt_id", "effort")
+    name: ClassVar[str] = "claude-code"
+    title: ClassVar[str] = "Claude Code"
+    aliases: ClassVar[tuple[str, ...]] = ("claude", "cc")
+    events: ClassVar[Mapping[str, NativeEvent]] = EVENTS
+    turn_keys: ClassVar[tuple[str, ...]] = ("prompt_id",)
+    metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "prompt_id", "effort")
     # Claude Code's dialect without some of its words is what several programs speak.
     context_limit: ClassVar[int] = CONTEXT_LIMIT
 

@@ -8,10 +8,10 @@ Nothing is kept quiet: the log and `status` tell of it, and the record where the
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
+import trio
 from msgspec import Meta
 
 from hooklatch.core.fire_params import EnvelopeParams, FireParams
@@ -19,11 +19,12 @@ from hooklatch.core.limits import Name, Path
 from hooklatch.core.messages import Cause, Decision
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.hosts.find import UnknownHostError, find
-from hooklatch.hosts.host import HookOutput, Host, Native, UnreadableError, denied
+from hooklatch.hosts.host import HookOutput, Host, Native, Request, UnreadableError, denied
 from hooklatch.service.api.methods import Method, MethodTable
 from hooklatch.service.dispatch.call_numbers import CallNumbers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import Fit
+from hooklatch.service.dispatch.told_twice import ToldTwice
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.transport.connection import Connection
@@ -55,6 +56,7 @@ class HostMethods:
         self._dispatcher = dispatcher
         self._statistics = statistics
         self._calls = CallNumbers()
+        self._told_twice = ToldTwice(trio.current_time)
 
     @property
     def methods(self) -> MethodTable:
@@ -84,32 +86,36 @@ class HostMethods:
         return await self._fired(host, native, request, params.budget, session)
 
     async def _fired(
-        self, host: Host, native: Native, request: FireParams, budget: float | None, session: Session | None
+        self, host: Host, native: Native, request: Request, budget: float | None, session: Session | None
     ) -> HookOutput:
-        fit = fit_of(host, native)
-        request = self._with_call_id(native, request)
+        fit, params = fit_of(host, native), self._with_call_id(request)
         try:
             if native.spec.kind == "notify":
-                self._dispatcher.fire_later(request, session, fit=fit)
+                self._dispatcher.fire_later(params, session, fit=fit)
                 return host.silence(native.name)
             if native.is_gate and budget is not None:
-                request = msgspec.structs.replace(request, timeout=budget - min(MARGIN, budget / 10))
-            decision = await self._dispatcher.fire(request, session, fit=fit)
+                params = msgspec.structs.replace(params, timeout=budget - min(MARGIN, budget / 10))
+            decision = self._told_twice.take(request.same_call, native.name)
+            if decision is None:
+                decision = await self._dispatcher.fire(params, session, fit=fit)
+                self._told_twice.keep(request.same_call, native.name, decision)
+            else:
+                decision = fit(decision)
         except RpcError as error:
             return self._failed(host, native.name, "protocol", error.message)
-        if decision.is_refusal and native.call == "begins" and native.call_key:
-            self._calls.ends(native.call_key)
+        if decision.is_refusal and request.call == "begins":
+            self._calls.ends(request.call_key)
         try:
             return host.render(native, decision)
         except Exception as error:
             logger.exception("an adapter failed on a decision", extra={"host": host.name, "event": native.name})
             return self._failed(host, native.name, "protocol", bug(host, error))
 
-    def _with_call_id(self, native: Native, request: FireParams) -> FireParams:
-        if request.call_id is not None or native.call is None or not native.call_key:
-            return request
+    def _with_call_id(self, request: Request) -> FireParams:
+        if request.params.call_id is not None or request.call is None or not request.call_key:
+            return request.params
         numbers = {"begins": self._calls.begins, "goes_on": self._calls.goes_on, "ends": self._calls.ends}
-        return msgspec.structs.replace(request, call_id=numbers[native.call](native.call_key))
+        return msgspec.structs.replace(request.params, call_id=numbers[request.call](request.call_key))
 
     async def _unread(
         self, host: Host, event: str | None, cause: Cause, reason: str, session: Session | None
@@ -145,11 +151,10 @@ def fit_of(host: Host, native: Native) -> Fit:
             if not native.is_gate:
                 return decision
             refusal = denied(decision.event, "protocol", bug(host, error))
-            known: Mapping[str, object] = {
-                "decision_id": decision.decision_id, "payload_digest": decision.payload_digest,
-                "revision": decision.revision, "duration_ms": decision.duration_ms, "outcomes": decision.outcomes,
-            }  # fmt: skip
-            return msgspec.structs.replace(refusal, **known)
+            return msgspec.structs.replace(
+                refusal, decision_id=decision.decision_id, payload_digest=decision.payload_digest,
+                revision=decision.revision, duration_ms=decision.duration_ms, outcomes=decision.outcomes,
+            )  # fmt: skip
 
     return fit
 
