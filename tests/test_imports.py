@@ -29,6 +29,7 @@ BELOW = {
     "service": {"processes", "record", "dialects", "importing", "core", *GROUND},
     "client": {"core", *GROUND},
     "hosts": {"paths"},
+    "entry": {"paths"},
     "dialects": {"hosts", "core"},
     "importing": {"dialects", "hosts", "core"},
     "cli": {"service", "processes", "record", "client", "hosts", "dialects", "importing", "core", *GROUND},
@@ -249,3 +250,23 @@ def test_hosts_need_nothing_but_the_interpreter() -> None:
     imported = {one.partition(".")[0] for _, path in modules_of(SUPERVISOR / "hosts") for one in imports_of(path)}
 
     assert imported <= sys.stdlib_module_names | {"hooklatch"}
+
+
+def test_entries_need_nothing_but_the_interpreter() -> None:
+    """The listener is a process of its own, which runs before an agent does."""
+    files = [path for _, path in modules_of(SUPERVISOR / "entry") if path.name != "listener.py"]
+    imported = {one.partition(".")[0] for path in files for one in imports_of(path)}
+
+    assert imported <= sys.stdlib_module_names | {"hooklatch"}
+
+
+def test_what_an_agent_waits_for_imports_builtin_modules_alone() -> None:
+    loaded = loaded_by("import hooklatch.entry.asking")
+
+    assert loaded - {"_socket"} == {
+        "hooklatch",
+        "hooklatch.paths",
+        "hooklatch.entry",
+        "hooklatch.entry.asking",
+        "hooklatch.entry.refusals",
+    }
