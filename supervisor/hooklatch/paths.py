@@ -1,7 +1,7 @@
 """The locations of sockets, configuration and state.
 
-Knows the environment and the owner of a directory; does not open or create anything.  Every command that an agent
-starts for an event imports this module, so it imports only `posix`, which is part of the interpreter.
+Knows the environment, the owners of directories, and the pointer that a daemon leaves; creates nothing.  Every command
+that an agent starts for an event imports this module, so it imports only `posix`, which is part of the interpreter.
 """
 
 import posix
@@ -14,6 +14,8 @@ __all__ = [
     "ADMIN_SOCKET",
     "AGENT_SOCKET",
     "config_file",
+    "pointed_dir",
+    "pointer_file",
     "runtime_dirs",
     "state_dir",
 ]
@@ -23,6 +25,8 @@ ADMIN_SOCKET = "admin.sock"
 
 _FORMAT_MASK = 0o170000  # S_IFMT and S_IFDIR of inode(7), without importing the stat module
 _DIRECTORY = 0o040000
+_REGULAR = 0o100000
+_MAX_POINTER = 4096  # bytes; PATH_MAX
 
 
 def runtime_dirs(flag: str | None, environ: "Mapping[str, str]") -> list[str]:
@@ -53,6 +57,36 @@ def config_file(flag: str | None, environ: "Mapping[str, str]") -> str:
 def state_dir(environ: "Mapping[str, str]") -> str:
     """Return the directory for data that outlives the daemon; it need not exist."""
     return _join(_xdg(environ, "XDG_STATE_HOME", ".local/state"), "hooklatch")
+
+
+def pointer_file(environ: "Mapping[str, str]") -> str:
+    """Return the file in which the daemon says where it listens, for those whose environment says otherwise."""
+    return _join(state_dir(environ), "listening")
+
+
+def pointed_dir(environ: "Mapping[str, str]") -> str:
+    """Return the directory that the daemon's pointer names, "" if there is none that can be trusted.
+
+    Nobody but this user could have written it.  It may be stale: nothing listens there then, or somebody else does.
+    """
+    try:
+        fd = posix.open(pointer_file(environ), posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC | posix.O_NONBLOCK)
+    except (OSError, ValueError):
+        return ""
+    try:
+        status = posix.fstat(fd)
+        is_own = status.st_mode & _FORMAT_MASK == _REGULAR and status.st_uid == posix.getuid()
+        if not is_own or status.st_mode & 0o077 or status.st_nlink != 1:
+            return ""
+        path = posix.read(fd, _MAX_POINTER + 1)
+    except OSError:
+        return ""
+    finally:
+        posix.close(fd)
+    if not path.startswith(b"/") or not path.endswith(b"\n") or len(path) > _MAX_POINTER or b"\0" in path:
+        return ""
+    # Not os.fsdecode: `os` would have to be imported.
+    return path[:-1].decode("utf-8", "surrogateescape")
 
 
 def _xdg(environ: "Mapping[str, str]", name: str, default: str) -> str:

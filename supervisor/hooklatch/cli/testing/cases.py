@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.testing.fire import read_payload
+from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Decision
 from hooklatch.core.protocol import RpcError, convert, read_message
@@ -24,7 +25,6 @@ from hooklatch.core.tables import InvalidTableError, read_table
 from hooklatch.dialects.find import unknown_event
 from hooklatch.hosts import claude_code
 from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument, decoded
-from hooklatch.service.dispatch.fires import EnvelopeParams, FireParams
 
 __all__ = ["Case", "Expected", "problem_with", "read_cases"]
 
