@@ -18,9 +18,8 @@ from support.commands import serving
 
 __all__ = ["Cases"]
 
-FAILURES = [
-    "raise", "exit_2", "killed", "hang", "rubbish", "half", "missing", "no_daemon", "daemon_dies", "afterwards",
-]  # fmt: skip
+FAILURES = ["raise", "exit_2", "killed", "hang", "rubbish", "half", "missing"]
+NO_DAEMON = ["no_daemon", "daemon_dies", "afterwards"]
 REFUSALS = ["deny", "noise", "one_of_two", "subagent"]
 SHORT = 20  # seconds in which a session must end that nobody may hold: far less than its watchers hang
 
@@ -42,9 +41,11 @@ class Cases:
 
     @pytest.mark.parametrize("row", FAILURES)
     def test_a_failure_blocks_and_the_model_is_told_what_failed(self, with_hooklatch: Results, row: str) -> None:
-        expected = (TOLD,) if self.host.shows_last_resort else (BLOCKED, TOLD)
+        assert with_hooklatch[row].word == TOLD, with_hooklatch[row].told
 
-        assert with_hooklatch[row].word in expected, with_hooklatch[row].told
+    @pytest.mark.parametrize("row", NO_DAEMON)
+    def test_without_a_daemon_no_tool_runs(self, with_hooklatch: Results, row: str) -> None:
+        assert with_hooklatch[row].word in (BLOCKED, TOLD, ENDED), with_hooklatch[row].told
 
     def test_a_question_that_nobody_can_answer_blocks(self, with_hooklatch: Results) -> None:
         assert with_hooklatch["ask"].word in (BLOCKED, TOLD, ENDED), with_hooklatch["ask"].told

@@ -15,18 +15,18 @@ from contextlib import contextmanager, suppress
 from hooklatch_worker.sandbox import linux
 from real_hosts.hosts.host import Host, Place
 from real_hosts.model.conversation import Turn
-from real_hosts.rows import BLOCKED, TOLD, Result, a_place, make, play, result
+from real_hosts.rows import BLOCKED, ENDED, TOLD, Result, a_place, make, play, result
 from real_hosts.theatre import PATIENCE, Outcome, Stage
 from support.commands import Place as Ground
 from support.commands import new_place, serving
 from support.repository import TESTS
 
-__all__ = ["SERVE", "Guarded", "guarded", "guarded_results"]
+__all__ = ["DAEMON", "Guarded", "guarded", "guarded_results"]
 
 ROWS = ("pass", "deny", "rewrite", "raise", "exit_2", "killed", "hang", "rubbish", "half", "noise", "ask")
 CONFIG = '[[source]]\npath = "{source}"\n'
 MISSING = '[[hook]]\nid = "gone"\nevent = "pre_tool_use"\nrun = "gone.py:guard"\n'
-SERVE = "hooklatch serve"  # what a refusal without a daemon tells a person to do
+DAEMON = "hooklatch daemon"  # what a refusal without one speaks of
 
 
 class Guarded:
@@ -92,8 +92,8 @@ def _no_daemon(host: Host, stage: Stage) -> dict[str, Result]:
         outcome = it.play(it.turn("no_daemon"))
         if not outcome.called:  # its prompt is a gate too, so the model was never asked
             shown = outcome.stdout + outcome.stderr
-            return {"no_daemon": Result(TOLD if SERVE in shown else BLOCKED, shown)}
-        return {"no_daemon": it.result(outcome, "no_daemon", 0, SERVE)}
+            return {"no_daemon": Result(TOLD if DAEMON in shown else BLOCKED, shown)}
+        return {"no_daemon": it.result(outcome, "no_daemon", 0, DAEMON)}
 
 
 def _dying_daemon(host: Host, stage: Stage) -> dict[str, Result]:
@@ -108,7 +108,10 @@ def _dying_daemon(host: Host, stage: Stage) -> dict[str, Result]:
         killer = threading.Thread(target=kill_it_when_it_is_busy, daemon=True)
         killer.start()
         outcome = it.play(it.turn("pass"), it.turn("daemon_dies"), it.turn("afterwards"))
-        return {row: it.result(outcome, row, turn, SERVE) for turn, row in ((1, "daemon_dies"), (2, "afterwards"))}
+        found = {"daemon_dies": it.result(outcome, "daemon_dies", 1, DAEMON)}
+        if found["daemon_dies"].word == ENDED:  # its later prompts are gates too
+            return {**found, "afterwards": Result(ENDED, "")}
+        return {**found, "afterwards": it.result(outcome, "afterwards", 2, DAEMON)}
 
 
 def _kill_whole(pid: int) -> None:

@@ -1,4 +1,4 @@
-"""The real Claude Code with hooklatch installed."""
+"""Claude Code itself with hooklatch installed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from real_hosts.cases import Cases
 from real_hosts.hosts.claude_code import ClaudeCode
 
-pytestmark = [pytest.mark.hosts, pytest.mark.slow]
+pytestmark = [pytest.mark.hosts, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 class TestClaudeCode(Cases):

@@ -22,7 +22,7 @@ from support.repository import TESTS
 
 __all__ = ["PATIENCE", "Outcome", "Stage", "namespace", "on_stage", "why_there_is_no_namespace"]
 
-PATIENCE = 60  # seconds for a run that takes two; only a failing test waits that long
+PATIENCE = 120  # seconds for a run that takes a few; only a failing test waits that long
 
 
 @dataclass(frozen=True)

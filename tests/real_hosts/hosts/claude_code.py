@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from real_hosts.hosts.host import BARE_SECONDS, Host, Place
 from real_hosts.model.conversation import Call, opening
-from support.commands import Place as Ground
 
 __all__ = ["ClaudeCode", "claude_answers"]
 
@@ -40,11 +39,6 @@ class ClaudeCode(Host):
         handler = {"type": "command", "command": command, "timeout": BARE_SECONDS, **self._extra}
         hooks = {"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]}
         place.add(SETTINGS, hooks=hooks)
-
-    def install(self, place: Place, ground: Ground) -> None:
-        done = ground.run("hook", "claude-code", "--settings", "--runtime-dir", str(ground.runtime))
-        assert done.returncode == 0, done.stderr
-        place.add(SETTINGS, **json.loads(done.stdout))
 
     def shell(self, command: str) -> Call:
         return Call("Bash", {"command": command, "description": "do it"})

@@ -73,7 +73,6 @@ class Host(ABC):
     bare_alone: Sequence[str] = ()  # rows that end its session when it is bare
     bare_never: Sequence[str] = ()  # rows that there are not with its kind of hooks
     rewrites = True  # it runs the input that a hook has changed
-    shows_last_resort = True  # its model is shown what a hook says on standard error as it exits with 2
     watched: Set[str] = frozenset({"session_start", "post_tool_use", "session_end"})  # told of by a headless session
 
     @property
@@ -113,4 +112,20 @@ class Host(ABC):
 
     def install(self, place: Place, ground: Ground) -> None:
         """Have hooklatch write its entries into the person's settings of this program."""
-        raise NotImplementedError
+        from hooklatch.entry.commands import entry_command
+        from hooklatch.hosts.find import find
+        from hooklatch.install.changing import apply, installing, installing_plugin
+        from hooklatch.install.layouts import LAYOUTS, handler_of
+        from hooklatch.install.plugin import plugin_text
+
+        host, layout = find(self.name), LAYOUTS[self.name]
+        environ = {"HOME": str(place.home)}
+        path = str(place.home / layout.folder / layout.user)
+        events = {e: s for e, s in host.events.items() if s.event and not s.takes_over and not layout.skip(e)}
+        words = {e: entry_command(self.name, e, s.kind, s.wait, runtime_dir=ground.runtime) for e, s in events.items()}
+        if layout.is_plugin:
+            change = installing_plugin(path, plugin_text(words, events[layout.gate].limit), environ)
+        else:
+            handlers = {e: handler_of(layout, e, s, words[e], None) for e, s in events.items()}
+            change = installing(path, layout.shape, handlers, environ)
+        apply(change, self.name, environ)

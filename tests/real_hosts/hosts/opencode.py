@@ -40,6 +40,7 @@ class OpenCode(Host):
             **place.environment,
             # It asks the npm registry at each start, and without these tries again for 72 s.
             "npm_config_fetch_retries": "0",
+            "npm_config_offline": "true",
             "OPENCODE_DISABLE_AUTOUPDATE": "true",
             "OPENCODE_DISABLE_MODELS_FETCH": "true",
             "OPENCODE_DISABLE_LSP_DOWNLOAD": "true",
