@@ -13,15 +13,16 @@ if TYPE_CHECKING:
 __all__ = [
     "ADMIN_SOCKET",
     "AGENT_SOCKET",
+    "POINTER",
     "config_file",
     "pointed_dir",
-    "pointer_file",
     "runtime_dirs",
     "state_dir",
 ]
 
 AGENT_SOCKET = "agent.sock"
 ADMIN_SOCKET = "admin.sock"
+POINTER = "listening"  # in the state directory: one line, the directory in which the daemon listens
 
 _FORMAT_MASK = 0o170000  # S_IFMT and S_IFDIR of inode(7), without importing the stat module
 _DIRECTORY = 0o040000
@@ -59,18 +60,16 @@ def state_dir(environ: "Mapping[str, str]") -> str:
     return _join(_xdg(environ, "XDG_STATE_HOME", ".local/state"), "hooklatch")
 
 
-def pointer_file(environ: "Mapping[str, str]") -> str:
-    """Return the file in which the daemon says where it listens, for those whose environment says otherwise."""
-    return _join(state_dir(environ), "listening")
+def pointed_dir(flag: str | None, environ: "Mapping[str, str]") -> str:
+    """Return the directory that the daemon's pointer names; "" if another one is named, or no pointer can be trusted.
 
-
-def pointed_dir(environ: "Mapping[str, str]") -> str:
-    """Return the directory that the daemon's pointer names, "" if there is none that can be trusted.
-
-    Nobody but this user could have written it.  It may be stale: nothing listens there then, or somebody else does.
+    Nobody but this user can have written it.  It may be stale: whoever connects there has to check who listens.
     """
+    if flag or environ.get("HOOKLATCH_RUNTIME_DIR"):
+        return ""
+    path = _join(state_dir(environ), POINTER)
     try:
-        fd = posix.open(pointer_file(environ), posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC | posix.O_NONBLOCK)
+        fd = posix.open(path, posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC | posix.O_NONBLOCK)
     except (OSError, ValueError):
         return ""
     try:
@@ -78,15 +77,13 @@ def pointed_dir(environ: "Mapping[str, str]") -> str:
         is_own = status.st_mode & _FORMAT_MASK == _REGULAR and status.st_uid == posix.getuid()
         if not is_own or status.st_mode & 0o077 or status.st_nlink != 1:
             return ""
-        path = posix.read(fd, _MAX_POINTER + 1)
+        line = posix.read(fd, _MAX_POINTER + 1)
     except OSError:
         return ""
     finally:
         posix.close(fd)
-    if not path.startswith(b"/") or not path.endswith(b"\n") or len(path) > _MAX_POINTER or b"\0" in path:
-        return ""
-    # Not os.fsdecode: `os` would have to be imported.
-    return path[:-1].decode("utf-8", "surrogateescape")
+    is_path = line.startswith(b"/") and line.find(b"\n") == len(line) - 1 and len(line) <= _MAX_POINTER
+    return line[:-1].decode("utf-8", "surrogateescape") if is_path and b"\0" not in line else ""
 
 
 def _xdg(environ: "Mapping[str, str]", name: str, default: str) -> str:

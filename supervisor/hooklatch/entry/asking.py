@@ -243,9 +243,7 @@ def try_folders(
     for folder in folders:
         if (found := attempt(folder, failures, is_pointed=False)) is not None:
             return found
-    if entry.runtime_dir is not None or environ.get("HOOKLATCH_RUNTIME_DIR"):
-        return None
-    pointed = pointed_dir(environ)
+    pointed = pointed_dir(entry.runtime_dir, environ)
     return attempt(pointed, failures, is_pointed=True) if pointed and pointed not in folders else None
 
 
@@ -375,7 +373,7 @@ def string_after(text: str, begin: int, key: str) -> "tuple[str, int]":
         from _json import scanstring
     except ImportError:  # not CPython
         from json.decoder import scanstring  # type: ignore[attr-defined,no-redef]
-    return scanstring(text, begin, True)
+    return scanstring(text, begin, True)  # pyright: ignore[reportUnknownVariableType]
 
 
 def message_of(text: str) -> bytes:

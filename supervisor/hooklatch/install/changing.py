@@ -7,7 +7,7 @@ worked out first (`Change`), and made by `apply`, so that a dry run shows exactl
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any
@@ -18,7 +18,7 @@ from hooklatch.install.files import FileError
 from hooklatch.install.jsonc import JsoncError, parse
 from hooklatch.install.plugin import is_plugin
 
-__all__ = ["Change", "apply", "diff_of", "installing", "installing_plugin", "uninstalling"]
+__all__ = ["Change", "apply", "diff_of", "editing", "installing", "installing_plugin", "uninstalling", "uninstalling_plugin"]
 
 MARK = "\ufeff"  # a byte order mark
 
@@ -32,6 +32,7 @@ class Change:
     after: bytes | None
     without: bytes | None
     backup: str | None = None  # one that is there already, of `without`
+    edited: bytes | None = None  # what would be lost with the file, so that it is backed up
 
     @property
     def is_none(self) -> bool:
@@ -82,30 +83,82 @@ def uninstalling(path: str, shape: Shape, environ: Mapping[str, str]) -> Change:
     return Change(path, before, without, without, backup)
 
 
+def uninstalling_plugin(path: str, environ: Mapping[str, str]) -> Change:
+    """Return the change that takes a file of our own away; one that was edited is kept as a backup.
+
+    Raises:
+        FileError: it cannot be read.
+    """
+    before = files.read(path)
+    if before is None or not is_plugin(before):
+        return Change(path, before, before, before)
+    known = record.installed(environ).get(path)
+    is_edited = known is None or record.digest(before) != known.digest
+    return Change(path, before, None, None, edited=before if is_edited else None)
+
+
+def editing(
+    path: str, put: Callable[[str], str] | None, strip: Callable[[str], str], environ: Mapping[str, str]
+) -> Change:
+    """Return the change that puts something into a text (None: that takes it out), where `strip` takes it out.
+
+    Raises:
+        FileError: the file cannot be read.
+    """
+    before = files.read(path)
+    history = History(path, before, environ)
+    without = history.original if history.is_untouched else stripped(path, before, strip)
+    if put is None:
+        return Change(path, before, without, without, history.backup_of(without))
+    mark, text = text_of(path, without)
+    return Change(path, before, (mark + put(text)).encode(), without, history.backup_of(without))
+
+
+def stripped(path: str, data: bytes | None, strip: Callable[[str], str]) -> bytes | None:
+    if data is None:
+        return None
+    mark, text = text_of(path, data)
+    return (mark + strip(text)).encode()
+
+
+class History:
+    """What is known of a file from its record: its bytes before us, and whether it is as we left it."""
+
+    def __init__(self, path: str, now: bytes | None, environ: Mapping[str, str]) -> None:
+        self.known = record.installed(environ).get(path)
+        self.original: bytes | None = None
+        self.is_untouched = False
+        if self.known is None:
+            return
+        backup = self.known.backup
+        kept = files.read(backup) if backup is not None else None
+        if kept is not None and record.digest(kept) == self.known.backup_digest:
+            self.original = kept
+        has_original = backup is None or self.original is not None
+        self.is_untouched = has_original and now is not None and record.digest(now) == self.known.digest
+
+    def backup_of(self, without: bytes | None) -> str | None:
+        return self.known.backup if self.known is not None and without is not None and without == self.original else None
+
+
 def without_ours(
     path: str, before: bytes | None, shape: Shape, environ: Mapping[str, str]
 ) -> tuple[bytes | None, str | None]:
     """Return a file's bytes without our entries, and the backup that holds exactly these, if one does."""
     if before is None:
         return None, None
-    known = record.installed(environ).get(path)
-    original: bytes | None = None
-    if known is not None and known.backup is not None:
-        kept = files.read(known.backup)
-        if kept is not None and record.digest(kept) == known.backup_digest:
-            original = kept
-    is_untouched = known is not None and record.digest(before) == known.digest
-    if is_untouched and known is not None and (known.backup is None or original is not None):
-        return original, known.backup
+    history = History(path, before, environ)
+    if history.is_untouched:
+        return history.original, history.backup_of(history.original)
     mark, text = text_of(path, before)
-    if not any(find_entries(text)):
-        return before, None
-    root = parse(text_of(path, original)[1]) if original is not None else None
+    if not any(True for _ in find_entries(text)):
+        return before, history.backup_of(before)
+    root = parse(text_of(path, history.original)[1]) if history.original is not None else None
     rest = without_entries(text, None if root is None else root.value)
-    if original is None and is_nothing(rest, shape):
+    if history.original is None and is_nothing(rest, shape):
         return None, None
     without = (mark + rest).encode()
-    return without, known.backup if known is not None and without == original else None
+    return without, history.backup_of(without)
 
 
 def apply(change: Change, host: str, environ: Mapping[str, str]) -> str | None:
@@ -117,11 +170,12 @@ def apply(change: Change, host: str, environ: Mapping[str, str]) -> str | None:
     path, before, after = change.path, change.before, change.after
     known = record.installed(environ).get(path)
     if after is None:
+        kept = files.back_up(path, change.edited) if change.edited is not None else None
         if before is not None:
             files.delete(path, before)
         record.forget(environ, path)
         files.remove_folders(known.folders if known is not None else [])
-        return None
+        return kept
     is_uninstall = after == change.without
     if is_uninstall:
         if before != after:
