@@ -18,6 +18,7 @@ from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.limits import Name, Path
 from hooklatch.core.messages import Cause, Decision
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.hosts import canary
 from hooklatch.hosts.find import UnknownHostError, find
 from hooklatch.hosts.host import HookOutput, Host, Native, Request, UnreadableError, denied
 from hooklatch.service.api.methods import Method, MethodTable
@@ -75,6 +76,8 @@ class HostMethods:
         session = connection.session
         try:
             native = host.read(params.event, params.document.encode(), params.environ)
+            if (refusal := canary.answer(host, native)) is not None:
+                return refusal
             if not native.event:
                 return host.silence(native.name)
             request = host.request(native)
