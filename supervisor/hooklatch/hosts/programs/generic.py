@@ -1,8 +1,8 @@
 """An agent of one's own that starts a command for each event: canonical names in, our decision out.
 
 The document is a fire's params, `{"event": ..., "payload": {...}, "envelope": {...}, "call_id": ...}`, and the answer
-is the decision as `fire` gives it.  The exit code is 2 for whatever is no pass and no allow, so that an agent that looks
-at nothing else is on the safe side; a changed payload (`patch`) is in the document alone.
+is the decision as `fire` gives it.  The exit code is 2 for whatever is no pass and no allow, so that an agent that
+looks at nothing else is on the safe side; a changed payload (`patch`) is in the document alone.
 """
 
 from __future__ import annotations
