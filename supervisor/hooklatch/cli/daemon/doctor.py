@@ -185,7 +185,9 @@ def of_hosts(hooks: list[dict[str, Any]], events: list[dict[str, Any]], hosts: l
         on_it = ", ".join(hook["name"] for hook in hooks if hook["event"] == event)
         able = [find(name).title for name in names() if event in {spec.event for spec in find(name).events.values()}]
         yield Diagnosis(
-            f"{titles} never fire {event}, which {on_it} waits for", f"these do: {', '.join(able)}", is_problem=False
+            f"{event} is never fired by {titles}, and {on_it} waits for it",
+            f"these do: {', '.join(able)}",
+            is_problem=False,
         )
 
 
