@@ -10,6 +10,7 @@ import msgspec
 
 from fuzz.checks import document, said
 from fuzz.wires import read_verdict
+from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.hooks.matchers import MatcherError
@@ -23,7 +24,6 @@ from hooklatch.dialects.rendering import render
 from hooklatch.dialects.translation import to_canonical, to_native
 from hooklatch.hosts import claude_code
 from hooklatch.service.dispatch.dialect_fires import payload_of, read_native_hooks
-from hooklatch.service.dispatch.fires import FireParams
 from hooklatch_worker.author import verdicts
 
 __all__ = ["read_dialect", "read_native", "read_rendered", "read_registrations", "read_claude_code"]

@@ -37,6 +37,8 @@ def explain(arguments: argparse.Namespace) -> int:
         output.say(result["refusal"])
     elif not result["fires"]:
         output.say(f"no hook would be asked about this {result['event']}")
+    if result["tool_kind"] is not None:
+        output.say(f"the tool is of the kind {result['tool_kind']}; names are matched with that too")
     for place, hook in enumerate(result["fires"], 1):
         output.say(f"{place}. {title_of(hook)}, priority {hook['priority']}, {hook['state']}")
     for hook in result["others"]:
