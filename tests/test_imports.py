@@ -30,9 +30,22 @@ BELOW = {
     "client": {"core", *GROUND},
     "hosts": {"core", "paths"},
     "entry": {"paths"},
+    "install": {"hosts", "entry", "core", "paths"},
     "dialects": {"hosts", "core"},
     "importing": {"dialects", "hosts", "core"},
-    "cli": {"service", "processes", "record", "client", "hosts", "dialects", "importing", "core", *GROUND},
+    "cli": {
+        "service",
+        "processes",
+        "record",
+        "client",
+        "hosts",
+        "install",
+        "entry",
+        "dialects",
+        "importing",
+        "core",
+        *GROUND,
+    },
     "__main__": {"cli"},
     **{name: set[str]() for name in GROUND},
 }
@@ -45,7 +58,7 @@ ROOMS = {
     "hooklatch.record": ("files", "content", "storage"),
     "hooklatch.dialects": ("systems",),
     "hooklatch.hosts": ("programs",),
-    "hooklatch.cli": ("terminal", "testing", "hooks", "daemon"),
+    "hooklatch.cli": ("terminal", "testing", "hooks", "hosts", "daemon"),
     "hooklatch_worker": ("author", "sandbox", "shell", "lsp", "runtime"),
 }
 # What an agent starts for each event: whatever it imports, each event waits for.

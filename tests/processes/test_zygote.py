@@ -177,7 +177,7 @@ async def test_the_next_zygote_is_forked_by_the_same_guardian_when_nothing_is_le
         end(worker)
 
 
-async def test_a_dead_guardian_is_replaced_with_its_zygote() -> None:
+async def test_a_dead_guardian_is_replaced_with_its_zygote(caplog: pytest.LogCaptureFixture) -> None:
     async with running_zygote() as zygote:
         first = pid_of(zygote)
         (guardian,) = zygote.roots() - {first}
@@ -186,6 +186,7 @@ async def test_a_dead_guardian_is_replaced_with_its_zygote() -> None:
         end(await zygote.fork(SOURCE, LIMITS))
 
         assert not {guardian, first} & zygote.roots()
+        assert "could not be started" not in caplog.text
 
 
 async def test_a_stopped_guardian_goes_on_when_a_zygote_is_needed() -> None:

@@ -203,7 +203,7 @@ class Worker:
 
         `elapsed` is what the whole call took; whatever the worker says, it is no less than they did.
         """
-        if isinstance(said, wire.Answered):
+        if isinstance(said, wire.Answered) and not self.is_expired:
             found = said.before
         else:
             found, last = list[float](), time.monotonic() - elapsed

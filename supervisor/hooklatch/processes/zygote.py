@@ -116,6 +116,10 @@ class Guardian:
             self._line.close()
             raise
 
+    @property
+    def has_ended(self) -> bool:
+        return self._pidfd < 0 or linux.has_ended(self._pidfd)
+
     async def wait(self) -> None:
         """Wait until it ends."""
         await trio.lowlevel.wait_readable(self._pidfd)
@@ -147,6 +151,7 @@ class Guardian:
             await self.wait()
             self._process.wait()
             os.close(self._pidfd)
+            self._pidfd = -1
 
 
 class Life:
@@ -229,7 +234,8 @@ class Zygote:
 
     def __init__(self, *, owns_process: bool = False) -> None:
         self._life: Life | None = None
-        self._guardian: Guardian | None = None
+        self._latest: Life | None = None  # from its start until it is gone
+        self._guardian: Guardian | None = None  # from its start until everything that it left is gone
         self._guarded = trio.Event()
         self._ready = trio.Event()
         self._generation = 0
@@ -237,12 +243,12 @@ class Zygote:
         self._lives = 0
 
     @property
-    def specs(self) -> list[ChildSpec]:
+    def specs(self) -> tuple[ChildSpec, ChildSpec]:
         """Return how the guardian and the zygote are supervised."""
-        return [
+        return (
             ChildSpec("guardian", self.guard, policy=RESTARTS, reports_start=True),
             ChildSpec("zygote", self.run, policy=RESTARTS, reports_start=True),
-        ]
+        )
 
     @property
     def restarts(self) -> int:
@@ -263,7 +269,7 @@ class Zygote:
         The daemon's own process is one, since it adopts what a zygote and its guardian leave if both are killed; but as
         process 1 of a container it also adopts the orphans of anything else there.
         """
-        found = {one.pid for one in (self._life, self._guardian) if one is not None}
+        found = {one.pid for one in (self._latest, self._guardian) if one is not None} - {0}
         return frozenset(found | {os.getpid()} if self._owns_process and os.getpid() != 1 else found)
 
     async def fork(self, source: wire.Source, limits: wire.WorkerLimits) -> WorkerProcess:
@@ -333,9 +339,10 @@ class Zygote:
             task_status.started()
             await guardian.wait()
         finally:
-            self._guardian, self._guarded = None, trio.Event()
+            self._guarded = trio.Event()
             await guardian.aclose()
             await self._sweep()
+            self._guardian = None
         raise ForkError(f"the guardian died, pid {guardian.pid}")
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -345,10 +352,10 @@ class Zygote:
             ForkError: it did not start, or has died.
         """
         self._lives += 1
-        while (guardian := self._guardian) is None:
+        while (guardian := self._guardian) is None or guardian.has_ended:  # both may have died, and we hear of it first
             await self._guarded.wait()
         try:
-            life = Life(guardian)
+            life = self._latest = Life(guardian)
         except OSError as error:
             raise ForkError(f"the zygote could not be started: {error.strerror}") from None
         try:
@@ -367,6 +374,7 @@ class Zygote:
             if not life.pid:
                 guardian.kill()  # it may be stuck
             await life.aclose()
+            self._latest = None
         raise ZygoteLostError(f"the zygote died, pid {life.pid}")
 
     async def _hear(self, life: Life) -> None:

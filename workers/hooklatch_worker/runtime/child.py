@@ -138,6 +138,7 @@ def serve(connection: socket.socket, progress: mmap) -> int:
     capture = Capture(1, 2)
     reader = wire.FrameReader()
     rehearse(capture, Line(connection, reader, 0), progress)
+    before = frozenset(sys.modules)
     order = next_body(connection, reader)
     if order is None:
         return 0
@@ -149,7 +150,7 @@ def serve(connection: socket.socket, progress: mmap) -> int:
         return 0
     try:
         held = hold(request)
-        unit = load(request.source, CODES.decode(first).data)
+        unit = load(request.source, CODES.decode(first).data, before)
         loaded = describe(generation, unit, held)
     except SourceError as error:
         message, file = printable(error.message[:MAX_MESSAGE]), printable(error.file)

@@ -50,7 +50,8 @@ async def watch(folders: list[str], files: Files, stop: trio.Event) -> None:
         *folders,
         recursive=False,
         debounce=50,
-        step=20,
+        step=20,  # a thread looks this often (ms) whether the kernel has reported anything, for 0.3 % of a core
+        rust_timeout=10_000,  # a look at `stop` comes with each step; this is only how often the thread returns
         stop_event=stop,
         ignore_permission_denied=True,
     )

@@ -204,9 +204,11 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
 def foundations(parts: Parts) -> list[ChildSpec]:
     """Return the parts that loading hooks and running fires need."""
     pools, fires, timers = parts.sources.supervisor, parts.dispatcher.background, parts.sessions.timers
+    guardian, zygote = parts.zygote.specs
     return [
+        guardian,  # first, since its imports take longer than anything else here
         ChildSpec("record", parts.record.run, is_significant=True, reports_start=True),
-        *parts.zygote.specs,
+        zygote,
         ChildSpec("pools", pools.run, reports_start=True, below=pools),
         ChildSpec("background fires", fires.run, reports_start=True, below=fires),
         ChildSpec("session timers", timers.run, reports_start=True, below=timers),
