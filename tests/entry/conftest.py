@@ -10,6 +10,14 @@ import pytest
 from support.entries import Daemon, Talk
 
 
+@pytest.fixture(scope="session", autouse=True)
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have the C form built in a place of the tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture
 def folder() -> Iterator[str]:
     # Not tmp_path: a socket's path may have 107 bytes and no more.

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import pytest
 
-from hooklatch.entry.commands import Form, Kind, entry_command
+from hooklatch.entry.commands import Kind
 from hooklatch.entry.refusals import MAX_FRAME
-from support.entries import DOCUMENT, FORMS, Daemon, Talk, result, run, start
+from support.entries import DOCUMENT, FORMS, Daemon, Talk, command, result, run, start
 from support.tables import table
 
 Serve = Callable[[bytes | Talk], Daemon]
@@ -50,14 +50,14 @@ ANSWERS: dict[str, tuple[bytes, tuple[int, bytes, bytes]]] = {
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_whole_answer_is_passed_on_byte_for_byte(form: Form, serve: Serve, folder: str, name: str) -> None:
+def test_a_whole_answer_is_passed_on_byte_for_byte(form: str, serve: Serve, folder: str, name: str) -> None:
     line, expected = ANSWERS[name]
     serve(line)
 
     assert run(form, folder) == expected
 
 
-def test_the_daemon_gets_the_document_and_what_the_host_says(form: Form, serve: Serve, folder: str) -> None:
+def test_the_daemon_gets_the_document_and_what_the_host_says(form: str, serve: Serve, folder: str) -> None:
     daemon = serve(result())
     document = '{"é":"\\u0000 \\" \\\\ 😀"}\r\n\t\x01\x7f'.encode()
     environ = {"CLAUDE_PROJECT_DIR": "/ho\\me/é", "OTHER": "x", "GEMINI_PROJECT_DIR": '/a"b'}
@@ -74,7 +74,7 @@ def test_the_daemon_gets_the_document_and_what_the_host_says(form: Form, serve: 
     }  # fmt: skip
 
 
-def test_large_events_and_large_answers_go_through(form: Form, serve: Serve, folder: str) -> None:
+def test_large_events_and_large_answers_go_through(form: str, serve: Serve, folder: str) -> None:
     text = "é\n" * 2**20
     daemon = serve(result(0, json.dumps({"a": text}, ensure_ascii=False)))
 
@@ -143,7 +143,7 @@ BROKEN: dict[str, tuple[bytes, str, str]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_answer_refuses_a_gate(form: Form, serve: Serve, folder: str, name: str) -> None:
+def test_a_broken_answer_refuses_a_gate(form: str, serve: Serve, folder: str, name: str) -> None:
     line, why, detail = BROKEN[name]
     serve(line)
 
@@ -151,7 +151,7 @@ def test_a_broken_answer_refuses_a_gate(form: Form, serve: Serve, folder: str, n
 
 
 @pytest.mark.parametrize("name", ["garbage", "half a line", "nothing", "an error", "text instead of a document"])
-def test_a_broken_answer_to_what_cannot_be_refused_is_silence(form: Form, serve: Serve, folder: str, name: str) -> None:
+def test_a_broken_answer_to_what_cannot_be_refused_is_silence(form: str, serve: Serve, folder: str, name: str) -> None:
     serve(BROKEN[name][0])
 
     assert run(form, folder, kind="context") == SILENT
@@ -160,7 +160,7 @@ def test_a_broken_answer_to_what_cannot_be_refused_is_silence(form: Form, serve:
 # -- each host's own form ------------------------------------------------------------------------------------------
 
 
-def test_each_host_is_refused_in_the_form_that_it_honours(form: Form, folder: str) -> None:
+def test_each_host_is_refused_in_the_form_that_it_honours(form: str, folder: str) -> None:
     detail = f"{folder}/agent.sock: No such file or directory"
     why = f"no hooklatch daemon listens; start it with: hooklatch serve --detach ({detail})"
     for host in ("claude-code", "codex", "gemini", "qwen", "copilot", "cursor", "generic", "somebody"):
@@ -182,13 +182,13 @@ def test_each_host_is_refused_in_the_form_that_it_honours(form: Form, folder: st
 
 
 @pytest.mark.parametrize("kind", ["context", "notify"])
-def test_what_cannot_be_refused_is_silent_without_a_daemon(form: Form, folder: str, kind: Kind) -> None:
+def test_what_cannot_be_refused_is_silent_without_a_daemon(form: str, folder: str, kind: Kind) -> None:
     assert run(form, folder, event="SessionEnd", kind=kind) == SILENT
     assert run(form, folder, host="gemini", event="SessionEnd", kind=kind) == (0, b"{}\n", b"")
 
 
 def test_an_event_that_nobody_waits_for_is_handed_over_and_its_answer_left_alone(
-    form: Form, serve: Serve, folder: str
+    form: str, serve: Serve, folder: str
 ) -> None:
     daemon = serve(result(2, "", "no\n"))
 
@@ -196,7 +196,7 @@ def test_an_event_that_nobody_waits_for_is_handed_over_and_its_answer_left_alone
     assert daemon.request()["params"]["event"] == "SessionEnd"
 
 
-def test_a_daemon_that_hangs_does_not_hold_what_nobody_waits_for(form: Form, serve: Serve, folder: str) -> None:
+def test_a_daemon_that_hangs_does_not_hold_what_nobody_waits_for(form: str, serve: Serve, folder: str) -> None:
     daemon = serve(until_hung_up)
 
     assert run(form, folder, event="SessionEnd", kind="notify", wait=600) == SILENT
@@ -210,15 +210,15 @@ def until_hung_up(connection: socket.socket, _: bytes) -> None:
     connection.recv(1)
 
 
-def test_a_slow_answer_is_a_refusal_at_the_entrys_own_time_limit(form: Form, serve: Serve, folder: str) -> None:
+def test_a_slow_answer_is_a_refusal_at_the_entrys_own_time_limit(form: str, serve: Serve, folder: str) -> None:
     serve(until_hung_up)
 
     assert run(form, folder, wait=0.3) == refused("there was no answer in time")
 
 
-def test_an_input_without_end_is_a_refusal_at_the_time_limit(form: Form, serve: Serve, folder: str) -> None:
+def test_an_input_without_end_is_a_refusal_at_the_time_limit(form: str, serve: Serve, folder: str) -> None:
     serve(result())
-    words = entry_command("claude-code", "PreToolUse", "gate", 0.3, runtime_dir=folder, form=form)
+    words = command(form, "claude-code", "PreToolUse", "gate", 0.3, runtime_dir=folder)
 
     with start(words) as process:
         assert process.stdout is not None
@@ -229,13 +229,13 @@ def test_an_input_without_end_is_a_refusal_at_the_time_limit(form: Form, serve: 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
 def test_a_host_that_ends_the_entry_still_gets_a_whole_refusal(
-    form: Form, serve: Serve, folder: str, number: signal.Signals
+    form: str, serve: Serve, folder: str, number: signal.Signals
 ) -> None:
     def end_it(connection: socket.socket, _: bytes) -> None:
         process.send_signal(number)
         connection.recv(1)
 
-    words = entry_command("claude-code", "PermissionRequest", "gate", 60, runtime_dir=folder, form=form)
+    words = command(form, "claude-code", "PermissionRequest", "gate", 60, runtime_dir=folder)
     with start(words) as process:
         serve(end_it)
         stdout, stderr = process.communicate(DOCUMENT)
@@ -248,17 +248,17 @@ def test_a_host_that_ends_the_entry_still_gets_a_whole_refusal(
 # -- the host's side -----------------------------------------------------------------------------------------------
 
 
-def test_a_closed_standard_output_refuses(form: Form, serve: Serve, folder: str) -> None:
+def test_a_closed_standard_output_refuses(form: str, serve: Serve, folder: str) -> None:
     daemon = serve(result(0, DENY))
-    command = ["/bin/sh", "-c", '"$@" >&-', "sh", *words_for(form, folder)]
+    line = ["/bin/sh", "-c", '"$@" >&-', "sh", *words_for(form, folder)]
 
-    done = subprocess.run(command, input=DOCUMENT, capture_output=True, check=False, env={})
+    done = subprocess.run(line, input=DOCUMENT, capture_output=True, check=False, env={})
 
     assert (done.returncode, done.stdout, done.stderr) == refused("the answer cannot be written", "Bad file descriptor")
     assert daemon.lines == []
 
 
-def test_a_standard_output_that_nobody_reads_refuses(form: Form, serve: Serve, folder: str) -> None:
+def test_a_standard_output_that_nobody_reads_refuses(form: str, serve: Serve, folder: str) -> None:
     serve(result(0, DENY))
     reader, writer = os.pipe()
     os.close(reader)
@@ -270,7 +270,7 @@ def test_a_standard_output_that_nobody_reads_refuses(form: Form, serve: Serve, f
     assert (process.returncode, b"", stderr) == refused("the answer cannot be written", "Broken pipe")
 
 
-def test_a_full_standard_output_refuses(form: Form, serve: Serve, folder: str) -> None:
+def test_a_full_standard_output_refuses(form: str, serve: Serve, folder: str) -> None:
     serve(result(0, DENY))
 
     with open("/dev/full", "wb") as full, start(words_for(form, folder), stdout=full) as process:
@@ -279,26 +279,26 @@ def test_a_full_standard_output_refuses(form: Form, serve: Serve, folder: str) -
     assert (process.returncode, b"", stderr) == refused("the answer cannot be written", "No space left on device")
 
 
-def test_a_closed_standard_error_changes_nothing(form: Form, serve: Serve, folder: str) -> None:
+def test_a_closed_standard_error_changes_nothing(form: str, serve: Serve, folder: str) -> None:
     daemon = serve(result(2, "", "no"))
-    command = ["/bin/sh", "-c", '"$@" 2>&-', "sh", *words_for(form, folder)]
+    line = ["/bin/sh", "-c", '"$@" 2>&-', "sh", *words_for(form, folder)]
 
-    done = subprocess.run(command, input=DOCUMENT, stdout=subprocess.PIPE, check=False, env={})
+    done = subprocess.run(line, input=DOCUMENT, stdout=subprocess.PIPE, check=False, env={})
 
     assert (done.returncode, done.stdout) == (2, b"")
     assert len(daemon.lines) == 1
 
 
-def test_a_closed_standard_input_refuses(form: Form, folder: str) -> None:
-    command = ["/bin/sh", "-c", '"$@" <&-', "sh", *words_for(form, folder)]
+def test_a_closed_standard_input_refuses(form: str, folder: str) -> None:
+    line = ["/bin/sh", "-c", '"$@" <&-', "sh", *words_for(form, folder)]
 
-    done = subprocess.run(command, capture_output=True, check=False, env={})
+    done = subprocess.run(line, capture_output=True, check=False, env={})
 
     expected = refused("standard input cannot be read", "Bad file descriptor")
     assert (done.returncode, done.stdout, done.stderr) == expected
 
 
-def test_a_terminal_refuses(form: Form, folder: str) -> None:
+def test_a_terminal_refuses(form: str, folder: str) -> None:
     ours, theirs = pty.openpty()
 
     with start(words_for(form, folder), stdin=theirs) as process:
@@ -310,7 +310,7 @@ def test_a_terminal_refuses(form: Form, folder: str) -> None:
     assert (process.returncode, stdout, stderr) == expected
 
 
-def test_an_input_that_does_not_block_is_read(form: Form, serve: Serve, folder: str) -> None:
+def test_an_input_that_does_not_block_is_read(form: str, serve: Serve, folder: str) -> None:
     daemon = serve(result())
     reader, writer = os.pipe()
     os.set_blocking(reader, False)
@@ -325,7 +325,7 @@ def test_an_input_that_does_not_block_is_read(form: Form, serve: Serve, folder: 
 
 
 @pytest.mark.parametrize("size", [MAX_FRAME - 50, MAX_FRAME + 1])
-def test_an_event_that_is_too_large_refuses_once_it_is_read(form: Form, serve: Serve, folder: str, size: int) -> None:
+def test_an_event_that_is_too_large_refuses_once_it_is_read(form: str, serve: Serve, folder: str, size: int) -> None:
     serve(result())
 
     code, stdout, stderr = run(form, folder, b"x" * size)
@@ -335,14 +335,14 @@ def test_an_event_that_is_too_large_refuses_once_it_is_read(form: Form, serve: S
 
 
 @pytest.mark.parametrize("document", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
-def test_an_event_that_is_not_utf_8_refuses(form: Form, serve: Serve, folder: str, document: bytes) -> None:
+def test_an_event_that_is_not_utf_8_refuses(form: str, serve: Serve, folder: str, document: bytes) -> None:
     daemon = serve(result())
 
     assert run(form, folder, b'{"a":"' + document + b'"}') == refused("the event is not UTF-8")
     assert daemon.lines == []
 
 
-def test_a_variable_that_is_not_utf_8_refuses(form: Form, serve: Serve, folder: str) -> None:
+def test_a_variable_that_is_not_utf_8_refuses(form: str, serve: Serve, folder: str) -> None:
     serve(result())
 
     done = run(form, folder, environ={"CLAUDE_PROJECT_DIR": "/a/\udcff"})
@@ -378,8 +378,8 @@ MISUSES = {
 
 
 @table("line", MISUSES)
-def test_a_wrong_command_line_refuses_and_says_what_is_wrong(form: Form, line: str) -> None:
-    program = entry_command("a", "b", "gate", 1, form=form)[:-6]
+def test_a_wrong_command_line_refuses_and_says_what_is_wrong(form: str, line: str) -> None:
+    program = command(form, "a", "b", "gate", 1)[:-6]
     environ = {"LC_ALL": "C.UTF-8"}
 
     with start([*program, *line.split()], environ=environ) as process:
@@ -389,8 +389,8 @@ def test_a_wrong_command_line_refuses_and_says_what_is_wrong(form: Form, line: s
     assert (process.returncode, stdout, stderr) == refused(why, MISUSES[line])
 
 
-def test_an_unknown_kind_or_none_is_a_gate(form: Form, folder: str) -> None:
-    program = entry_command("codex", "A", "gate", 1, form=form)[:-4]
+def test_an_unknown_kind_or_none_is_a_gate(form: str, folder: str) -> None:
+    program = command(form, "codex", "A", "gate", 1)[:-4]
 
     for words in (["--wait", "1"], ["--kind", "gates", "--wait", "1"]):
         with start([*program, *words, "--runtime-dir", folder]) as process:
@@ -401,23 +401,23 @@ def test_an_unknown_kind_or_none_is_a_gate(form: Form, folder: str) -> None:
 # -- where the daemon is -------------------------------------------------------------------------------------------
 
 
-def test_a_socket_that_nobody_serves_refuses(form: Form, folder: str) -> None:
+def test_a_socket_that_nobody_serves_refuses(form: str, folder: str) -> None:
     with socket.socket(socket.AF_UNIX) as abandoned:
         abandoned.bind(f"{folder}/agent.sock")
 
     assert b"agent.sock: Connection refused" in run(form, folder)[2]
 
 
-def test_a_path_too_long_for_a_socket_refuses(form: Form) -> None:
+def test_a_path_too_long_for_a_socket_refuses(form: str) -> None:
     assert run(form, "/" + "a" * 200)[2].endswith(b"AF_UNIX path too long)\n")
 
 
-def test_without_a_directory_it_says_so(form: Form, folder: str) -> None:
+def test_without_a_directory_it_says_so(form: str, folder: str) -> None:
     assert run(form, None, environ={"HOME": folder})[0] == 2
 
 
 @pytest.mark.parametrize("place", ["run/hooklatch", ".local/state/hooklatch/run", "named"])
-def test_each_usual_directory_is_looked_into(form: Form, folder: str, place: str) -> None:
+def test_each_usual_directory_is_looked_into(form: str, folder: str, place: str) -> None:
     os.mkdir(f"{folder}/run", 0o700)
     os.makedirs(f"{folder}/{place}", exist_ok=True)
     environ = {"HOME": folder, "XDG_RUNTIME_DIR": f"{folder}/run"}
@@ -431,7 +431,7 @@ def test_each_usual_directory_is_looked_into(form: Form, folder: str, place: str
     assert done == (2, b"", b"here")
 
 
-def test_a_runtime_directory_that_is_open_to_others_is_not_looked_into(form: Form, folder: str) -> None:
+def test_a_runtime_directory_that_is_open_to_others_is_not_looked_into(form: str, folder: str) -> None:
     os.makedirs(f"{folder}/run/hooklatch")
     os.chmod(f"{folder}/run", 0o755)
     daemon = Daemon(f"{folder}/run/hooklatch", result())
@@ -442,5 +442,5 @@ def test_a_runtime_directory_that_is_open_to_others_is_not_looked_into(form: For
     assert done[0] == 2
 
 
-def words_for(form: Form, folder: str) -> list[str]:
-    return entry_command("claude-code", "PreToolUse", "gate", 30, runtime_dir=folder, form=form)
+def words_for(form: str, folder: str) -> list[str]:
+    return command(form, "claude-code", "PreToolUse", "gate", 30, runtime_dir=folder)

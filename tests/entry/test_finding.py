@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from hooklatch import paths
-from hooklatch.entry.commands import Form, entry_command
 from support.commands import PROGRAM, Place, new_place, serving
-from support.entries import DOCUMENT, FORMS, Daemon, Talk, result, run, start
+from support.entries import DOCUMENT, FORMS, Daemon, Talk, command, result, run, start
 from support.survivors import COOKIE, nobody_survives
 
 ANOTHER = """
@@ -39,7 +38,7 @@ def point_at(home: str, folder: str) -> Path:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_where_nobody_listens_the_pointer_is_followed(form: Form, serve: Serve, folder: str, tmp_path: Path) -> None:
+def test_where_nobody_listens_the_pointer_is_followed(form: str, serve: Serve, folder: str, tmp_path: Path) -> None:
     serve(result(2, "", "there"))
     point_at(str(tmp_path), folder)
 
@@ -47,7 +46,7 @@ def test_where_nobody_listens_the_pointer_is_followed(form: Form, serve: Serve, 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_usual_directory_comes_before_the_pointer(form: Form, serve: Serve, folder: str) -> None:
+def test_the_usual_directory_comes_before_the_pointer(form: str, serve: Serve, folder: str) -> None:
     home = f"{folder}/h"
     os.makedirs(f"{home}/.local/state/hooklatch/run")
     here = Daemon(f"{home}/.local/state/hooklatch/run", result(2, "", "here"))
@@ -65,7 +64,7 @@ def test_the_usual_directory_comes_before_the_pointer(form: Form, serve: Serve, 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_pointer_that_others_could_have_written_is_not_followed(
-    form: Form, serve: Serve, folder: str, tmp_path: Path
+    form: str, serve: Serve, folder: str, tmp_path: Path
 ) -> None:
     daemon = serve(result())
     pointer = point_at(str(tmp_path), folder)
@@ -86,7 +85,7 @@ def test_a_pointer_that_others_could_have_written_is_not_followed(
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can be another user")
 @pytest.mark.parametrize("form", FORMS)
-def test_a_pointer_to_another_users_socket_is_not_followed(form: Form, folder: str, tmp_path: Path) -> None:
+def test_a_pointer_to_another_users_socket_is_not_followed(form: str, folder: str, tmp_path: Path) -> None:
     os.chmod(folder, 0o777)
     point_at(str(tmp_path), folder)
     with subprocess.Popen(
@@ -130,7 +129,7 @@ def test_a_daemon_says_where_it_listens_and_takes_it_back(place: Place) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_an_entry_of_a_cron_job_finds_the_daemon(form: Form, place: Place) -> None:
+def test_an_entry_of_a_cron_job_finds_the_daemon(form: str, place: Place) -> None:
     with serving(place):
         assert NOBODY not in run(form, None, environ=bare(place))[2]
 
@@ -144,8 +143,8 @@ def test_a_pointer_that_a_killed_daemon_left_does_no_harm(place: Place) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_entries_at_the_same_moment_start_one_daemon(form: Form, place: Place) -> None:
-    words = entry_command("claude-code", "PreToolUse", "gate", 60, runtime_dir=place.runtime, form=form, start=True)
+def test_entries_at_the_same_moment_start_one_daemon(form: str, place: Place) -> None:
+    words = command(form, "claude-code", "PreToolUse", "gate", 60, runtime_dir=place.runtime, start=True)
 
     entries = [start(words, environ=place.environment) for _ in range(4)]
     done = [entry.communicate(DOCUMENT) for entry in entries]
@@ -158,7 +157,7 @@ def test_entries_at_the_same_moment_start_one_daemon(form: Form, place: Place) -
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_daemon_that_cannot_start_is_a_refusal(form: Form, place: Place) -> None:
+def test_a_daemon_that_cannot_start_is_a_refusal(form: str, place: Place) -> None:
     place.runtime.write_text("no directory")
 
     code, stdout, stderr = run(form, str(place.runtime), environ=place.environment, starts=True)

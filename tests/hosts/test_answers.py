@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,31 +12,13 @@ from hypothesis import strategies as st
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Cause, Decision
 from hooklatch.hosts.find import find, names
-from hooklatch.hosts.host import HookOutput, Native, UnreadableError
+from hooklatch.hosts.host import HookOutput, UnreadableError
 from support.honoured import GATES, effect, said
+from support.native import answered, decided, native
 from support.tables import table
 
 INPUT = {"command": "rm", "nested": {"a": 1, "b": 2}}
 CATALOGUE = Catalogue.standard()
-
-
-def native(host: str, event: str, **document: Any) -> Native:
-    fields = {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in document.items()}
-    return Native(name=event, spec=find(host).events[event], document=document, fields=fields)
-
-
-def decided(event: str, verdict: Any, *, patch: dict[str, Any] | None = None, **rest: Any) -> Decision:
-    encoded = None if patch is None else {key: msgspec.Raw(msgspec.json.encode(value)) for key, value in patch.items()}
-    base: dict[str, Any] = {
-        "decision_id": "d1", "event": event, "verdict": verdict, "cause": "policy", "reason": None, "layer": None,
-        "hook": None, "retryable": False, "patch": encoded, "payload_digest": None, "append": None, "resume": None,
-        "value": None, "revision": None, "duration_ms": 0.0,
-    }  # fmt: skip
-    return Decision(**(base | rest))
-
-
-def answered(host: str, event: str, decision: Decision, **document: Any) -> HookOutput:
-    return find(host).answer(native(host, event, **document), decision)
 
 
 values = st.recursive(
@@ -57,9 +38,9 @@ def cases(draw: st.DrawFn) -> tuple[str, str, Decision]:
     host, event = draw(st.sampled_from(GATES))
     canonical = find(host).events[event].event
     decision = decided(
-        canonical,
         draw(st.sampled_from(["pass", "allow", "ask", "deny", "halt", "claim"])),
         patch=draw(patches),
+        event=canonical,
         reason=draw(texts),
         hook=draw(texts),
         layer=draw(texts),
@@ -165,7 +146,7 @@ def test_a_failure_of_any_other_event_is_silent(host: str, event: str) -> None:
 @table(("host", "event"), OTHERS)
 @table("verdict", ["pass", "halt", "deny", "ask"])
 def test_no_event_without_a_gate_refuses_anything(host: str, event: str, verdict: str) -> None:
-    decision = decided(find(host).events[event].event, verdict, reason="because")
+    decision = decided(verdict, reason="because")
 
     output = answered(host, event, decision)
 

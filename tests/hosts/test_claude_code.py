@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hooklatch.hosts import claude_code
-from support.repository import RECORDED, ROOT
+from support.repository import RECORDED
 from support.tables import table
 
 LINES = [(file.stem, line) for file in sorted(RECORDED.glob("*.jsonl")) for line in file.read_bytes().splitlines()]
@@ -383,18 +383,6 @@ def test_an_event_without_a_canonical_name_gets_no_answer(name: str) -> None:
 def test_what_can_be_enforced_is_known_for_every_event() -> None:
     assert claude_code.ENFORCEABLE.keys() == claude_code.EVENTS.keys()
     assert all("deny" in claude_code.ENFORCEABLE[name] for name in claude_code.GATES)
-
-
-@table("name", claude_code.EVENTS)
-def test_the_documented_table_is_the_one_in_force(name: str) -> None:
-    document = (ROOT / "docs" / "claude-code.md").read_text()
-    (row,) = [line for line in document.splitlines() if line.startswith(f"| {name} |")]
-
-    _, _, event, model, words, _ = (cell.strip(" `") for cell in row.split("|"))
-
-    assert event == claude_code.EVENTS[name]
-    assert (model == "gate") is (name in claude_code.GATES)
-    assert set(words.split(", ")) - {"nothing"} == claude_code.ENFORCEABLE[name]
 
 
 @pytest.mark.parametrize(

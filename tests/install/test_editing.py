@@ -6,7 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hooklatch.install.editing import add, at, remove
 from hooklatch.install.jsonc import JsoncError, Node, parse
@@ -34,7 +35,13 @@ def jsonc(draw: st.DrawFn, value: Any) -> str:
 
     def write(one: Any) -> str:
         if isinstance(one, dict):
-            return "{" + gap() + children([f"{json.dumps(key)}{gap()}:{gap()}{write(inner)}" for key, inner in one.items()]) + gap() + "}"
+            return (
+                "{"
+                + gap()
+                + children([f"{json.dumps(key)}{gap()}:{gap()}{write(inner)}" for key, inner in one.items()])
+                + gap()
+                + "}"
+            )
         if isinstance(one, list):
             return "[" + gap() + children([write(inner) for inner in one]) + gap() + "]"
         return json.dumps(one, ensure_ascii=draw(st.booleans()))
@@ -128,7 +135,10 @@ LINED = '{\n    "model": "x", // mine\n    "hooks": {\n        "Stop": []\n    }
 def test_what_was_added_to_a_usual_file_comes_out_without_a_trace(text: str) -> None:
     bare = text.removeprefix("\ufeff")
 
-    assert remove(add(bare, ("hooks", "PreToolUse"), ENTRY), ("hooks", "PreToolUse") if "hooks" in text else ("hooks",)) == bare
+    assert (
+        remove(add(bare, ("hooks", "PreToolUse"), ENTRY), ("hooks", "PreToolUse") if "hooks" in text else ("hooks",))
+        == bare
+    )
 
 
 def test_the_style_of_the_file_is_kept() -> None:
@@ -136,7 +146,7 @@ def test_the_style_of_the_file_is_kept() -> None:
 
     assert after == (
         '{\r\n\t"model": "x", // mine\r\n\t"hooks": {\r\n\t\t"Stop": [],\r\n\t\t"PreToolUse": [\r\n\t\t\t[\r\n'
-        '\t\t\t\t1\r\n\t\t\t]\r\n\t\t]\r\n\t} /* end */\r\n}\r\n'
+        "\t\t\t\t1\r\n\t\t\t]\r\n\t\t]\r\n\t} /* end */\r\n}\r\n"
     )
 
 

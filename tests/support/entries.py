@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
+import shutil
 import socket
 import subprocess
+import tempfile
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from hooklatch.entry.commands import Form, Kind, entry_command
+from hooklatch.entry import building
+from hooklatch.entry.commands import Kind, entry_command
 
-__all__ = ["FORMS", "Daemon", "Talk", "DOCUMENT", "result", "run", "start"]
+__all__ = ["FORMS", "Daemon", "Talk", "DOCUMENT", "result", "command", "run", "start"]
 
 Talk = Callable[[socket.socket, bytes], None]
-FORMS: list[Form] = ["python"]
+HAS_COMPILER = any(map(shutil.which, building.COMPILERS))
+FORMS = ["python", *(["c", "sanitized"] if HAS_COMPILER else [])]  # what each test of the table is run with
 DOCUMENT = b'{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}'
 
 
@@ -66,13 +73,30 @@ class Daemon:
         self._thread.join()
 
 
+@functools.cache
+def sanitized() -> str:
+    """Return the C form, built to end at once where it leaves what the language defines."""
+    folder = tempfile.mkdtemp(prefix="hl-entry-")
+    atexit.register(shutil.rmtree, folder)
+    program = Path(folder, "entry")
+    building.compile_entry(program, "-Werror", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    return str(program)
+
+
+def command(form: str, host: str, event: str, kind: Kind, wait: float, **more: Any) -> list[str]:
+    """Return the words of an entry in one of `FORMS`."""
+    if form == "sanitized":
+        return [sanitized(), *entry_command(host, event, kind, wait, **more)[4:]]
+    return entry_command(host, event, kind, wait, form="c" if form == "c" else "python", **more)
+
+
 def start(words: Sequence[str], *, environ: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[bytes]:
     options: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
     return subprocess.Popen(list(words), env={"HOME": "/none"} if environ is None else environ, **options)
 
 
 def run(
-    form: Form,
+    form: str,
     folder: str | None,
     stdin: bytes = DOCUMENT,
     *,
@@ -84,7 +108,7 @@ def run(
     starts: bool = False,
 ) -> tuple[int, bytes, bytes]:
     """Start the entry for one event; return exit code, standard output and standard error."""
-    words = entry_command(host, event, kind, wait, runtime_dir=folder, form=form, start=starts)
+    words = command(form, host, event, kind, wait, runtime_dir=folder, start=starts)
     with start(words, environ=environ) as process:
         stdout, stderr = process.communicate(stdin)
     return process.returncode, stdout, stderr

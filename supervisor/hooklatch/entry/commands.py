@@ -44,5 +44,11 @@ def entry_command(
 
 
 def program_of(form: Form) -> list[str]:
+    if form != "python":
+        from hooklatch.entry import building
+
+        program = building.build() if form == "c" else building.built()
+        if program is not None:
+            return [str(program)]
     # The path as it is, not resolved: the link in a virtual environment is what makes it that environment's.
     return [sys.executable, "-I", "-S", str(ENTRY)]

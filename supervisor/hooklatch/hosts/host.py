@@ -246,6 +246,10 @@ class Host:
             added = self.added(native, tool)
             payload = {**native.fields, **added}
             data = msgspec.json.encode(payload)
+            if len(data) > MAX_PAYLOAD and "tool_args" in added:
+                # It says the input once more.  A hook that needs it fails without it, and that is a deny.
+                del payload["tool_args"]
+                data = msgspec.json.encode(payload)
             if len(data) > MAX_PAYLOAD:
                 raise UnreadableError(f"the event is over the limit of {MAX_PAYLOAD} bytes", native.name, "payload")
             envelope = msgspec.convert(self.envelope(native), EnvelopeParams)

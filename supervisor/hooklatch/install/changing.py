@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import unified_diff
-from typing import Any
+from typing import Any, cast
 
 from hooklatch.install import files, record
 from hooklatch.install.entries import Shape, find_entries, is_nothing, with_entries, without_entries
@@ -18,7 +18,16 @@ from hooklatch.install.files import FileError
 from hooklatch.install.jsonc import JsoncError, parse
 from hooklatch.install.plugin import is_plugin
 
-__all__ = ["Change", "apply", "diff_of", "editing", "installing", "installing_plugin", "uninstalling", "uninstalling_plugin"]
+__all__ = [
+    "Change",
+    "apply",
+    "diff_of",
+    "editing",
+    "installing",
+    "installing_plugin",
+    "uninstalling",
+    "uninstalling_plugin",
+]
 
 MARK = "\ufeff"  # a byte order mark
 
@@ -39,7 +48,9 @@ class Change:
         return self.before == self.after
 
 
-def installing(path: str, shape: Shape, handlers: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]) -> Change:
+def installing(
+    path: str, shape: Shape, handlers: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]
+) -> Change:
     """Return the change that gives each event its handler.
 
     Raises:
@@ -138,7 +149,9 @@ class History:
         self.is_untouched = has_original and now is not None and record.digest(now) == self.known.digest
 
     def backup_of(self, without: bytes | None) -> str | None:
-        return self.known.backup if self.known is not None and without is not None and without == self.original else None
+        return (
+            self.known.backup if self.known is not None and without is not None and without == self.original else None
+        )
 
 
 def without_ours(
@@ -205,10 +218,15 @@ def apply(change: Change, host: str, environ: Mapping[str, str]) -> str | None:
 
 def diff_of(change: Change) -> str:
     """Return what a change does to a file, as `diff -u` shows it."""
-    texts = [(data or b"").decode(errors="replace").splitlines(keepends=True) for data in (change.before, change.after)]
-    names = [change.path if data is not None else os.devnull for data in (change.before, change.after)]
-    lines = [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in unified_diff(*texts, *names)]
-    return "".join(line.replace("\r\n", "\n") for line in lines)
+    before, after = (
+        (data or b"").decode(errors="replace").splitlines(keepends=True) for data in (change.before, change.after)
+    )
+    old, new = (change.path if data is not None else os.devnull for data in (change.before, change.after))
+    lines = unified_diff(before, after, old, new)
+    return "".join(
+        line.replace("\r\n", "\n") if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+        for line in lines
+    )
 
 
 def text_of(path: str, data: bytes | None) -> tuple[str, str]:
@@ -221,7 +239,7 @@ def text_of(path: str, data: bytes | None) -> tuple[str, str]:
     return (MARK, text[1:]) if text.startswith(MARK) else ("", text)
 
 
-class understood:  # noqa: N801 - reads as a word of the with statement
+class understood:
     """Turns what is wrong with a text into an error that names its file."""
 
     def __init__(self, path: str) -> None:
@@ -247,4 +265,6 @@ def check(path: str, after: str, rest: str, handlers: Mapping[str, Mapping[str, 
 
 
 def without_version(value: object) -> object:
-    return {key: one for key, one in value.items() if key != "version"} if isinstance(value, dict) else value
+    if not isinstance(value, dict):
+        return value
+    return {key: one for key, one in cast("dict[str, object]", value).items() if key != "version"}

@@ -40,12 +40,17 @@ def with_trust(text: str, hashes: Mapping[str, str]) -> str:
     if new:
         end = "\r\n" if "\r\n" in text else "\n"
         lead = end if text and not text.endswith("\n") else ""
-        tables = [f'[hooks.state.{json.dumps(key, ensure_ascii=False)}]{end}trusted_hash = "{value}"{end}' for key, value in new.items()]
+        tables = [
+            f'[hooks.state.{json.dumps(key, ensure_ascii=False)}]{end}trusted_hash = "{value}"{end}'
+            for key, value in new.items()
+        ]
         text += f"{lead}{end if text else ''}{BEGIN}{end}{''.join(tables)}{END}{end}"
     after = state_of(text)
     wanted = {**bare, **{key: {**bare.get(key, {}), "trusted_hash": value} for key, value in hashes.items()}}
     if after != wanted or not before.keys() <= {*after, *hashes, *before}:
-        raise StateError("its [hooks.state] is written in a form that cannot be added to; trust the hooks in Codex: /hooks")
+        raise StateError(
+            "its [hooks.state] is written in a form that cannot be added to; trust the hooks in Codex: /hooks"
+        )
     return text
 
 

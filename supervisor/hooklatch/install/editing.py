@@ -27,10 +27,7 @@ def at(root: Node | None, path: Path) -> Node | None:
     for step in path:
         if node is None:
             return None
-        if isinstance(step, str):
-            node = node.get(step)
-        else:
-            node = node.items[step] if step < len(node.items) else None
+        node = node.get(step) if isinstance(step, str) else next(iter(node.items[step : step + 1]), None)
     return node
 
 
@@ -77,9 +74,7 @@ def on_nothing(text: str, path: Sequence[str], value: Any) -> str:
 def append(text: str, node: Node, value: Any, key: str | None) -> str:
     """Return the text with a child behind the last one of a list or an object."""
     end, unit = newline_of(text), unit_of(text)
-    is_flat = not has_lines(text) or (
-        bool(node.children) and "\n" not in text[node.start : node.children[0].start]
-    )
+    is_flat = not has_lines(text) or (bool(node.children) and "\n" not in text[node.start : node.children[0].start])
     if is_flat:
         new = ("" if key is None else f"{dumped(key)}: ") + dumped(value)
         if not node.children:

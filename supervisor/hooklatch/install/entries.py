@@ -119,7 +119,7 @@ def without_entries(text: str, original: object = None) -> str:
             # A group that has lost its only handler goes, whatever its matcher is; so does an empty list or object.
             is_group = isinstance(path[-1], int)
             is_empty = rest is not None and not (rest.value.get("hooks") if is_group else rest.value)
-            if not is_empty or not is_group and has(original, path):
+            if not is_empty or (not is_group and has(original, path)):
                 break
             text = remove(text, path)
     return text

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from hooklatch.hosts.find import find
 from support.daemons import Daemon
+from support.pools import until
 from support.shared_daemon import daemon_in_thread
 
 GUARDS = """
@@ -31,6 +34,30 @@ def prompt(event):
     from hooklatch_worker import ask
     if "password" in event.prompt:
         return ask("a secret?")
+
+@hook("pre_tool_use", match="view")
+def slow(event):
+    import time
+    time.sleep(600)
+
+@hook("session_end")
+def end(event):
+    open(event.reason, "w").close()
+
+@hook("pre_tool_use", match="fetch")
+def count(event):
+    with open(event.tool_args["url"], "a") as file:
+        file.write(f"{event.call_id}\\n")
+
+@hook("post_tool_use", match="fetch")
+def count_too(event):
+    with open(event.tool_args["url"], "a") as file:
+        file.write(f"{event.call_id}\\n")
+
+@hook("pre_tool_use", match="mcp")
+def twice(event):
+    with open(event.tool_args["arguments"]["file"], "a") as file:
+        file.write("judged\\n")
 
 @hook("stop")
 def stop(event):
@@ -161,3 +188,84 @@ async def test_an_unknown_event_is_refused(daemon: Daemon) -> None:
 
     assert answer["result"]["exit_code"] == 2
     assert answer["result"]["stderr"]
+
+
+async def test_a_gate_is_decided_within_the_budget(daemon: Daemon) -> None:
+    document = {"sessionId": "s", "toolName": "view", "toolArgs": {"path": "/"}}
+
+    answer = said(await told(daemon, "preToolUse", document, host="copilot", budget=1))
+
+    assert answer["permissionDecision"] == "deny"
+    assert "timed out" in answer["permissionDecisionReason"]
+
+
+async def test_an_event_that_nobody_waits_for_is_answered_at_once_and_its_hooks_run(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    document = {"session_id": "s", "hook_event_name": "SessionEnd", "reason": str(tmp_path / "ended")}
+
+    answer = await told(daemon, "SessionEnd", document)
+
+    assert answer["result"] == {"exit_code": 0, "stdout": "", "stderr": ""}
+    await until(lambda: (tmp_path / "ended").exists())
+
+
+async def test_calls_without_an_id_get_one_that_both_ends_share(daemon: Daemon, tmp_path: Path) -> None:
+    url = tmp_path / "calls"
+    call = {"sessionId": "s", "toolName": "web_fetch", "toolArgs": {"url": str(url)}}
+
+    await told(daemon, "preToolUse", call, host="copilot")
+    await told(daemon, "postToolUse", call, host="copilot")
+    await until(lambda: url.exists() and len(url.read_text().split()) == 2)
+    await told(daemon, "preToolUse", call, host="copilot")
+
+    first, second, third = url.read_text().split()
+    assert first == second != third
+
+
+async def test_a_call_that_cursor_tells_twice_is_judged_once(daemon: Daemon, tmp_path: Path) -> None:
+    file = tmp_path / "calls"
+    one = {"conversation_id": "c", "generation_id": "g"}
+    first = {**one, "tool_name": "MCP:create", "tool_input": {"file": str(file)}}
+    second = {**one, "tool_name": "create", "tool_input": json.dumps({"file": str(file)})}
+
+    for event, document in (("preToolUse", first), ("beforeMCPExecution", second), ("beforeMCPExecution", second)):
+        assert said(await told(daemon, event, document, host="cursor")) == {}
+
+    assert file.read_text().split() == ["judged", "judged"]  # the third one had no decision to share
+
+
+async def test_what_the_host_was_told_is_what_subscribers_see(daemon: Daemon) -> None:
+    document = {"session_id": "s", "hook_event_name": "UserPromptSubmit", "prompt": "password"}
+    async with daemon.administrator() as admin:
+        await admin.call("subscribe", topics=["decisions"])
+
+        await told(daemon, "UserPromptSubmit", document, host="codex")
+
+        decision = (await admin.announcement())["decision"]
+        assert decision["verdict"] == "deny"
+        assert any("Codex cannot ask" in warning for warning in decision["warnings"])
+
+
+@pytest.mark.parametrize("step", ["read", "request", "fit", "render"])
+async def test_an_adapters_own_bug_is_a_refusal(daemon: Daemon, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(find("codex"), step, fail, raising=True)
+
+    answer = await told(daemon, "PreToolUse", call("Bash", command="ls"), host="codex")
+
+    assert is_denied(answer)
+    assert "ZeroDivisionError" in answer["result"]["stdout"] + answer["result"]["stderr"]
+
+
+async def test_an_adapters_own_bug_elsewhere_is_silence(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(find("codex"), "render", fail, raising=True)
+
+    answer = await told(daemon, "SessionStart", {"hook_event_name": "SessionStart", "source": "startup"}, host="codex")
+
+    assert answer["result"] == {"exit_code": 0, "stdout": "", "stderr": ""}

@@ -66,7 +66,9 @@ def trusted(path: str, program: str, hashes: Mapping[str, str]) -> list[str]:
     still = untrusted(hooks_of(program, path, os.environ))
     kept = f" (backup: {backup})" if backup is not None else ""
     if still:
-        return [f"NOT TRUSTED: Codex still does not trust {len(still)} entries after {config} was written{kept}; {BY_HAND}"]
+        return [
+            f"NOT TRUSTED: Codex still does not trust {len(still)} entries after {config} was written{kept}; {BY_HAND}"
+        ]
     return [f"your trust in these {len(hashes)} entries was written to {config}{kept}", *diff_of(change).splitlines()]
 
 

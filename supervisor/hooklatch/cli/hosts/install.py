@@ -19,7 +19,15 @@ from hooklatch.entry.commands import entry_command
 from hooklatch.hosts.find import UnknownHostError, find
 from hooklatch.hosts.host import Host, NativeEvent
 from hooklatch.install import record
-from hooklatch.install.changing import Change, apply, diff_of, installing, installing_plugin, uninstalling, uninstalling_plugin
+from hooklatch.install.changing import (
+    Change,
+    apply,
+    diff_of,
+    installing,
+    installing_plugin,
+    uninstalling,
+    uninstalling_plugin,
+)
 from hooklatch.install.files import FileError
 from hooklatch.install.layouts import LAYOUTS, Layout, Scope, Version, handler_of, is_known, shown
 from hooklatch.install.plugin import plugin_text
@@ -33,7 +41,9 @@ EXITS = (Exit.BAD_DATA, Exit.CANNOT_CREATE, Exit.NO_INPUT)
 def add_install(parser: Parser) -> None:
     parser.runs(install, example="hooklatch install claude-code --dry-run", exits=EXITS)
     add_common(parser)
-    parser.add_argument("--also", metavar="EVENT", action="append", default=[], help="an event that is left out otherwise")
+    parser.add_argument(
+        "--also", metavar="EVENT", action="append", default=[], help="an event that is left out otherwise"
+    )
     parser.add_argument("--program", metavar="PATH", help="the program itself, which is asked for its version")
     parser.add_argument("--start", action="store_true", help="have the entry start the daemon where none listens")
     parser.add_argument(
@@ -53,7 +63,9 @@ def add_uninstall(parser: Parser) -> None:
 def add_common(parser: Parser) -> None:
     parser.add_argument("host", metavar="HOST", help=f"one of {NAMES}")
     scope = parser.add_mutually_exclusive_group()
-    scope.add_argument("--user", action="store_true", help="your own settings, for every project (install: the default)")
+    scope.add_argument(
+        "--user", action="store_true", help="your own settings, for every project (install: the default)"
+    )
     scope.add_argument("--project", action="store_true", help="the settings of the project in this folder")
     parser.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
 
@@ -101,8 +113,10 @@ def uninstall(arguments: argparse.Namespace) -> int:
             changes.append((change, backup))
         if layout.name == "codex":
             for path in paths:
-                for change in codex_trust.removing(path, os.environ):
-                    changes.append((change, None if arguments.dry_run else apply(change, host.name, os.environ)))
+                changes += [
+                    (change, None if arguments.dry_run else apply(change, host.name, os.environ))
+                    for change in codex_trust.removing(path, os.environ)
+                ]
     if arguments.json:
         found = [fields_of(host, change, backup, [], arguments) for change, backup in changes]
         output.say_json({"host": host.name, "files": found})
@@ -193,15 +207,18 @@ def notes_on(
     elif not is_known(layout, version):
         oldest = shown(layout.oldest)
         yield f"{host.title} {shown(version)} is older than {oldest}: a hook that fails may let a tool run there"
-    if layout.name == "claude-code" and version is not None and not layout.more("PreToolUse", find("claude").events["PreToolUse"], version):
+    if (
+        layout.name == "claude-code"
+        and version is not None
+        and not layout.more("PreToolUse", find("claude").events["PreToolUse"], version)
+    ):
         yield (
             f"{host.title} {shown(version)} has no onFailure (from 2.1.295 on): if an entry is killed, or its Python "
             "is gone, the tool runs"
         )
     if scope == "project":
         yield "the entries name this machine's Python, so do not share this file with others"
-    for text in PROJECT_NOTES.get(layout.name, ()) if scope == "project" else ():
-        yield text
+        yield from PROJECT_NOTES.get(layout.name, ())
 
 
 PROJECT_NOTES: Mapping[str, tuple[str, ...]] = {
@@ -211,7 +228,7 @@ PROJECT_NOTES: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class spoken:  # noqa: N801 - reads as a word of the with statement
+class spoken:
     """Turns an error of a file into one of the command."""
 
     def __enter__(self) -> None:

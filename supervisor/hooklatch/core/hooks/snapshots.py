@@ -21,10 +21,11 @@ from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.matchers import MAX_STEPS
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, PythonTarget
 from hooklatch.core.payload import Payload
+from hooklatch.core.tools import KINDS, kind_of
 
 __all__ = [
     "MAX_BUDGET", "Chain", "Difference", "Selection", "Snapshot", "Turn", "amenders", "budget", "difference", "grouped",
-    "turns",
+    "tool_kind", "turns",
 ]  # fmt: skip
 
 MAX_BUDGET = 600.0  # seconds per fire
@@ -190,7 +191,17 @@ def place_of(hook: Hook) -> str | int:
 class Chain:
     """Hooks of one event in firing order, with what a fire needs to know of them: made once, for all its fires."""
 
-    __slots__ = ("_everything", "_field", "_has_names", "_selections", "_weight", "hooks", "indices", "spec")
+    __slots__ = (
+        "_everything",
+        "_field",
+        "_has_kinds",
+        "_has_names",
+        "_selections",
+        "_weight",
+        "hooks",
+        "indices",
+        "spec",
+    )
 
     def __init__(self, spec: EventSpec, hooks: Iterable[Hook]) -> None:
         self.spec = spec
@@ -200,7 +211,9 @@ class Chain:
         self._field = None if all(hook.matcher.matches_all for hook in self.hooks) else spec.match
         self._weight = sum(hook.matcher.weight for hook in self.hooks)
         # Whether a tool's kind can make a difference: names are compared with it, patterns are not.
-        self._has_names = self._field == "tool_name" and any(hook.matcher.names for hook in self.hooks)
+        names = frozenset[str]().union(*(hook.matcher.names for hook in self.hooks))
+        self._has_names = self._field == "tool_name" and bool(names)
+        self._has_kinds = self._field == "tool_name" and not names.isdisjoint(KINDS)
         self._everything: Selection | None = None
         # By what is matched, if it is short: a value, or a tool's name and kind.
         self._selections: dict[str | tuple[str, str] | None, Selection] = {}
@@ -216,9 +229,9 @@ class Chain:
                 self._everything = Selection(self.spec, self.hooks)
             return self._everything
         value = payload.text(self._field)
-        if self._has_names and KIND in payload.fields:
-            kind = payload.text(KIND)
-            if value is None or kind is None:
+        if self._has_names and value is not None and (self._has_kinds or KIND in payload.fields):
+            kind = tool_kind(payload, value)
+            if kind is None:
                 return self._blind()
             return self._selections.get((value, kind)) or self._match(value, kind)
         return self._selections.get(value) or self._match(value)
@@ -238,6 +251,15 @@ class Chain:
                 self._selections.clear()
             self._selections[value if kind is None else (value, kind)] = found
         return found
+
+
+def tool_kind(payload: Payload, name: str) -> str | None:
+    """Return the kind that hooks match: as the payload says, else of a tool that is known; None if it is no text.
+
+    Raises:
+        PayloadError: the payload is not a JSON object.
+    """
+    return payload.text(KIND) if KIND in payload.fields else kind_of(name)
 
 
 def budget(spec: EventSpec, hooks: Iterable[Hook]) -> float:

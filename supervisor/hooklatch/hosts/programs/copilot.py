@@ -181,7 +181,8 @@ def tool_answer(name: str, decision: Decision, text: str, *, is_refused: bool) -
         said = {"permissionDecision": "deny", "permissionDecisionReason": text}
     else:
         if decision.verdict != "pass":
-            said = {"permissionDecision": decision.verdict, "permissionDecisionReason": text}
+            said = {"permissionDecision": decision.verdict}
+            said |= {"permissionDecisionReason": why} if (why := explained(decision)) else {}
         if "tool_input" in (patch := patch_of(decision)):
             said["modifiedArgs" if is_camel else "updatedInput"] = patch["tool_input"]
     if not said or is_camel:

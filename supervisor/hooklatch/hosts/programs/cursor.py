@@ -123,7 +123,8 @@ class Cursor(Host):
                 said = {"permission": "deny", "user_message": text, "agent_message": text}
         elif native.is_gate:
             if verdict != "pass":
-                said = {"permission": verdict, "user_message": text, "agent_message": text}
+                said = {"permission": verdict}
+                said |= {"user_message": why, "agent_message": why} if (why := explained(decision)) else {}
             if "tool_input" in (patch := patch_of(decision)):
                 said["updated_input"] = patch["tool_input"]
         elif decision.resume is not None and "resume" in can and verdict == "pass":

@@ -99,7 +99,7 @@ class Gemini(Host):
                 said |= {"continue": False, "stopReason": text}
         elif native.is_gate:
             if verdict != "pass":
-                said |= {"decision": verdict, "reason": text}
+                said |= {"decision": verdict} | ({"reason": why} if (why := explained(decision)) else {})
             if "tool_input" in (patch := patch_of(decision)):
                 specific["tool_input"] = patch["tool_input"]
         elif decision.resume is not None and "resume" in can and verdict == "pass":

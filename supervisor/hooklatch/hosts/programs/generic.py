@@ -18,7 +18,7 @@ from hooklatch.core.tools import UnclearToolError, arguments, kind_of
 from hooklatch.hosts.fitting import explained
 from hooklatch.hosts.host import GATE_LIMIT, HookOutput, Host, Native, NativeEvent, Request, UnreadableError, denied
 
-__all__ = ["Generic"]
+__all__ = ["Generic", "added_to"]
 
 WAITED_FOR: Final = frozenset({"inject", "append", "resume", "value"})
 

@@ -11,6 +11,7 @@ Anything else, and no answer, is a refusal at a gate.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -32,6 +33,7 @@ EVENTS: Final[dict[str, NativeEvent]] = {
     "chat.message": notice("user_prompt_submit"),
     "permission.asked": notice("notification"),
 }
+SUBAGENT: Final = notice("subagent_started", renamed={"subagent_id": "sessionID"})  # a session below another
 
 
 class OpenCode(Host):
@@ -50,6 +52,12 @@ class OpenCode(Host):
     input_keys = ("args",)
     metadata_keys = ("worktree", "model", "agent")
     project_variables = ()
+
+    def read(self, event: str | None, document: bytes, environ: Mapping[str, str]) -> Native:
+        native = super().read(event, document, environ)
+        if native.name == "session.created" and native.text("parentID") is not None:
+            return msgspec.structs.replace(native, spec=SUBAGENT)
+        return native
 
     def cwd(self, native: Native) -> str | None:
         value = native.document.get("cwd", native.document.get("directory"))
