@@ -21,7 +21,7 @@ __all__ = ["Cases"]
 FAILURES = ["raise", "exit_2", "killed", "hang", "rubbish", "half", "missing"]
 NO_DAEMON = ["no_daemon", "daemon_dies", "afterwards"]
 REFUSALS = ["deny", "noise", "one_of_two", "subagent"]
-SHORT = 20  # seconds in which a session must end that nobody may hold: far less than its watchers hang
+SHORT = 60  # seconds in which a session must end that nobody may hold: far less than its watchers hang
 
 Results = dict[str, Result]
 

@@ -30,8 +30,10 @@ Column = dict[str, str]  # cells by the title of their row
 
 
 def column_of(bare: Mapping[str, Result], ours: Mapping[str, Result]) -> Column:
-    """Return the cells of a program: what it does by itself, and with hooklatch."""
-    return {title: f"{_word(bare, row)} → {_word(ours, row)}" for row, title in TITLES.items()}
+    """Return the cells of a program: what it does by itself, and with hooklatch where that was played."""
+    return {
+        title: f"{_word(bare, row)} → {_word(ours, row)}" if ours else _word(bare, row) for row, title in TITLES.items()
+    }
 
 
 def _word(results: Mapping[str, Result], row: str) -> str:

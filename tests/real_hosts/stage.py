@@ -25,6 +25,7 @@ from real_hosts.model.server import Model
 PORT = 8484  # nobody else is in this namespace
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_PDEATHSIG = 1
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1  # netdevice(7)
 
 
 def main() -> None:
@@ -33,18 +34,27 @@ def main() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     bring_loopback_up()
     model = Model(PORT)
-    print(json.dumps({"port": PORT, "interfaces": [name for _, name in socket.if_nameindex()]}), flush=True)
+    print(json.dumps({"port": PORT, "interfaces": interfaces_that_are_up()}), flush=True)
     for line in sys.stdin:
         print(json.dumps(play(model, json.loads(line))), flush=True)
 
 
 def bring_loopback_up() -> None:
     """Do what `ip link set lo up` does, which not every machine has."""
-    get_flags, set_flags, up = 0x8913, 0x8914, 1
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        request = fcntl.ioctl(any_socket, get_flags, struct.pack("16sh14x", b"lo", 0))
-        flags = struct.unpack("16sh14x", request)[1]
-        fcntl.ioctl(any_socket, set_flags, struct.pack("16sh14x", b"lo", flags | up))
+        flags = _flags(any_socket, "lo") | _IFF_UP
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags))
+
+
+def interfaces_that_are_up() -> list[str]:
+    """Return the names of what packets could leave by."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        return [name for _, name in socket.if_nameindex() if _flags(any_socket, name) & _IFF_UP]
+
+
+def _flags(any_socket: socket.socket, name: str) -> int:
+    request = fcntl.ioctl(any_socket, _SIOCGIFFLAGS, struct.pack("16sh14x", name.encode(), 0))
+    return int(struct.unpack("16sh14x", request)[1])
 
 
 def play(model: Model, job: dict[str, Any]) -> dict[str, Any]:

@@ -58,7 +58,6 @@ def claude_answers() -> Mapping[str, str]:
 
     return {
         "deny": form(permissionDecision="deny", permissionDecisionReason="WHY"),
-        "empty_reason": form(permissionDecision="deny", permissionDecisionReason=""),
         "ask": form(permissionDecision="ask", permissionDecisionReason="WHY"),
         "rewrite": form(permissionDecision="allow", updatedInput="INPUT").replace('"INPUT"', "INPUT"),
     }

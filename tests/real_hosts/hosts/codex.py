@@ -29,16 +29,20 @@ enabled = false
 
 
 class Codex(Host):
-    """Codex with hooks that are trusted for the run, as its installer's user would trust them."""
+    """Codex, which skips hooks that nobody has trusted."""
 
     name = "codex"
+    install_words = ("--trust",)
 
     def settle(self, place: Place) -> None:
         place.write(".codex/config.toml", CONFIG.format(model=place.model))
 
     def start(self, place: Place, prompt: str) -> tuple[list[str], dict[str, str]]:
-        words = ["exec", "--dangerously-bypass-hook-trust", "--skip-git-repo-check", "--sandbox", "danger-full-access"]
-        return [*self.program.argv, *words, prompt], place.environment
+        words = ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"]
+        # A plain hook has nobody who would trust it; ours was trusted as it was installed.
+        is_bare = (place.folder / "answers.json").exists()
+        bypass = ["--dangerously-bypass-hook-trust"] if is_bare else []
+        return [*self.program.argv, *words, *bypass, prompt], place.environment
 
     def add_command(self, place: Place, command: str) -> None:
         handler = {"type": "command", "command": command, "timeout": BARE_SECONDS}

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from real_hosts.model.conversation import Call
 from real_hosts.programs import FOLDER, PROGRAMS, Program, node_folder
+from real_hosts.theatre import Stage
 from support.commands import Place as Ground
 from support.repository import TESTS
 
@@ -72,6 +73,7 @@ class Host(ABC):
     name: str
     bare_alone: Sequence[str] = ()  # rows that end its session when it is bare
     bare_never: Sequence[str] = ()  # rows that there are not with its kind of hooks
+    install_words: Sequence[str] = ()
     rewrites = True  # it runs the input that a hook has changed
     watched: Set[str] = frozenset({"session_start", "post_tool_use", "session_end"})  # told of by a headless session
 
@@ -108,24 +110,15 @@ class Host(ABC):
 
     @abstractmethod
     def native(self) -> Mapping[str, str]:
-        """Return the host's own answers: deny (reason WHY), ask, empty_reason, and rewrite (with the new INPUT)."""
+        """Return the host's own answers: deny and ask (the reason is WHY), and rewrite (the new input is INPUT)."""
 
-    def install(self, place: Place, ground: Ground) -> None:
-        """Have hooklatch write its entries into the person's settings of this program."""
-        from hooklatch.entry.commands import entry_command
-        from hooklatch.hosts.find import find
-        from hooklatch.install.changing import apply, installing, installing_plugin
-        from hooklatch.install.layouts import LAYOUTS, handler_of
-        from hooklatch.install.plugin import plugin_text
+    def install(self, place: Place, ground: Ground, stage: Stage) -> None:
+        """Have hooklatch write its entries into the person's settings, as a person would.
 
-        host, layout = find(self.name), LAYOUTS[self.name]
-        environ = {"HOME": str(place.home)}
-        path = str(place.home / layout.folder / layout.user)
-        events = {e: s for e, s in host.events.items() if s.event and not s.takes_over and not layout.skip(e)}
-        words = {e: entry_command(self.name, e, s.kind, s.wait, runtime_dir=ground.runtime) for e, s in events.items()}
-        if layout.is_plugin:
-            change = installing_plugin(path, plugin_text(words, events[layout.gate].limit), environ)
-        else:
-            handlers = {e: handler_of(layout, e, s, words[e], None) for e, s in events.items()}
-            change = installing(path, layout.shape, handlers, environ)
-        apply(change, self.name, environ)
+        On the stage too, since it starts the program, to ask for its version.
+        """
+        words = [sys.executable, "-m", "hooklatch", "install", self.name, "--user", *self.install_words]
+        environment = {**place.environment, "HOOKLATCH_RUNTIME_DIR": str(ground.runtime)}
+        program = ["--program", str(self.program.path)]
+        done = stage.play([*words, *program], folder=place.folder, cwd=place.project, env=environment, plays={})
+        assert done.exit_code == 0, done.stdout + done.stderr

@@ -14,6 +14,7 @@ class OpenCode(Host):
     """OpenCode.  Its hooks are functions of a plugin, so its plain hook is a plugin that starts the script."""
 
     name = "opencode"
+    watched = frozenset({"session_start", "post_tool_use"})  # it has no event for the end of a session
     bare_alone = ("killed", "hang")
     bare_never = ("exit_2", "half", "noise", "ask")
 

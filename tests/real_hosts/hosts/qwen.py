@@ -17,6 +17,8 @@ class Qwen(Host):
     """Qwen Code: Claude Code's names in Gemini CLI's layout, and the chat completions of OpenAI."""
 
     name = "qwen"
+    rewrites = False
+    watched = frozenset({"post_tool_use"})  # a headless session has no other of these events
 
     def settle(self, place: Place) -> None:
         place.add(SETTINGS, privacy={"usageStatisticsEnabled": False}, general={"enableAutoUpdate": False})
