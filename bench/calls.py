@@ -1,50 +1,41 @@
-"""Calls of workers as a fire makes them, without a fire."""
+"""Calls of workers as a fire makes them, outside of a daemon."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hooklatch.core.decisions.call import Call, Envelope
+from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.payload import Payload
+from hooklatch.service.dispatch.fires import Fire, FireParams, Services
 from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import Emitted
 from hooklatch_worker.author.state import Asked
 
-__all__ = ["TimedFire", "call_of"]
+__all__ = ["call_of", "fire_of"]
 
-Answer = Callable[[Asked], wire.Told]
+Answer = Callable[[Fire, Call, Asked], wire.Told]
+SPEC = Catalogue.standard()["pre_tool_use"]
 
 
-class TimedFire:
-    """What a worker needs of a fire; its state is what `answer` says, if anything."""
+def fire_of(answer: Answer | None = None) -> Fire:
+    """Make a fire for calls; the state of their hooks is what `answer` says, if anything."""
+    return Fire(SPEC, FireParams(SPEC.name), None, "bench", Services(ignore, answer or refuse, ignore))
 
-    spec = Catalogue.standard()["pre_tool_use"]
-    share = ""
 
-    def __init__(self, answer: Answer | None = None) -> None:
-        self._answer = answer
+def ignore(fire: Fire, emitted: Sequence[Emitted] = ()) -> None:
+    return
 
-    def envelope(self, call: Call) -> Envelope:
-        return Envelope(self.spec.name, None, None, "/", None, None, None, None, None, None, call.context)
 
-    def sent(self) -> None:
-        return
-
-    def answer(self, call: Call, asked: Asked) -> wire.Told:
-        if self._answer is None:
-            raise wire.FrameError("a question about state, which nobody serves")
-        return self._answer(asked)
-
-    def take(self, emitted: Sequence[Emitted]) -> None:
-        return
+def refuse(fire: Fire, call: Call, asked: Asked) -> wire.Told:
+    raise wire.FrameError("a question about state, which nobody serves")
 
 
 def call_of(function: str, payload: bytes, config: bytes = b"") -> Call:
     hook = Hook(
-        id=function, event="pre_tool_use", layer=Layer.GLOBAL, matcher=compile_matcher(None), config=config,
+        id=function, event=SPEC.name, layer=Layer.GLOBAL, matcher=compile_matcher(None), config=config,
         target=PythonTarget(wire.Source("module", ""), 1, function),
     )  # fmt: skip
     return Call(0, hook, Payload(payload), {})

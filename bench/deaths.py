@@ -1,13 +1,14 @@
 """How fast the daemon is where something fails: a worker's death, the zygote's, and a deadline.
 
-the next good answer  from SIGKILL to the first answer from a callback, of a worker with and without a spare, and of the
-                      zygote; calls denied in between (such as a call already sent to the dying worker, by the rules)
-                      are counted separately.  Without a spare: the source may have two workers and one of them is busy,
-                      so the next call waits for a fork and an import: it shows when a replacement is ready.  The zygote
-                      is killed once per daemon, since a second death within a minute is deliberately answered with a
-                      backoff
-a denial              from SIGKILL of the worker that runs a gate, and from the deadline of one that hangs, until the
+the next good answer  from the death to the first answer from a callback, of a worker with and without a spare, and of
+                      the zygote; calls denied in between (such as a call already sent to the dying worker, by the
+                      rules) are counted separately.  Without a spare: the source may have two workers and one is busy,
+                      so the next call waits for an import: it shows when a replacement is ready.  The zygote is killed
+                      once per daemon, since a second death within a minute is deliberately answered with a backoff
+a denial              from the death of the worker that runs a gate, and from the deadline of one that hangs, until the
                       client has its denial
+a worker's end        from SIGKILL until the kernel has ended the process: before that nobody can know, so it is no part
+                      of the others
 
 A death that ends the daemon has no duration; it is counted and shown.
 
@@ -43,15 +44,17 @@ class Deaths:
 
     def __init__(self) -> None:
         self.times: list[float] = []
+        self.ends: list[float] = []
         self.denied = 0
         self.daemons_ended = 0
 
-    def add(self, until: Callable[[Client, int], tuple[float, int]], client: Client, pid: int) -> None:
+    def add(self, until: Callable[[Client, int], tuple[float, float, int]], client: Client, pid: int) -> None:
         try:
-            took, denied = until(client, pid)
+            end, took, denied = until(client, pid)
         except (EOFError, OSError):
             self.daemons_ended += 1
             return
+        self.ends.append(end)
         self.times.append(took)
         self.denied += denied
 
@@ -68,7 +71,7 @@ class Deaths:
 
 def measure(rounds: int) -> dict[str, dict[str, float | None]]:
     normal, spared, unspared, zygote = Deaths(), Deaths(), Deaths(), Deaths()
-    crashed, expired = Deaths(), Deaths()
+    crashed, expired, ends = Deaths(), Deaths(), Deaths()
     with run_daemon(workers=2) as daemon:
         agent, busy, admin = daemon.connect(), daemon.connect(), daemon.administer()
         for _ in range(rounds):
@@ -91,8 +94,10 @@ def measure(rounds: int) -> dict[str, dict[str, float | None]]:
             agent, admin = daemon.connect(), daemon.administer()
             whose(agent)
             zygote.add(until_answered, agent, admin.call("status")["zygote"]["pid"])
+    ends.times = spared.ends + unspared.ends
     return {
         "a normal call": normal.row(),
+        "a worker's end, after SIGKILL": ends.row(),
         "worker, with a spare": spared.row(),
         "worker, without a spare": unspared.row(),
         "zygote": zygote.row(),
@@ -120,40 +125,41 @@ def a_call(client: Client) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-def kill(pid: int) -> float:
-    """Kill a process and wait for its death; return when the signal was sent."""
+def kill(pid: int) -> tuple[float, float]:
+    """Kill a process and wait for its death; return when that was, and how many milliseconds it took."""
     pidfd = os.pidfd_open(pid)
     start = time.perf_counter()
     try:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
         select.select([pidfd], [], [], GIVE_UP)
+        dead = time.perf_counter()
     finally:
         os.close(pidfd)
-    return start
+    return dead, (dead - start) * 1e3
 
 
-def until_answered(client: Client, pid: int) -> tuple[float, int]:
-    """Kill a process, and fire until a callback answers; return milliseconds and refusals."""
+def until_answered(client: Client, pid: int) -> tuple[float, float, int]:
+    """Kill a process, fire until a callback answers; return milliseconds of its end and the answer, and refusals."""
     line = client.fire_line("WhoAmI")
     refusals = 0
-    start = kill(pid)
+    dead, end = kill(pid)
     while b'"verdict":"pass"' not in client.exchange(line):
         refusals += 1
-        if time.perf_counter() - start > GIVE_UP:
+        if time.perf_counter() - dead > GIVE_UP:
             raise TimeoutError(f"no good answer within {GIVE_UP:.0f} s of the death of process {pid}")
-    return (time.perf_counter() - start) * 1e3, refusals
+    return end, (time.perf_counter() - dead) * 1e3, refusals
 
 
-def until_denied(client: Client, pid: int) -> tuple[float, int]:
-    """Have the worker of this process run a gate, and kill it meanwhile; return milliseconds until the denial."""
+def until_denied(client: Client, pid: int) -> tuple[float, float, int]:
+    """Kill the worker of this process while it runs a gate; return milliseconds of its end and the denial."""
     client.socket.sendall(client.fire_line("Sleep", seconds=GIVE_UP))
     time.sleep(QUIET)
-    start = kill(pid)
+    dead, end = kill(pid)
     answer = client.socket.recv(2**16)
-    took = (time.perf_counter() - start) * 1e3
+    took = (time.perf_counter() - dead) * 1e3
     if b'"cause":"crash"' not in answer:
         raise RuntimeError(f"not the denial that is to be timed: {answer!r}")
-    return took, 0
+    return end, took, 0
 
 
 def past_deadline(client: Client) -> float:

@@ -18,7 +18,7 @@ import time
 
 import trio
 
-from calls import TimedFire, call_of
+from calls import call_of, fire_of
 from hooklatch.core.decisions.call import Call
 from hooklatch.processes import scratch
 from hooklatch.processes.worker import Worker
@@ -76,7 +76,7 @@ async def measure(rounds: int, folder: str) -> dict[str, dict[str, list[float]]]
 
 async def timed(worker: Worker, asked: Call) -> float:
     began = time.perf_counter()
-    said = await worker.call(asked, TimedFire(), 10.0)
+    said = await worker.call(asked, fire_of(), 10.0)
     if said.cause:
         raise RuntimeError(str(said))
     return (time.perf_counter() - began) * 1e3

@@ -38,6 +38,9 @@ WARM_CALLS = 5  # per block, since caches hold another contender's code
 BUILD_FLAGS = {"--enable-optimizations": "PGO", "--with-lto": "LTO"}
 Block = Callable[[int], list[float]]
 
+# An installed package is compiled.  Otherwise whatever starts here would compile every module anew, each time.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 
 class Summary(msgspec.Struct, frozen=True):
     """A series of milliseconds."""

@@ -29,9 +29,11 @@ from pathlib import Path
 
 import trio
 
-from calls import TimedFire, call_of
+from calls import call_of, fire_of
+from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
+from hooklatch.core.payload import Payload
 from hooklatch.processes.pool import Pool, PoolLimits
 from hooklatch.processes.zygote import open_zygote
 from hooklatch.service.dispatch.shared_state import SharedState
@@ -41,10 +43,13 @@ from machine import ROOT, print_machine, save, summary
 WORKERS = 4
 GUARDS = wire.Source("file", str(ROOT / "bench" / "guards.py"))
 CODE = Path(GUARDS.location).read_bytes()
-HOOK = Hook(
-    id="counts", event="pre_tool_use", layer=Layer.GLOBAL, matcher=compile_matcher(None),
-    target=PythonTarget(GUARDS, 1, "served"),
-)  # fmt: skip
+HOOKS = {
+    function: Hook(
+        id=function, event="pre_tool_use", layer=Layer.GLOBAL, matcher=compile_matcher(None),
+        target=PythonTarget(GUARDS, 1, function),
+    )
+    for function in ("served", "sqlite")
+}  # fmt: skip
 WAYS = ("served", "served, kept", "sqlite")
 WORST_STEP, WORST_QUIET = 2.0, 3.0
 Series = dict[str, list[float]]
@@ -67,9 +72,9 @@ class Bench:
         """Take some steps in one worker, and record the duration of each."""
         payload = json.dumps({"steps": self._steps, "path": self._path}).encode()
         state = self._states.get(way)
-        counted: set[tuple[Hook, str, str]] = set()
-        fire = TimedFire((lambda one: state.answer(one, HOOK, None, counted, claimed=None)) if state else None)
-        outcome = await self._pool.call(call_of(way.partition(",")[0], payload), fire, trio.current_time() + 60)
+        fire = fire_of(state.answer if state else None)
+        asked = Call(0, HOOKS[way.partition(",")[0]], Payload(payload), {})
+        outcome = await self._pool.call(asked, fire, trio.current_time() + 60)
         if outcome.cause != "policy":
             raise RuntimeError(str(outcome))
         said = json.loads(outcome.answer)["context"]
@@ -87,7 +92,7 @@ class Bench:
         payload = b'{"tool_name":"Bash","tool_input":{"command":"ls"}}'
         for _ in range(calls):
             asked = call_of("no_force_push", payload)
-            outcome = await self._quiet.call(asked, TimedFire(), trio.current_time() + 60)
+            outcome = await self._quiet.call(asked, fire_of(), trio.current_time() + 60)
             series.append(outcome.duration_ms)
 
     async def beside(self, series: list[float], calls: int) -> None:

@@ -29,9 +29,23 @@ BELOW = {
     "service": {"processes", "record", "dialects", "hosts", "importing", "core", *GROUND},
     "client": {"core", *GROUND},
     "hosts": {"core", "paths"},
+    "entry": {"paths"},
+    "install": {"hosts", "entry", "core", "paths"},
     "dialects": {"hosts", "core"},
     "importing": {"dialects", "hosts", "core"},
-    "cli": {"service", "processes", "record", "client", "hosts", "dialects", "importing", "core", *GROUND},
+    "cli": {
+        "service",
+        "processes",
+        "record",
+        "client",
+        "hosts",
+        "install",
+        "entry",
+        "dialects",
+        "importing",
+        "core",
+        *GROUND,
+    },
     "__main__": {"cli"},
     **{name: set[str]() for name in GROUND},
 }
@@ -44,7 +58,7 @@ ROOMS = {
     "hooklatch.record": ("files", "content", "storage"),
     "hooklatch.dialects": ("systems",),
     "hooklatch.hosts": ("programs",),
-    "hooklatch.cli": ("terminal", "testing", "hooks", "daemon"),
+    "hooklatch.cli": ("terminal", "testing", "hooks", "hosts", "daemon"),
     "hooklatch_worker": ("author", "sandbox", "shell", "lsp", "runtime"),
 }
 # What an agent starts for each event: whatever it imports, each event waits for.
@@ -253,3 +267,23 @@ def test_what_hosts_start_needs_nothing_but_the_interpreter() -> None:
     imported = {one.partition(".")[0] for path in started for one in imports_of(path)}
 
     assert imported <= sys.stdlib_module_names | {"hooklatch"}
+
+
+def test_entries_need_nothing_but_the_interpreter() -> None:
+    """The listener is a process of its own, which runs before an agent does."""
+    files = [path for _, path in modules_of(SUPERVISOR / "entry") if path.name != "listener.py"]
+    imported = {one.partition(".")[0] for path in files for one in imports_of(path)}
+
+    assert imported <= sys.stdlib_module_names | {"hooklatch"}
+
+
+def test_what_an_agent_waits_for_imports_builtin_modules_alone() -> None:
+    loaded = loaded_by("import hooklatch.entry.asking")
+
+    assert loaded - {"_socket"} == {
+        "hooklatch",
+        "hooklatch.paths",
+        "hooklatch.entry",
+        "hooklatch.entry.asking",
+        "hooklatch.entry.refusals",
+    }

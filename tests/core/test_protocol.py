@@ -105,7 +105,7 @@ def test_a_long_line_comes_in_many_pieces() -> None:
     buffer.feed(b"y\nz")
 
     assert buffer.take() == 128 * piece + b"y"
-    assert not buffer.is_empty
+    assert (len(buffer), buffer.is_empty) == (1, False)
     assert buffer.take() is None
 
 

@@ -19,7 +19,7 @@ import trio
 from hooklatch_worker.sandbox import linux
 from support.daemons import Client
 from support.pools import until
-from support.survivors import PATIENCE, knowing, nobody_survives, wait_until_gone
+from support.survivors import PATIENCE, knowing, nobody_survives, wait_until_gone, waiting_for_an_order
 
 DAEMON = """
 import json, sys
@@ -137,11 +137,12 @@ class Process:
         return [pid for source in (await self.status())["sources"] for pid in source["pids"]]
 
     async def strays(self) -> set[int]:
-        """Return what knows the word and is neither the daemon, nor a worker, nor what stands between them."""
+        """Return what knows the word and is neither the daemon, a worker (ordered or not), nor between these."""
         while True:
             status = await self.status()
-            above = {self.process.pid, *linux.children(self.process.pid), status["zygote"]["pid"]}
-            found = set(knowing(self.word)) - above
+            zygote = status["zygote"]["pid"]
+            above = {self.process.pid, *linux.children(self.process.pid), zygote}
+            found = set(knowing(self.word)) - above - waiting_for_an_order(zygote)
             if not any(source["starting"] for source in status["sources"]):
                 return found - {pid for source in status["sources"] for pid in source["pids"]}
 
@@ -289,7 +290,7 @@ async def test_nothing_outlives_a_daemon_that_ends_well(tmp_path: Path) -> None:
 
 async def test_nothing_of_a_killed_zygote_is_left_and_the_daemon_goes_on(tmp_path: Path) -> None:
     async with crowded(tmp_path) as daemon:
-        old = set(knowing(daemon.word)) - {daemon.process.pid}
+        old = set(knowing(daemon.word)) - {daemon.process.pid, *linux.children(daemon.process.pid)}
         os.kill((await daemon.status())["zygote"]["pid"], signal.SIGKILL)
 
         await until(lambda: not old & set(knowing(daemon.word)))

@@ -213,6 +213,37 @@ async def test_a_worker_puts_the_end_of_a_call_off_once_for_each_that_it_runs(
     assert [(cause, before) for cause, before, _ in ended] == [("timeout", 1)]
 
 
+async def test_a_later_call_that_has_less_time_than_the_first_one_ends_when_that_is_over(
+    scripted: Scripted, mock_clock: trio.testing.MockClock
+) -> None:
+    pool = pool_of(scripted)
+    ended: list[tuple[str, int, float]] = []
+
+    async def call() -> None:
+        asked = call_of("guard", then=["second"], timeout=1.0)
+        outcome = await pool.call(asked, FIRE, trio.current_time() + 100.0)
+        ended.append((outcome.cause, len(outcome.before), trio.current_time() - began))
+
+    async with trio.open_nursery() as nursery:
+        began = trio.current_time()
+        nursery.start_soon(pool._watch_deadlines)
+        nursery.start_soon(call)
+        await trio.testing.wait_all_tasks_blocked()
+        second = scripted.received().then[0]
+        for seconds in (0.9, 0.9, 0.9):  # the first one may take so long
+            mock_clock.jump(seconds)
+            await trio.testing.wait_all_tasks_blocked()
+        scripted.has_begun(0, second.call_id)
+        for _ in range(20):
+            mock_clock.jump(0.1)
+            await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+
+    ((cause, before, after),) = ended
+    assert (cause, before) == ("timeout", 1)
+    assert 3.7 - 0.01 <= after < 4.7
+
+
 async def test_a_call_whose_deadline_has_passed_is_not_sent_and_costs_no_worker(scripted: Scripted) -> None:
     pool = pool_of(scripted)
 

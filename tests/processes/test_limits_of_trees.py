@@ -20,6 +20,7 @@ from hooklatch.processes.resource_limits import watch_memory
 from hooklatch_worker.sandbox import linux
 from support.daemons import callbacks
 from support.pools import Workers, running_pool, until
+from support.survivors import waiting_for_an_order
 
 BOMBS = (
     callbacks("workaday.py")
@@ -118,7 +119,7 @@ async def watched_pool(folder: Path, **limits: Any) -> AsyncGenerator[Workers]:
 
 def zygotes_children(workers: Workers) -> set[int]:
     assert workers.zygote.pid is not None
-    return set(linux.descendants(workers.zygote.pid))
+    return set(linux.descendants(workers.zygote.pid)) - waiting_for_an_order(workers.zygote.pid)
 
 
 @pytest.mark.parametrize("function", ["bomb", "bomb_of_sessions", "bomb_in_the_shell"])

@@ -6,7 +6,7 @@ import os
 import resource
 import signal
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 import trio
@@ -17,7 +17,7 @@ from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
 from support.daemons import nothing_left
 from support.pools import until
-from support.survivors import nobody_survives
+from support.survivors import nobody_survives, waiting_for_an_order
 
 SOURCE, LIMITS = wire.Source("module", "colorsys"), wire.WorkerLimits()
 
@@ -34,6 +34,12 @@ async def running_zygote() -> AsyncGenerator[Zygote]:
 def end(worker: WorkerProcess) -> None:
     worker.kill()
     worker.close()
+
+
+def nothing_but_the_next(zygote: Zygote) -> bool:
+    """Return whether the zygote has no child but the one worker that waits for an order."""
+    next_one = waiting_for_an_order(pid_of(zygote))
+    return len(next_one) == 1 and set(linux.children(pid_of(zygote))) == next_one
 
 
 def pid_of(zygote: Zygote) -> int:
@@ -62,7 +68,7 @@ async def test_an_order_that_is_cancelled_leaves_no_worker() -> None:
                 end(await zygote.fork(SOURCE, LIMITS))
         end(await zygote.fork(SOURCE, LIMITS))
 
-        await until(lambda: not linux.children(pid_of(zygote)))
+        await until(lambda: nothing_but_the_next(zygote))
 
 
 async def test_a_silent_zygote_is_replaced_after_two_seconds() -> None:
@@ -123,6 +129,8 @@ async def test_a_refused_fork_says_so_and_harms_nothing() -> None:
         first = pid_of(zygote)
         before = resource.prlimit(first, resource.RLIMIT_NOFILE)
         resource.prlimit(first, resource.RLIMIT_NOFILE, (4, before[1]))
+        with suppress(ForkError):
+            end(await zygote.fork(SOURCE, LIMITS))  # the one that waits for an order may have come first
         for _ in range(3):
             with pytest.raises(ForkError, match="fork failed"):
                 await zygote.fork(SOURCE, LIMITS)
@@ -130,6 +138,66 @@ async def test_a_refused_fork_says_so_and_harms_nothing() -> None:
         end(await zygote.fork(SOURCE, LIMITS))
 
         assert pid_of(zygote) == first
+
+
+async def test_the_next_worker_waits_before_it_is_ordered() -> None:
+    async with running_zygote() as zygote:
+        await until(lambda: nothing_but_the_next(zygote))
+        (waiting,) = waiting_for_an_order(pid_of(zygote))
+        worker = await zygote.fork(SOURCE, LIMITS)
+
+        assert worker.pid == waiting
+        await until(lambda: waiting_for_an_order(pid_of(zygote)))
+        assert set(linux.children(pid_of(zygote))) == {waiting, *waiting_for_an_order(pid_of(zygote))}
+        end(worker)
+
+
+async def test_a_worker_that_died_before_its_order_is_not_given_away() -> None:
+    async with running_zygote() as zygote:
+        await until(lambda: nothing_but_the_next(zygote))
+        (waiting,) = waiting_for_an_order(pid_of(zygote))
+        os.kill(waiting, signal.SIGKILL)
+        await until(lambda: not linux.children(pid_of(zygote)))
+        worker = await zygote.fork(SOURCE, LIMITS)
+
+        assert worker.pid != waiting
+        assert worker.fault is None
+        end(worker)
+
+
+async def test_the_next_zygote_is_forked_by_the_same_guardian_when_nothing_is_left_of_the_one_before() -> None:
+    async with running_zygote() as zygote:
+        worker = await zygote.fork(SOURCE, LIMITS)
+        first, above = pid_of(zygote), zygote.roots()
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: zygote.pid not in (None, first))
+
+        assert linux.has_ended(worker.pidfd)
+        assert zygote.roots() - {pid_of(zygote)} == above - {first}
+        end(worker)
+
+
+async def test_a_dead_guardian_is_replaced_with_its_zygote(caplog: pytest.LogCaptureFixture) -> None:
+    async with running_zygote() as zygote:
+        first = pid_of(zygote)
+        (guardian,) = zygote.roots() - {first}
+        os.kill(guardian, signal.SIGKILL)
+        await until(lambda: zygote.pid not in (None, first))
+        end(await zygote.fork(SOURCE, LIMITS))
+
+        assert not {guardian, first} & zygote.roots()
+        assert "could not be started" not in caplog.text
+
+
+async def test_a_stopped_guardian_goes_on_when_a_zygote_is_needed() -> None:
+    async with running_zygote() as zygote:
+        first = pid_of(zygote)
+        (guardian,) = zygote.roots() - {first}
+        os.kill(guardian, signal.SIGSTOP)
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: zygote.pid not in (None, first))
+
+        assert guardian in zygote.roots()
 
 
 async def test_a_daemon_without_descriptors_refuses_and_goes_on() -> None:
@@ -147,7 +215,7 @@ async def test_a_daemon_without_descriptors_refuses_and_goes_on() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         end(await zygote.fork(SOURCE, LIMITS))
 
-        await until(lambda: not linux.children(pid_of(zygote)))
+        await until(lambda: nothing_but_the_next(zygote))
 
 
 async def test_a_zygote_that_cannot_be_started_again_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:

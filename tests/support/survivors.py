@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 import time
 import uuid
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+from hooklatch_worker.sandbox import linux
 
 COOKIE = "HOOKLATCH_TEST_COOKIE"
 PATIENCE = 10.0  # seconds in which all must be gone; only a failing test waits so long
@@ -48,4 +51,14 @@ def knowing(word: str) -> list[int]:
                         found.append(int(name))
             except OSError:
                 continue
+    return found
+
+
+def waiting_for_an_order(zygote: int) -> set[int]:
+    """Return the zygote's worker that waits for an order, if there is one just now: it has no limits of its own yet."""
+    found: set[int] = set()
+    for pid in linux.children(zygote):
+        with suppress(ProcessLookupError):
+            if resource.prlimit(pid, resource.RLIMIT_NOFILE) == resource.prlimit(zygote, resource.RLIMIT_NOFILE):
+                found.add(pid)
     return found

@@ -36,6 +36,11 @@ COMMANDS = (
         "init", "daemon.init",
         "write a first hooks.toml and a first guard, readable by you alone; overwrites nothing",
     ),
+    (
+        "install", "hosts.install",
+        "have an agent ask hooklatch: Claude Code, Codex, Gemini, Copilot, Cursor, OpenCode or Qwen Code",
+    ),
+    ("uninstall", "hosts.install", "take hooklatch out of an agent's settings, and nothing else"),
     ("trust", "hooks.trust", "let the hooks in a project's .hooklatch folder run, exactly as they are now"),
     (
         "suspend", "hooks.suspend",

@@ -18,6 +18,8 @@ TOOL_KEYS: Final = frozenset({"tool_name", "tool_input"})
 FIELDS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 TEXT: msgspec.json.Decoder[str] = msgspec.json.Decoder(str)
 SORTED = msgspec.json.Encoder(order="sorted")
+NOT_PLAIN = (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError)
+decode = msgspec.json.Decoder().decode
 
 
 class PayloadError(ValueError):
@@ -114,12 +116,23 @@ def retold(fields: Mapping[str, msgspec.Raw], changed: Mapping[str, msgspec.Raw]
 def means_same(old: msgspec.Raw | None, new: msgspec.Raw) -> bool:
     if old is None:
         return False
-    return bytes(old) == bytes(new) or canonical(old) == canonical(new)
+    if old == new:
+        return True
+    try:
+        before, after = decode(old), decode(new)
+        # What Python takes for different is; of what it takes for equal, 1, 1.0 and true are still to be told apart.
+        return before == after and SORTED.encode(before) == SORTED.encode(after)
+    except NOT_PLAIN as error:
+        raise no_plain_json(error) from None
 
 
 def canonical(raw: msgspec.Raw | bytes) -> bytes:
     """Return one spelling for all JSON of equal meaning; 1, 1.0 and true stay different."""
     try:
-        return SORTED.encode(msgspec.json.decode(raw))
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, OverflowError) as error:
-        raise PayloadError(f"a value is not plain JSON: {error}") from None
+        return SORTED.encode(decode(raw))
+    except NOT_PLAIN as error:
+        raise no_plain_json(error) from None
+
+
+def no_plain_json(error: Exception) -> PayloadError:
+    return PayloadError(f"a value is not plain JSON: {error}")

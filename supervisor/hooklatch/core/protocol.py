@@ -111,7 +111,7 @@ class MessageLine(msgspec.Struct, frozen=True):
 
 
 MESSAGES = msgspec.json.Decoder(MessageLine)
-ENCODER = msgspec.json.Encoder()
+to_lines = msgspec.json.Encoder().encode_lines
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 DECODE_ERRORS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, MemoryError)
 
@@ -128,6 +128,10 @@ class LineBuffer:
         self._begin = 0
         self._end = -1  # where the newline of the next line is, if that has arrived
         self._limit = limit
+
+    def __len__(self) -> int:
+        """Return how many bytes it keeps."""
+        return self._size + len(self._received)
 
     @property
     def is_empty(self) -> bool:
@@ -249,17 +253,17 @@ def decoder_of(shape: Hashable) -> msgspec.json.Decoder[object]:
 
 
 def encode_request(number: int, method: str, params: object) -> bytes:
-    return ENCODER.encode({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + b"\n"
+    return to_lines([{"jsonrpc": "2.0", "id": number, "method": method, "params": params}])
 
 
 def encode_notification(method: str, params: object) -> bytes:
-    return ENCODER.encode({"jsonrpc": "2.0", "method": method, "params": params}) + b"\n"
+    return to_lines([{"jsonrpc": "2.0", "method": method, "params": params}])
 
 
 def encode_result(number: object, result: object) -> bytes:
-    return ENCODER.encode({"jsonrpc": "2.0", "id": number, "result": result}) + b"\n"
+    return to_lines([{"jsonrpc": "2.0", "id": number, "result": result}])
 
 
 def encode_error(number: object, error: RpcError) -> bytes:
     body = {"code": int(error.code), "message": clipped(error.message), "data": {"name": error.code.label}}
-    return ENCODER.encode({"jsonrpc": "2.0", "id": number, "error": body}) + b"\n"
+    return to_lines([{"jsonrpc": "2.0", "id": number, "error": body}])

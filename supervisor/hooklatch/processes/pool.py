@@ -18,13 +18,12 @@ import msgspec
 import trio
 
 from hooklatch.core.decisions.call import Call
-from hooklatch.core.hooks.registry import Hook
 from hooklatch.core.messages import Cause, Outcome
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes import scratch
 from hooklatch.processes.queueing import CallQueue
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.processes.worker import FireContext, LoadError, Worker, outcome_of
+from hooklatch.processes.worker import FireContext, LoadError, Worker, ends_at, outcome_of
 from hooklatch.processes.zygote import ForkError, Zygote, ZygoteLostError
 from hooklatch_worker import wire
 
@@ -148,11 +147,13 @@ class Pool:
         if began >= deadline:
             self._give_back(worker, began, is_fit=True)
             return Outcome(cause="timeout", message="no time was left to start it").lasting(began - arrived)
-        worker.deadline = deadline
-        if deadline < self._alarm.deadline:
-            self._alarm.deadline = deadline
-        if call.then and worker.calls + len(call.then) >= self.limits.calls * worker.endurance:
-            call = msgspec.structs.replace(call, then=())  # it is to have no more than these
+        worker.ends = worker.deadline = deadline
+        if call.then:
+            if worker.calls + len(call.then) >= self.limits.calls * worker.endurance:
+                call = msgspec.structs.replace(call, then=())  # it is to have no more than these
+            worker.deadline = min([deadline, *(ends_at(hook, fire, began) for hook in call.then)])
+        if worker.deadline < self._alarm.deadline:
+            self._alarm.deadline = worker.deadline
         try:
             said = await worker.call(call, fire, deadline - began)
         except BaseException:  # cancelled, or a fault of our own: the worker may be at work, and is not to be lost
@@ -467,8 +468,3 @@ class Pool:
             isolation=self.isolation,
             **self._counts,
         )
-
-
-def ends_at(hook: Hook, fire: FireContext, began: float) -> float:
-    """Return until when a callback may run that began at that moment."""
-    return min(began + (hook.timeout or fire.spec.timeout), fire.deadline)

@@ -23,7 +23,7 @@ import trio
 
 from hooklatch.core.decisions.call import Call, Envelope
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import PythonTarget
+from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.messages import Cause, Outcome
 from hooklatch.processes.zygote import WorkerProcess
 from hooklatch_worker import wire
@@ -31,7 +31,7 @@ from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES,
 from hooklatch_worker.author.failures import MAX_TRACEBACK
 from hooklatch_worker.author.state import MAX_STEPS, Asked
 
-__all__ = ["FireContext", "LoadError", "Worker", "outcome_of"]
+__all__ = ["FireContext", "LoadError", "Worker", "ends_at", "outcome_of"]
 
 EXIT_NOTICE = 0.02  # seconds to wait for how a worker died; only the text of a crash depends on it
 LOAD_NOTICE = 1.0  # the same while importing, when no decision waits for it
@@ -123,7 +123,8 @@ class Worker:
         self._asked = 0
         self._is_cut_short = False
         self.is_expired = False
-        self.deadline = math.inf  # of the call that waits for it, if any
+        self.ends = math.inf  # when the time of the callback is over that runs, as far as we know
+        self.deadline = math.inf  # when to look at that, if a call waits for it
 
     @property
     def is_doomed(self) -> bool:
@@ -202,7 +203,7 @@ class Worker:
 
         `elapsed` is what the whole call took; whatever the worker says, it is no less than they did.
         """
-        if isinstance(said, wire.Answered):
+        if isinstance(said, wire.Answered) and not self.is_expired:
             found = said.before
         else:
             found, last = list[float](), time.monotonic() - elapsed
@@ -216,14 +217,17 @@ class Worker:
         return before
 
     def due(self, now: float) -> float:
-        """Return until when the callback that runs now may run, on trio's clock, if the first one's time has passed."""
-        if self._serving is None or len(moments := self._moments()) <= self._granted:
-            return self.deadline
-        self._granted = len(moments)  # it may say so of each only once: else it could put its end off
+        """Return when to look again whether the callback that runs then is late; if that has passed, it is.
+
+        None that may be run after this one can be late before it has had its time from now on.
+        """
+        assert self._serving is not None
         call, fire = self._serving
-        hook = call.then[self._granted - 1]
-        began = min(now - (time.monotonic() - moments[-1]), self.deadline)
-        return min(began + (hook.timeout or fire.spec.timeout), fire.deadline)
+        if len(moments := self._moments()) > self._granted:  # once for each: else a worker could put its end off
+            self._granted = len(moments)
+            began = min(now - (time.monotonic() - moments[-1]), self.ends)
+            self.ends = ends_at(call.then[self._granted - 1], fire, began)
+        return min([self.ends, *(ends_at(hook, fire, now) for hook in call.then[self._granted :])])
 
     def _moments(self) -> list[float]:
         """Return when each callback began that it was to run after the first one, on the monotonic clock."""
@@ -410,6 +414,11 @@ class Worker:
                 raise EOFError("its socket ended")
             body = self._reader.take(data)
         return body
+
+
+def ends_at(hook: Hook, fire: FireContext, began: float) -> float:
+    """Return until when a callback may run that begins at that moment."""
+    return min(began + (hook.timeout or fire.spec.timeout), fire.deadline)
 
 
 # The outcomes that a worker may report; anything else it sends is a crash.

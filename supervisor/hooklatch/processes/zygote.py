@@ -1,7 +1,8 @@
 """The daemon's handle on its zygote.  Knows two processes and a control socket; does not know hooks or verdicts.
 
-run() ── starts a zygote, reads its messages, and fails when it dies: its supervisor then runs another
-fork() ─ requests a worker, waits for a new zygote if there is none, kills one that is silent for 2 s
+guard() ─ starts a guardian, and fails when it dies: its supervisor then runs another
+run() ─── has the guardian fork a zygote, reads its messages, and fails when it dies: likewise
+fork() ── requests a worker, waits for a new zygote if there is none, kills one that is silent for 2 s
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ GUARDIAN = """import gc, sys
 gc.disable()  # until what all workers share is loaded and frozen
 sys.path[:] = {path}
 from hooklatch_worker.runtime import guardian
-guardian.live({control}, {daemon})
+guardian.live({line}, {daemon})
 """
 
 
@@ -101,10 +102,62 @@ class Order:
         self.result: WorkerProcess | ForkError = ZygoteLostError("the zygote died")
 
 
-class Life:
-    """One zygote process, from its start to its death, and the guardian above it."""
+class Guardian:
+    """The process that forks zygotes, and outlives them."""
 
     def __init__(self) -> None:
+        self._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            with theirs:
+                self._process = start_guardian(theirs.fileno())
+            self.pid = self._process.pid
+            self._pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            self._line.close()
+            raise
+
+    @property
+    def has_ended(self) -> bool:
+        return self._pidfd < 0 or linux.has_ended(self._pidfd)
+
+    async def wait(self) -> None:
+        """Wait until it ends."""
+        await trio.lowlevel.wait_readable(self._pidfd)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def fork(self, control: socket.socket) -> None:
+        """Have it fork a zygote with this control socket.
+
+        Raises:
+            OSError: it has ended.
+        """
+        self._wake()
+        socket.send_fds(self._line, [b"zygote"], [control.fileno()])
+
+    def _wake(self) -> None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._pidfd, signal.SIGCONT)  # it may have been stopped
+
+    async def aclose(self) -> None:
+        """End it, which it does by itself when its line ends; one that is stuck is killed."""
+        with trio.CancelScope(shield=True):
+            self._line.close()
+            self._wake()
+            with trio.move_on_after(STOP_TIMEOUT):
+                await self.wait()
+            self.kill()
+            await self.wait()
+            self._process.wait()
+            os.close(self._pidfd)
+            self._pidfd = -1
+
+
+class Life:
+    """One zygote process, from its start to its death."""
+
+    def __init__(self, guardian: Guardian) -> None:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.control.setblocking(False)
         self.orders: dict[int, Order] = {}
@@ -113,9 +166,7 @@ class Life:
         self.pid = self.pidfd = 0  # until it has greeted
         try:
             with theirs:
-                self._guardian = start_guardian(theirs.fileno())
-            self.guardian_pid = self._guardian.pid
-            self._guardian_pidfd = os.pidfd_open(self.guardian_pid)
+                guardian.fork(theirs)
         except OSError:
             self.control.close()
             raise
@@ -156,7 +207,7 @@ class Life:
             return (wire.decode_from_zygote(data), fds) if data else None
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        """Signal the zygote; the guardian follows it."""
+        """Signal the zygote, if it has greeted."""
         if self.pid:
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self.pidfd, number)
@@ -166,20 +217,16 @@ class Life:
         with trio.CancelScope(shield=True):
             trio.lowlevel.notify_closing(self.control)
             self.control.close()
-            self.kill(signal.SIGCONT)  # it, or the guardian, may have been stopped
-            with suppress(ProcessLookupError):  # it died with the zygote, and is reaped
-                signal.pidfd_send_signal(self._guardian_pidfd, signal.SIGCONT)
-            for end in (self.kill, self._guardian.kill):
-                with trio.move_on_after(STOP_TIMEOUT):
-                    await trio.lowlevel.wait_readable(self._guardian_pidfd)
-                    break
-                end()
-            await trio.lowlevel.wait_readable(self._guardian_pidfd)
+            if not self.pid:
+                self.is_over = True
+                return
+            self.kill(signal.SIGCONT)  # it may have been stopped
+            with trio.move_on_after(STOP_TIMEOUT):
+                await trio.lowlevel.wait_readable(self.pidfd)
+            self.kill()
+            await trio.lowlevel.wait_readable(self.pidfd)
             self.is_over = True
-            self._guardian.wait()
-            os.close(self._guardian_pidfd)
-            if self.pid:
-                os.close(self.pidfd)
+            os.close(self.pidfd)
 
 
 class Zygote:
@@ -187,16 +234,21 @@ class Zygote:
 
     def __init__(self, *, owns_process: bool = False) -> None:
         self._life: Life | None = None
-        self._latest: Life | None = None  # from its start until everything that it left is gone
+        self._latest: Life | None = None  # from its start until it is gone
+        self._guardian: Guardian | None = None  # from its start until everything that it left is gone
+        self._guarded = trio.Event()
         self._ready = trio.Event()
         self._generation = 0
         self._owns_process = owns_process
         self._lives = 0
 
     @property
-    def spec(self) -> ChildSpec:
-        """Return how the zygote is supervised."""
-        return ChildSpec("zygote", self.run, policy=RESTARTS, reports_start=True)
+    def specs(self) -> tuple[ChildSpec, ChildSpec]:
+        """Return how the guardian and the zygote are supervised."""
+        return (
+            ChildSpec("guardian", self.guard, policy=RESTARTS, reports_start=True),
+            ChildSpec("zygote", self.run, policy=RESTARTS, reports_start=True),
+        )
 
     @property
     def restarts(self) -> int:
@@ -217,8 +269,7 @@ class Zygote:
         The daemon's own process is one, since it adopts what a zygote and its guardian leave if both are killed; but as
         process 1 of a container it also adopts the orphans of anything else there.
         """
-        latest = self._latest
-        found = {latest.pid, latest.guardian_pid} - {0} if latest is not None else set[int]()
+        found = {one.pid for one in (self._latest, self._guardian) if one is not None} - {0}
         return frozenset(found | {os.getpid()} if self._owns_process and os.getpid() != 1 else found)
 
     async def fork(self, source: wire.Source, limits: wire.WorkerLimits) -> WorkerProcess:
@@ -273,6 +324,27 @@ class Zygote:
             self._life = None
             self._ready = trio.Event()
 
+    async def guard(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run one guardian, from its start to its death.
+
+        Raises:
+            ForkError: it could not be started, or has died.
+        """
+        try:
+            guardian = self._guardian = Guardian()
+        except OSError as error:
+            raise ForkError(f"the guardian could not be started: {error.strerror}") from None
+        self._guarded.set()
+        try:
+            task_status.started()
+            await guardian.wait()
+        finally:
+            self._guarded = trio.Event()
+            await guardian.aclose()
+            await self._sweep()
+            self._guardian = None
+        raise ForkError(f"the guardian died, pid {guardian.pid}")
+
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run one zygote, from its start to its death.
 
@@ -280,8 +352,10 @@ class Zygote:
             ForkError: it did not start, or has died.
         """
         self._lives += 1
+        while (guardian := self._guardian) is None or guardian.has_ended:  # both may have died, and we hear of it first
+            await self._guarded.wait()
         try:
-            life = self._latest = Life()
+            life = self._latest = Life(guardian)
         except OSError as error:
             raise ForkError(f"the zygote could not be started: {error.strerror}") from None
         try:
@@ -297,8 +371,9 @@ class Zygote:
             self._lose(life)
             for order in life.orders.values():
                 order.done.set()
+            if not life.pid:
+                guardian.kill()  # it may be stuck
             await life.aclose()
-            await self._sweep()
             self._latest = None
         raise ZygoteLostError(f"the zygote died, pid {life.pid}")
 
@@ -337,26 +412,26 @@ class Zygote:
             result.close()
 
     async def _sweep(self) -> None:
-        """Kill what the dead zygote left, whose orphans we adopt if this process is the daemon's own."""
+        """Kill what the dead guardian left, whose orphans we adopt if this process is the daemon's own."""
         if not self._owns_process:
             return
         with trio.move_on_after(SWEEP_TIMEOUT, shield=True) as scope:
             while linux.kill_children():  # noqa: ASYNC110  (each death may hand us the next generation)
                 await trio.sleep(SWEEP_INTERVAL)
         if scope.cancelled_caught:
-            logger.error("processes that a dead zygote left cannot be killed: %s", linux.children())
+            logger.error("processes that a dead guardian left cannot be killed: %s", linux.children())
 
 
-def start_guardian(control: int) -> subprocess.Popen[bytes]:
+def start_guardian(line: int) -> subprocess.Popen[bytes]:
     """Start an interpreter like this one, with an environment that has none of this one's secrets, as the guardian.
 
     It is in a session of its own: Ctrl-C in the daemon's terminal must only reach the daemon.
     """
     path = [os.fspath(entry) or os.getcwd() for entry in sys.path]  # not made absolute: it may be one of an import hook
-    code = GUARDIAN.format(path=path, control=control, daemon=os.getpid())
+    code = GUARDIAN.format(path=path, line=line, daemon=os.getpid())
     flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # as multiprocessing takes them
     command: list[str] = [sys.executable, *flags, "-c", code]
-    return subprocess.Popen(command, env=allowed(os.environ), pass_fds=[control], start_new_session=True)
+    return subprocess.Popen(command, env=allowed(os.environ), pass_fds=[line], start_new_session=True)
 
 
 def reap_strangers() -> None:
@@ -374,5 +449,6 @@ async def open_zygote(*, owns_process: bool = False) -> AsyncGenerator[Zygote]:
     """Run a zygote while the block runs."""
     async with Supervisor("zygote").open() as supervisor:
         zygote = Zygote(owns_process=owns_process)
-        await supervisor.start(zygote.spec)
+        for spec in zygote.specs:
+            await supervisor.start(spec)
         yield zygote

@@ -208,6 +208,14 @@ def test_the_digest_changes_with_the_order_of_firing() -> None:
     assert Snapshot(1, [hook("a"), hook("b")]).digest != Snapshot(1, [hook("b"), hook("a")]).digest
 
 
+def test_a_view_is_like_another_of_the_same_digest_and_like_no_longer_or_shorter_one() -> None:
+    one, same, more = (Snapshot(1, [hook(name) for name in names]) for names in ("a", "a", "ab"))
+
+    assert one.is_like(same)
+    assert not one.is_like(more)
+    assert not one.is_like(Snapshot(1, [hook("b")]))
+
+
 def test_the_digest_is_of_the_firing_order_not_of_the_order_of_arrival() -> None:
     first, last = hook("a", priority=200), hook("b")
 

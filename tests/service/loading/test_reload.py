@@ -1,6 +1,6 @@
 """Hot reload: what is edited is in force a moment later, and what is broken changes nothing that is.
 
-Slow as a whole: an edit is taken after 100 ms without a further change, and a new version is proven in a new worker.
+Slow as a whole: an edit that takes something away, or is broken, waits for 100 ms, and each new version is proven.
 """
 
 from __future__ import annotations

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from hooklatch.service.config.configuration import ConfigError, FileConfig, read_config
-from hooklatch.service.config.settling import has_lost, is_closed, quiet_for
+from hooklatch.service.config.path_lookup import Stamp
+from hooklatch.service.config.settling import has_lost, is_written, quiet_for
 from hooklatch.service.loading.files import UnsettledError
 from support.daemons import Daemon, running_daemon
-from support.edited import CONFIG, GUARDS, HOOK, bash, is_green
+from support.edited import CONFIG, GUARDS, HOOK, bash, is_green, reloaded, watching
+from support.pools import until
 
 TWO = (
     HOOK.format(id="one") + "config = { strict = true }\n" + HOOK.format(id="two") + 'observe = true\nmatch = "Bash"\n'
@@ -33,20 +36,20 @@ async def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenera
 # -- a file by itself --------------------------------------------------------------------------------------------
 
 
-def test_a_file_is_closed_when_its_last_writer_has_closed_it(tmp_path: Path) -> None:
+def test_a_file_is_written_until_its_last_writer_has_closed_it(tmp_path: Path) -> None:
     path = tmp_path / "file"
     with path.open("w"), path.open("a"):
-        while_open = is_closed(str(path))
+        while_open = is_written(str(path))
     with path.open():
-        while_read = is_closed(str(path))
+        while_read = is_written(str(path))
 
-    assert (while_open, while_read) == (False, True)
+    assert (while_open, while_read) == (True, False)
 
 
-def test_what_cannot_be_told_counts_as_open(tmp_path: Path) -> None:
+def test_what_cannot_be_opened_may_be_written(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("nowhere")
 
-    assert [is_closed(str(tmp_path / name)) for name in ("missing", "link", "a\0b", ".")] == [False, False, False, True]
+    assert [is_written(str(tmp_path / name)) for name in ("missing", "link", "a\0b", ".")] == [None, None, None, False]
 
 
 def test_who_opens_a_file_while_we_look_at_it_is_not_refused_and_kills_nobody(tmp_path: Path) -> None:
@@ -60,7 +63,7 @@ def test_who_opens_a_file_while_we_look_at_it_is_not_refused_and_kills_nobody(tm
     thread = threading.Thread(target=write)
     thread.start()
     while thread.is_alive():
-        is_closed(str(path))
+        is_written(str(path))
     thread.join()
 
     assert path.read_text() == "x"
@@ -164,3 +167,55 @@ async def test_what_lost_something_is_taken_when_it_stays_so(daemon: Daemon) -> 
     taken = await files.reload()
 
     assert (taken.removed, taken.changed) == (["two"], ["one"])
+
+
+async def test_the_watch_takes_what_is_whole_without_waiting_for_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        running_daemon(tmp_path, {"hooks.toml": CONFIG, "guards.py": GUARDS}) as daemon,
+        daemon.session() as client,
+    ):
+        await watching(client)
+        await until(lambda: daemon.parts.files.reloads["good"] == 2)  # that of the start, and the watch's first look
+        monkeypatch.setattr("hooklatch.service.loading.files.PATIENCE", 3600.0)
+
+        daemon.write("guards.py", GUARDS.replace("one", "two"))
+        await reloaded(client)
+        daemon.write("hooks.toml", CONFIG + TWO)
+        heard = await reloaded(client)
+
+        assert heard["added"] == ["one", "two"]
+        assert await bash(client) == ("deny", "policy", "two")
+
+
+async def test_a_file_that_somebody_has_open_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hooklatch.service.loading.files.WRITING", 3600.0)
+    async with (
+        running_daemon(tmp_path, {"hooks.toml": CONFIG + TWO, "guards.py": GUARDS}) as daemon,
+        daemon.session() as client,
+    ):
+        await watching(client)
+        with (daemon.folder / "hooks.toml").open("w") as file:
+            file.write(CONFIG)
+            file.flush()
+            looks = count_of_looks(daemon, monkeypatch)
+            await until(lambda: looks() > 5)  # it has been quiet for long enough by then
+            file.write(TWO + HOOK.format(id="three"))
+        heard = await reloaded(client)
+
+    assert (heard["added"], heard["removed"]) == (["three"], [])
+
+
+def count_of_looks(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Return how often the watch has looked at the files since."""
+    looks, files = count(), daemon.parts.files
+    last = [0]
+
+    def look() -> dict[str, Stamp]:
+        last[0] = next(looks)
+        return stamps()
+
+    stamps = files.stamps
+    monkeypatch.setattr(files, "stamps", look)
+    return lambda: last[0]

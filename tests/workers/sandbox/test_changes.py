@@ -286,5 +286,5 @@ def test_the_benchmark_of_levels_runs() -> None:
 
     done = subprocess.run(command, capture_output=True, text=True, check=False)
 
+    assert "p50 ms" in done.stdout, done.stderr
     assert set(json.loads((bench / "results/isolation.json").read_bytes())["levels"]) == set(wire.ISOLATION_LEVELS)
-    assert "p50 ms" in done.stdout

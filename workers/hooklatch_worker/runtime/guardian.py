@@ -1,5 +1,8 @@
 """Kills what the daemon and its zygote leave behind.  Knows these two processes; idle while both live.
 
+It forks each zygote, so that a new one needs no interpreter and no imports, and only when the one before is gone with
+all that it left.
+
 Orphans of a dead zygote are reparented to the nearest subreaper above it.  If that were the daemon, nothing would be
 left to kill them once both are dead.  Each of the three processes watches the others, so any two may die at once:
 
@@ -7,8 +10,8 @@ left to kill them once both are dead.  Each of the three processes watches the o
 
     dead               who notices, and how                        who kills what is left
     zygote             guardian: pidfd;  daemon: control socket    guardian
-    daemon             guardian: a pipe; zygote: control socket    both
-    guardian           zygote: pidfd;    daemon: pidfd             zygote
+    daemon             guardian: pidfd;  zygote: control socket    both
+    guardian           zygote: pidfd;    daemon: its zygote's end  zygote
     daemon, zygote     guardian                                    guardian
     daemon, guardian   zygote                                      zygote
     guardian, zygote   daemon                                      daemon, which is also a subreaper
@@ -30,9 +33,9 @@ from hooklatch_worker.sandbox import linux
 __all__ = ["live"]
 
 
-def live(control_fd: int, daemon_pid: int) -> None:
-    """Fork the zygote, and wait until it or the daemon ends; never return."""
-    daemon, own_pid = os.pidfd_open(daemon_pid), os.getpid()
+def live(line_fd: int, daemon_pid: int) -> None:
+    """Fork a zygote for each control socket that the daemon sends, one at a time, until it ends; never return."""
+    daemon = os.pidfd_open(daemon_pid)
     if os.getppid() != daemon_pid:
         return
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -40,17 +43,39 @@ def live(control_fd: int, daemon_pid: int) -> None:
     linux.become_subreaper()
     linux.wake_when_orphaned()
     try:
-        with socket.socket(fileno=control_fd) as control:
-            zygote_pid = os.fork()
-            if zygote_pid == 0:
-                zygote.live(control, own_pid)
-        # Our copy is closed now: otherwise the zygote's end never reads as EOF in the daemon.
-        ended = select.poll()
-        for fd in (daemon, os.pidfd_open(zygote_pid)):
-            ended.register(fd, select.POLLIN)
-        ended.poll()
+        with socket.socket(fileno=line_fd) as line:
+            while (control := next_control(line)) is not None:
+                watch(fork(control, line), daemon)
+                if not zygote.sweep():
+                    return  # a new zygote could not be told from what is left; the daemon starts another guardian
     except Exception as error:
         sys.excepthook(type(error), error, error.__traceback__)
     finally:
         zygote.sweep()
         os._exit(0)
+
+
+def next_control(line: socket.socket) -> socket.socket | None:
+    _, fds, _, _ = socket.recv_fds(line, 16, 1, socket.MSG_CMSG_CLOEXEC)
+    return socket.socket(fileno=fds[0]) if fds else None
+
+
+def fork(control: socket.socket, line: socket.socket) -> int:
+    # Our copy is closed at the end: otherwise the zygote's end never reads as EOF in the daemon.
+    with control:
+        guardian_pid = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            line.close()
+            zygote.live(control, guardian_pid)
+        return pid
+
+
+def watch(zygote_pid: int, daemon: int) -> None:
+    """Wait until the zygote or the daemon ends."""
+    pidfd = os.pidfd_open(zygote_pid)
+    ended = select.poll()
+    for fd in (daemon, pidfd):
+        ended.register(fd, select.POLLIN)
+    ended.poll()
+    os.close(pidfd)

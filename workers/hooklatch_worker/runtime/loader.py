@@ -99,13 +99,12 @@ class Unit:
         return {"trio" for function in own if is_async(function)}
 
 
-def load(source: Source, code: bytes) -> Unit:
-    """Import a source; `code` is the content of its file, if it is a file.
+def load(source: Source, code: bytes, before: frozenset[str]) -> Unit:
+    """Import a source; `code` is the content of its file, if it is one, and `before` names the modules of every worker.
 
     Raises:
         SourceError: it is missing, or its code failed.
     """
-    before = frozenset(sys.modules)
     marks = ledger.current = Ledger()
     try:
         if source.kind == "module":

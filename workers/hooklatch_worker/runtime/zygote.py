@@ -5,15 +5,19 @@ subreaper: whatever a dead worker left running is reparented to it.  Its only le
 other child is killed on sight, after stopping it and everything below it.  The end of its control socket means that the
 daemon is gone, and the end of its parent that the guardian is: then it kills everything below it, and exits.
 
-    daemon ──Fork──▶ zygote ──fork──▶ worker
+    daemon ──Fork──▶ zygote ──Fork──▶ worker that waits (forked after the order before)
            ◀──Ready + [pidfd]──  (once)                     ◀──Exited── (when one dies; best effort)
            ◀──Forked + [socket, pidfd, output, error, progress]──
+
+One worker always waits for an order, forked and confined, and knows no source: what every worker begins with is then no
+part of the time that a replacement takes, which is half of it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import gc
+import importlib
 import multiprocessing
 import os
 import select
@@ -21,7 +25,9 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 from multiprocessing.process import BaseProcess
+from typing import NamedTuple
 
 import msgspec
 
@@ -33,8 +39,23 @@ __all__ = ["live"]
 
 REAP_TIMEOUT = 0.5  # seconds of killing orphans at a time: forks are waiting
 RETRY = 200  # milliseconds until we continue with the remaining ones, if none of them dies before
+PAUSE = 20  # milliseconds without an order until the next worker is forked: the one before needs the processor now
 SWEEP_TIMEOUT = 5.0  # seconds; a child in uninterruptible sleep must not keep the zygote for ever
 FORKS = msgspec.msgpack.Decoder(wire.Fork)
+for common in "json", "pathlib", "shlex", "subprocess":  # most hooks import some of them; no worker then has to
+    importlib.import_module(common)
+
+
+class Unordered(NamedTuple):
+    """A worker that waits for its order."""
+
+    process: BaseProcess
+    pid: int
+    fds: list[int]  # its socket's other end, its pidfd, its output and its error
+
+    def close(self) -> None:
+        for fd in self.fds:
+            os.close(fd)
 
 
 def live(control: socket.socket, guardian_pid: int) -> None:
@@ -61,6 +82,8 @@ class Zygote:
         self._pid, self._guardian_pid = os.getpid(), guardian_pid
         self._workers: dict[int, tuple[int, BaseProcess]] = {}  # the generation and the process, by pid
         self._context = multiprocessing.get_context("fork")
+        self._next: Unordered | None = None
+        self._is_due = True  # the next worker is to be forked, as soon as there is time
         self.temporary: set[str] = set()  # where workers have their temporary directories
 
     def run(self) -> None:
@@ -74,9 +97,10 @@ class Zygote:
         for fd in (self._control.fileno(), wake_r, guardian):
             poll.register(fd, select.POLLIN)
         self._greet()
+        self._prepare()
         is_clean = True
         while True:
-            ready = {fd for fd, _ in poll.poll(None if is_clean else RETRY)}
+            ready = {fd for fd, _ in poll.poll(PAUSE if self._is_due else None if is_clean else RETRY)}
             if guardian in ready:
                 return
             if wake_r in ready:
@@ -85,6 +109,8 @@ class Zygote:
                 is_clean = self._reap()
             if self._control.fileno() in ready and not self._obey():
                 return
+            if not ready and self._is_due:
+                self._prepare()
 
     def _greet(self) -> None:
         own = os.pidfd_open(os.getpid())
@@ -97,30 +123,47 @@ class Zygote:
             return False
         request = FORKS.decode(data)
         try:
-            self._fork(request)
+            worker = self._next or self._fork()
+            self._next, self._is_due = None, True
+            self._order(worker, request)
         except OSError as error:
             self._tell(wire.ForkFailed(request.generation, f"fork failed: {error.strerror}"))
         return True
 
-    def _fork(self, request: wire.Fork) -> None:
+    def _prepare(self) -> None:
+        """Have a worker wait for the next order.  If it cannot be forked, that order tries again, and is told why."""
+        self._is_due = False
+        with suppress(OSError):
+            self._next = self._fork()
+
+    def _fork(self) -> Unordered:
+        ours, theirs = socket.socketpair()
+        fds = [ours.detach()]
+        try:
+            with theirs:
+                fds.extend(append_only(name) for name in ("stdout", "stderr"))
+                fds.append(shared("progress"))
+                arguments = self._pid, theirs.fileno(), *fds[1:]
+                process = self._context.Process(target=child.live, args=arguments)
+                process.start()
+            pid = process.pid
+            assert pid is not None
+            fds.insert(1, os.pidfd_open(pid))
+        except BaseException:
+            for fd in fds:
+                os.close(fd)
+            raise
+        return Unordered(process, pid, fds)
+
+    def _order(self, worker: Unordered, request: wire.Fork) -> None:
         if request.limits.isolation.temporary:
             self.temporary.add(request.limits.isolation.temporary)
-        fds: list[int] = []
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            try:
-                fds = [append_only(name) for name in ("stdout", "stderr")]
-                fds.append(shared("progress"))
-                process = self._context.Process(target=child.live, args=(request, self._pid, theirs.fileno(), *fds))
-                process.start()
-                pid = process.pid
-                assert pid is not None
-                self._workers[pid] = (request.generation, process)
-                fds.insert(0, os.pidfd_open(pid))
-                self._tell(wire.Forked(request.generation, pid), [ours.fileno(), *fds])
-            finally:
-                for fd in fds:
-                    os.close(fd)
+        self._workers[worker.pid] = request.generation, worker.process
+        try:
+            os.write(worker.fds[0], wire.frame(request))
+            self._tell(wire.Forked(request.generation, worker.pid), worker.fds)
+        finally:
+            worker.close()
 
     def _reap(self) -> bool:
         """Record which workers have died, and kill what they left; return whether all of it is gone."""
@@ -128,7 +171,10 @@ class Zygote:
             if process.exitcode is not None:
                 del self._workers[pid]
                 self._tell(wire.Exited(generation, pid, process.exitcode), wait=False)
-        rightful = frozenset(self._workers)
+        if self._next is not None and self._next.process.exitcode is not None:
+            self._next.close()
+            self._next = None
+        rightful = frozenset(self._workers if self._next is None else {*self._workers, self._next.pid})
         deadline = time.monotonic() + REAP_TIMEOUT
         while linux.kill_children(keep=rightful):
             if time.monotonic() > deadline:
@@ -158,9 +204,15 @@ def shared(name: str) -> int:
     return fd
 
 
-def sweep() -> None:
-    """Kill every descendant.  Each death reparents the next generation to us, so go on until there is none."""
+def sweep() -> bool:
+    """Kill every descendant; return whether all are gone.
+
+    Each death reparents the next generation to us, so go on until there is none.
+    """
     wait = select.poll()
     deadline = time.monotonic() + SWEEP_TIMEOUT
-    while linux.kill_children() and time.monotonic() < deadline:
+    while linux.kill_children():
+        if time.monotonic() > deadline:
+            return False
         wait.poll(1)
+    return True

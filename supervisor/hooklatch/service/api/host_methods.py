@@ -18,6 +18,7 @@ from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.limits import Name, Path
 from hooklatch.core.messages import Cause, Decision
 from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.hosts import canary
 from hooklatch.hosts.find import UnknownHostError, find
 from hooklatch.hosts.host import HookOutput, Host, Native, Request, UnreadableError, denied
 from hooklatch.service.api.methods import Method, MethodTable
@@ -25,6 +26,7 @@ from hooklatch.service.dispatch.call_numbers import CallNumbers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import Fit
 from hooklatch.service.dispatch.told_twice import ToldTwice
+from hooklatch.service.loading.projects import Projects
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.transport.connection import Connection
@@ -52,9 +54,10 @@ class HostParams(msgspec.Struct, frozen=True):
 class HostMethods:
     """Fires what hosts tell, and words the decisions for them."""
 
-    def __init__(self, dispatcher: Dispatcher, statistics: Statistics) -> None:
+    def __init__(self, dispatcher: Dispatcher, statistics: Statistics, projects: Projects) -> None:
         self._dispatcher = dispatcher
         self._statistics = statistics
+        self._projects = projects
         self._calls = CallNumbers()
         self._told_twice = ToldTwice(trio.current_time)
 
@@ -75,6 +78,8 @@ class HostMethods:
         session = connection.session
         try:
             native = host.read(params.event, params.document.encode(), params.environ)
+            if (refusal := canary.answer(host, native)) is not None:
+                return refusal
             if not native.event:
                 return host.silence(native.name)
             request = host.request(native)
@@ -89,6 +94,7 @@ class HostMethods:
         self, host: Host, native: Native, request: Request, budget: float | None, session: Session | None
     ) -> HookOutput:
         fit, params = fit_of(host, native), self._with_call_id(request)
+        told = self._projects.begun((params.envelope.cwd, params.envelope.began_in)) if begins(native) else []
         try:
             if native.spec.kind == "notify":
                 self._dispatcher.fire_later(params, session, fit=fit)
@@ -103,6 +109,8 @@ class HostMethods:
                 decision = fit(decision)
         except RpcError as error:
             return self._failed(host, native.name, "protocol", error.message)
+        if told:
+            decision = msgspec.structs.replace(decision, warnings=[*decision.warnings, *told])
         if decision.is_refusal and request.call == "begins":
             self._calls.ends(request.call_key)
         try:
@@ -138,6 +146,11 @@ class HostMethods:
         except Exception:
             logger.exception("an adapter failed on a refusal", extra={"host": host.name, "event": event})
             return host.refusal(event, f"hooklatch: refused: {reason} ({cause})")
+
+
+def begins(native: Native) -> bool:
+    """Say whether a host tells that a session begins: a person reads what it shows then."""
+    return native.event == "session_start"
 
 
 def fit_of(host: Host, native: Native) -> Fit:

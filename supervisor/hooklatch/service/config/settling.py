@@ -5,10 +5,12 @@ nothing that it held is gone, and otherwise when nobody has touched it for longe
 
     closed, as far as the kernel can say ─▶ quiet for SETTLE ─▶ read, built ─▶ nothing is gone or wrong ─▶ taken
        └─ no, or not known ─────────────────────────────────────────┴─ no ─▶ quiet for PATIENCE ─▶ taken as it is
+                                                                                └─ open ─▶ WRITING later at the latest
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -18,32 +20,35 @@ from collections.abc import Iterable
 
 from hooklatch.service.config.configuration import FileConfig
 
-__all__ = ["PATIENCE", "SETTLE", "has_lost", "is_closed", "quiet_for"]
+__all__ = ["PATIENCE", "SETTLE", "WRITING", "has_lost", "is_written", "quiet_for"]
 
 SETTLE = 0.03  # seconds: several files are saved one after the other, and shells append to one line by line
 PATIENCE = 0.1  # seconds without a change after which a file is taken that may still be in the making
+WRITING = (
+    2.0  # seconds after which one is taken that somebody keeps open: a copy over a slow line pauses, an editor stays
+)
 
 
-def is_closed(path: str) -> bool:
-    """Return whether nobody has a file open for writing; False if that cannot be told, True for a directory.
+def is_written(path: str) -> bool | None:
+    """Return whether somebody has a file open for writing; None if that cannot be told, False for a directory.
 
-    The kernel grants a read lease only on such a file (fcntl(2), F_SETLEASE), to its owner, on a local disk.
+    The kernel grants a read lease only if nobody has (fcntl(2), F_SETLEASE), to the file's owner, on a local disk.
     """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (OSError, ValueError):
-        return False
+        return None
     try:
         if stat.S_ISDIR(os.fstat(fd).st_mode):
-            return True
+            return False
         # Whoever opens it for writing just now waits until we close it; without this we would die of SIGIO then.
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-    except OSError:
-        return False
+    except OSError as error:
+        return True if error.errno == errno.EAGAIN else None
     finally:
         os.close(fd)
-    return True
+    return False
 
 
 def quiet_for(paths: Iterable[str]) -> float:

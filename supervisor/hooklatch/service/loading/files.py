@@ -28,7 +28,7 @@ from hooklatch.processes.scratch import root_below
 from hooklatch.service.config.configuration import Diagnostic, FileConfig
 from hooklatch.service.config.path_lookup import Names, Stamp, names_in, stamp
 from hooklatch.service.config.settings import Settings
-from hooklatch.service.config.settling import PATIENCE, SETTLE, has_lost, is_closed, quiet_for
+from hooklatch.service.config.settling import PATIENCE, SETTLE, WRITING, has_lost, is_written, quiet_for
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.layer_builder import Layers, assemble, manifests
 from hooklatch.service.loading.plan import Plan, Seen, known_files, plan
@@ -148,16 +148,18 @@ class Files:
 
     async def _take(self, before: dict[str, Stamp], now: dict[str, Stamp]) -> dict[str, Stamp]:
         """Reload, as soon as what has changed is known to be whole, or else to be left alone; return its stamps."""
-        changed = [path for path, found in now.items() if before.get(path) != found]
+        changed = changed_in(now, before)
         await trio.sleep(max(0.0, SETTLE - quiet_for(changed)))
-        if self.stamps() == now and all(map(is_closed, changed)):
+        if self.stamps() == now and all(is_written(path) is False for path in changed):
             with suppress(UnsettledError):
                 await self.reload(known=now)
                 return now
+        latest = trio.current_time() + WRITING
         while True:
             now = self.stamps()
             await trio.sleep(PATIENCE)
-            if self.stamps() == now:
+            is_late = trio.current_time() > latest
+            if self.stamps() == now and (is_late or not any(map(is_written, changed_in(now, before)))):
                 await self.reload()
                 return now
 
@@ -214,9 +216,9 @@ class Files:
         state.settings, state.overrides = taken.main.settings, taken.main.overrides
         # The manifests of now: a project may have been untrusted meanwhile.
         state.manifests = manifests(state.manifests, taken, seen, layers, built.faults, is_explicit=is_explicit)
+        await self._registries.announced()  # it is active already, and nobody has to wait for a disk to hear of it
         if before != (state.settings, state.overrides, state.manifests):
             await self._state.store()
-        await self._registries.announced()
         return change
 
     def _lost(self, taken: Plan) -> list[str]:
@@ -329,6 +331,10 @@ class Files:
         if hook.origin is not None and hook.origin.file in self.active.digests:
             found[hook.origin.file] = self.active.digests[hook.origin.file]
         return found
+
+
+def changed_in(now: Mapping[str, Stamp], before: Mapping[str, Stamp]) -> list[str]:
+    return [path for path, found in now.items() if before.get(path) != found]
 
 
 def siblings_of(path: str) -> list[str]:

@@ -43,6 +43,7 @@ from hooklatch.service.process.folders import (
 )
 from hooklatch.service.process.lifecycle import Lifecycle
 from hooklatch.service.process.parts import Parts
+from hooklatch.service.process.pointer import pointing
 from hooklatch.service.process.service_manager import Notifier
 from hooklatch.service.process.signals import Signals
 from hooklatch.service.process.socket_activation import ActivationError, Inherited, take_sockets
@@ -190,7 +191,8 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
             listeners = listeners_of(parts, *sockets)
             await start_all(supervisor, services(parts, listeners))
             try:
-                yield Daemon(parts, listeners, Ready(agent, admin, os.getpid(), parts.registries.view.revision))
+                with pointing(options.state_dir, os.path.dirname(agent)):
+                    yield Daemon(parts, listeners, Ready(agent, admin, os.getpid(), parts.registries.view.revision))
             finally:
                 for path in (agent, admin) if inherited is None else ():
                     with suppress(FileNotFoundError):
@@ -202,9 +204,11 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
 def foundations(parts: Parts) -> list[ChildSpec]:
     """Return the parts that loading hooks and running fires need."""
     pools, fires, timers = parts.sources.supervisor, parts.dispatcher.background, parts.sessions.timers
+    guardian, zygote = parts.zygote.specs
     return [
+        guardian,  # first, since its imports take longer than anything else here
         ChildSpec("record", parts.record.run, is_significant=True, reports_start=True),
-        parts.zygote.spec,
+        zygote,
         ChildSpec("pools", pools.run, reports_start=True, below=pools),
         ChildSpec("background fires", fires.run, reports_start=True, below=fires),
         ChildSpec("session timers", timers.run, reports_start=True, below=timers),

@@ -32,18 +32,18 @@ class Outgoing:
 
     def send(self, data: bytes) -> bool:
         """Send a line; return whether the caller has to start a `drain` for the rest of it."""
+        sent = 0
         if not self.pending:
             try:
                 sent = self._socket.send(data)
             except BlockingIOError:
-                sent = 0
+                pass
             except OSError as error:
                 self._lost(error)
                 return False
             if sent == len(data):
                 return False
-            data = data[sent:]
-        self.pending += data
+        self.pending += memoryview(data)[sent:]
         was_draining, self.is_draining = self.is_draining, True
         return not was_draining
 

@@ -34,6 +34,7 @@ class ServedCalls:
         asked = self._asked[number] = Asked()
         try:
             send(encode_request(number, "call", params_of(call, fire)))
+            fire.sent()
             with trio.move_on_at(deadline):
                 await asked.ended.wait()
         finally:
