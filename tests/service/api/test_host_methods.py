@@ -16,12 +16,14 @@ from support.pools import until
 from support.shared_daemon import daemon_in_thread
 
 GUARDS = """
-from hooklatch_worker import allow, deny, hook, inject, resume
+from hooklatch_worker import allow, amend, deny, hook, inject, resume
 
 @hook("pre_tool_use", match="shell")
 def shell(event):
     if "rm" in event.tool_args["command"]:
         return deny("no rm")
+    if event.tool_args["command"] == "mv":
+        return amend(tool_input={"command": "mv -n"})
 
 @hook("pre_tool_use", match="Read")
 def crash(event):
@@ -116,6 +118,12 @@ async def test_what_no_guard_objects_to_passes_in_silence(daemon: Daemon) -> Non
     answer = await told(daemon, "PreToolUse", call("Bash", command="ls"))
 
     assert answer["result"] == {"exit_code": 0, "stdout": "", "stderr": ""}
+
+
+async def test_an_input_that_a_guard_changed_is_handed_to_the_host(daemon: Daemon) -> None:
+    answer = await told(daemon, "PreToolUse", call("Bash", command="mv"))
+
+    assert said(answer)["hookSpecificOutput"]["updatedInput"] == {"command": "mv -n"}
 
 
 async def test_a_guard_that_crashes_denies(daemon: Daemon) -> None:

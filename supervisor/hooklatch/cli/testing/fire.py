@@ -13,10 +13,10 @@ from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import one_shot
 from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
-from hooklatch.hosts.claude_code import PAYLOAD_LIMIT
 from hooklatch.hosts.light_json import RepeatedKeyError, dumps, is_object, loads
 from hooklatch.hosts.wording import problem_of
 
+MAX_PAYLOAD = 8 * 2**20  # bytes; that of `core/payload.py`, which loads more than one fire needs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def params_of(arguments: argparse.Namespace, payload: bytes) -> bytes:
     for key in ("timeout", "dialect"):
         if (value := getattr(arguments, key)) is not None:
             params[key] = value
-    if len(payload) > PAYLOAD_LIMIT:  # a frame of that size would be rejected; the daemon decides
+    if len(payload) > MAX_PAYLOAD:  # a frame of that size would be rejected; the daemon decides
         params["truncated"], payload = True, b"{}"
     return with_payload(params, payload)
 
