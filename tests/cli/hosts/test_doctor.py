@@ -148,3 +148,35 @@ def test_a_plugin_that_refuses_nothing_is_found(installed: Daemon) -> None:
         path.write_text(text)
 
     assert "OpenCode: DEAD: a call that has to be refused went through" in whats(said)
+
+
+@table(
+    "line",
+    [
+        "touch ran; hooklatch/entry --kind gate --wait 1",
+        "{entry}; touch ran",
+        "{entry} $(touch ran)",
+        "/bin/sh -c 'touch ran' hooklatch/entry --kind gate --wait 1",
+    ],
+)
+def test_looking_at_a_project_does_not_run_what_it_holds(line: str) -> None:
+    with new_place() as place, serving(place):
+        place.run("install", "claude-code", "--project")
+        path = place.folder / ".claude/settings.local.json"
+        settings = json.loads(path.read_text())
+        handler = settings["hooks"]["PreToolUse"][0]["hooks"][0]
+        handler["command"] = line.format(entry=handler["command"])
+        path.write_text(json.dumps(settings))
+
+        said = found(place)
+
+        assert "starts something other than this installation's entry, so it was not tried" in whats(said)
+        assert not list(place.folder.rglob("ran"))
+
+
+def test_a_projects_entries_are_tried_too() -> None:
+    with new_place() as place, serving(place):
+        place.run("install", "gemini", "--project", "--start")
+        (host,) = found(place)["hosts"]
+
+    assert (host["file"], host["canary"]) == (str(place.folder / ".gemini/settings.json"), "refused by the daemon")
