@@ -64,8 +64,19 @@ class Checked:
 
 def check_hosts() -> list[Checked]:
     """Return what is found in the settings of every program, those of this folder's project included."""
-    return [checked for layout in LAYOUTS.values() for path in files_of(layout, user=False, project=False)
+    found = [checked for layout in LAYOUTS.values() for path in files_of(layout, user=False, project=False)
             if (checked := check_file(find(layout.name), layout, path)) is not None]  # fmt: skip
+    check_twice(found)
+    return found
+
+
+def check_twice(found: list[Checked]) -> None:
+    """Report programs that ask twice, since both their user's and a project's settings have entries."""
+    for number, one in enumerate(found):
+        before = [other.file for other in found[:number] if other.host == one.host and other.events]
+        if before and one.events and one.host != "claude-code":  # which runs a handler once, however often it is there
+            what = f"{one.file} and {before[0]} both have its entries, so each event asks twice"
+            one.wrong(what, f"hooklatch uninstall {one.host} --project", is_problem=False)
 
 
 def check_file(host: Host, layout: Layout, path: str) -> Checked | None:
