@@ -1,9 +1,9 @@
 """What an agent waits for at each event: the forms of the entry, started as hosts start them.
 
 Hosts give the command to a shell (`sh -c LINE`: Codex, Gemini CLI, Qwen Code, Copilot CLI, Cursor, and Claude Code's
-`command`), or start it themselves (Claude Code's `command` with `args`).  Each form is started in both ways, in turns with
-what is the least in its language: `python -I -S -c pass`, and `/bin/true`.  It gets one recorded event on a pipe, from a
-socket that answers at once, and from a daemon with a Python gate; the time is from the start until it has exited.
+`command`), or start it themselves (Claude Code's `command` with `args`).  Each form is started in both ways, in turns
+with what is the least in its language: `python -I -S -c pass`, and `/bin/true`.  It gets one recorded event on a pipe
+and asks a socket that answers at once, or a daemon with a Python gate; the time is until it has exited.
 
 Bad would be: the Python form over 1.25 times `python -I -S -c pass`, the C form over 1.5 times `/bin/true`, against the
 socket that answers at once; a ratio is that of two medians of one run.

@@ -22,7 +22,7 @@ from hooklatch.dialects.registration import read_matcher
 from hooklatch.dialects.rendering import render
 from hooklatch.dialects.translation import to_canonical, to_native
 from hooklatch.hosts.find import find, names
-from hooklatch.hosts.host import UnreadableError
+from hooklatch.hosts.host import UnreadableError, denied
 from hooklatch.service.dispatch.dialect_fires import payload_of, read_native_hooks
 from hooklatch_worker.author import verdicts
 
@@ -30,7 +30,6 @@ __all__ = ["read_dialect", "read_native", "read_rendered", "read_registrations",
 
 CATALOGUE = Catalogue.standard()
 DIALECTS = tuple(BUILT_IN.values())
-HOSTS = [find(name) for name in names()]
 
 
 def read_dialect(data: bytes) -> None:
@@ -127,12 +126,19 @@ def read_registrations(data: bytes) -> None:
 
 
 def read_host(data: bytes) -> None:
-    for host in HOSTS:
-        try:
-            native = host.read(None, data, {})
-            request = host.request(native)
-        except UnreadableError as error:
-            said(error)
-            continue
-        payload = Payload(bytes(request.params.payload))
-        assert native.document.keys() <= payload.fields.keys()
+    """Read a document as each host's, for each of its events; what can be read is answered, too."""
+    for name in names():
+        host = find(name)
+        for event in (None, *host.events):
+            try:
+                native = host.read(event, data, {})
+                if not native.event:
+                    continue
+                request = host.request(native)
+            except UnreadableError as error:
+                said(error)
+                host.failure(error.event, error.cause, str(error))
+                continue
+            payload = Payload(bytes(request.params.payload))
+            assert native.document.keys() <= payload.fields.keys() or name == "generic"
+            host.answer(native, denied(native.event, "policy", "no"))

@@ -34,9 +34,10 @@ def read(path: str) -> bytes | None:
         return None
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise FileError(f"{path} is not a regular file")
     with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise FileError(f"{path} is not a regular file")
         try:
             data = file.read(MAX_SIZE + 1)
         except OSError as error:

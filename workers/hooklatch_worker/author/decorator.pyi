@@ -64,7 +64,7 @@ PostToolUseFailureHook = TypeVar(
 PostToolBatchHook = TypeVar("PostToolBatchHook", bound=Hook[e.PostToolBatch, Verdict[Literal["halt", "inject"]]])
 ToolResultHook = TypeVar("ToolResultHook", bound=Hook[e.ToolResult, Verdict[Literal["amend", "last"]]])
 ToolPathHook = TypeVar("ToolPathHook", bound=Hook[e.ToolPath, Verdict[Never]])
-StopHook = TypeVar("StopHook", bound=Hook[e.Stop, Verdict[Literal["halt", "inject", "resume"]]])
+StopHook = TypeVar("StopHook", bound=Hook[e.Stop, Verdict[Literal["halt", "resume"]]])
 StopFailureHook = TypeVar("StopFailureHook", bound=Hook[e.StopFailure, Verdict[Never]])
 SubagentStartHook = TypeVar(
     "SubagentStartHook", bound=Hook[e.SubagentStart, Verdict[Literal["deny", "ask", "halt", "amend", "inject"]]]

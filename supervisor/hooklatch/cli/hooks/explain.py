@@ -37,12 +37,12 @@ def explain(arguments: argparse.Namespace) -> int:
         output.say(result["refusal"])
     elif not result["fires"]:
         output.say(f"no hook would be asked about this {result['event']}")
-    if result["tool_kind"] is not None:
-        output.say(f"the tool is of the kind {result['tool_kind']}; names are matched with that too")
     for place, hook in enumerate(result["fires"], 1):
         output.say(f"{place}. {title_of(hook)}, priority {hook['priority']}, {hook['state']}")
     for hook in result["others"]:
         output.say(f"not {title_of(hook)}: {hook['why']}")
+    if result["tool_kind"] is not None:
+        output.say(f"the tool is of the kind {result['tool_kind']}, which names are compared with too")
     output.say(f"time for all: {result['budget']:g} s; revision {result['revision']}")
     return Exit.OK
 

@@ -15,6 +15,7 @@ from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import one_shot
 from hooklatch.errors import HooklatchError, RequestFailedError, UnreadableAnswerError
 
+MAX_PAYLOAD = 8 * 2**20  # bytes; that of `core/payload.py`, which loads more than one fire needs
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_fire", "piped_payload", "read_payload", "with_payload"]
 
-PAYLOAD_LIMIT = 8 * 2**20  # bytes; the protocol's limit for a payload
 # Errors by which the daemon reports an unknown event or invalid parameters: the command line is wrong.
 MISUSES = ("unknown_event", "invalid_params")
 VERDICTS = frozenset({"pass", "allow", "deny", "ask", "halt", "claim"})
@@ -76,7 +76,7 @@ def params_of(arguments: argparse.Namespace, payload: bytes) -> bytes:
     for key in ("timeout", "dialect"):
         if (value := getattr(arguments, key)) is not None:
             params[key] = value
-    if len(payload) > PAYLOAD_LIMIT:  # a frame of that size would be rejected; the daemon decides
+    if len(payload) > MAX_PAYLOAD:  # a frame of that size would be rejected; the daemon decides
         params["truncated"], payload = True, b"{}"
     return with_payload(params, payload)
 

@@ -279,7 +279,7 @@ _STANDARD: Final = Catalogue(
         _row("post_tool_batch", "notify", "Hi"),
         _row("tool_result", "amend", patch="tool_response", match="tool_name"),
         _row("tool_path", "notify", match="tool_name"),
-        _row("stop", "notify", "Hir"),
+        _row("stop", "notify", "Hr"),
         _row("stop_failure", "notify"),
         _row(
             "subagent_start",
