@@ -26,12 +26,26 @@ BELOW = {
     "core": {"errors"},
     "processes": {"core", *GROUND},
     "record": {"core", *GROUND},
-    "service": {"processes", "record", "dialects", "importing", "core", *GROUND},
+    "service": {"processes", "record", "dialects", "hosts", "importing", "core", *GROUND},
     "client": {"core", *GROUND},
-    "hosts": {"paths"},
+    "hosts": {"core"},
+    "entry": {"paths", "hosts"},
+    "install": {"hosts", "entry", "core", "paths"},
     "dialects": {"hosts", "core"},
     "importing": {"dialects", "hosts", "core"},
-    "cli": {"service", "processes", "record", "client", "hosts", "dialects", "importing", "core", *GROUND},
+    "cli": {
+        "service",
+        "processes",
+        "record",
+        "client",
+        "hosts",
+        "install",
+        "entry",
+        "dialects",
+        "importing",
+        "core",
+        *GROUND,
+    },
     "__main__": {"cli"},
     **{name: set[str]() for name in GROUND},
 }
@@ -43,7 +57,8 @@ ROOMS = {
     "hooklatch.core": ("hooks", "decisions"),
     "hooklatch.record": ("files", "content", "storage"),
     "hooklatch.dialects": ("systems",),
-    "hooklatch.cli": ("terminal", "testing", "hooks", "daemon"),
+    "hooklatch.hosts": ("programs",),
+    "hooklatch.cli": ("terminal", "testing", "hooks", "hosts", "daemon"),
     "hooklatch_worker": ("author", "sandbox", "shell", "lsp", "runtime"),
 }
 MOST = 12  # modules in a folder; more is a sign that it wants rooms
@@ -245,7 +260,21 @@ def test_a_folder_can_be_taken_in_at_a_glance(folder: Path) -> None:
     assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= MOST
 
 
-def test_hosts_need_nothing_but_the_interpreter() -> None:
-    imported = {one.partition(".")[0] for _, path in modules_of(SUPERVISOR / "hosts") for one in imports_of(path)}
+def test_entries_need_nothing_but_the_interpreter() -> None:
+    """The listener is a process of its own, which runs before an agent does."""
+    files = [path for _, path in modules_of(SUPERVISOR / "entry") if path.name != "listener.py"]
+    imported = {one.partition(".")[0] for path in files for one in imports_of(path)}
 
     assert imported <= sys.stdlib_module_names | {"hooklatch"}
+
+
+def test_what_an_agent_waits_for_imports_builtin_modules_alone() -> None:
+    loaded = loaded_by("import hooklatch.entry.asking")
+
+    assert loaded - {"_socket"} == {
+        "hooklatch",
+        "hooklatch.paths",
+        "hooklatch.entry",
+        "hooklatch.entry.asking",
+        "hooklatch.entry.refusals",
+    }

@@ -1,7 +1,7 @@
 """The locations of sockets, configuration and state.
 
-Knows the environment and the owner of a directory; does not open or create anything.  Every command that an agent
-starts for an event imports this module, so it imports only `posix`, which is part of the interpreter.
+Knows the environment, the owners of directories, and the pointer that a daemon leaves; creates nothing.  Every command
+that an agent starts for an event imports this module, so it imports only `posix`, which is part of the interpreter.
 """
 
 import posix
@@ -13,16 +13,21 @@ if TYPE_CHECKING:
 __all__ = [
     "ADMIN_SOCKET",
     "AGENT_SOCKET",
+    "POINTER",
     "config_file",
+    "pointed_dir",
     "runtime_dirs",
     "state_dir",
 ]
 
 AGENT_SOCKET = "agent.sock"
 ADMIN_SOCKET = "admin.sock"
+POINTER = "listening"  # in the state directory: one line, the directory in which the daemon listens
 
 _FORMAT_MASK = 0o170000  # S_IFMT and S_IFDIR of inode(7), without importing the stat module
 _DIRECTORY = 0o040000
+_REGULAR = 0o100000
+_MAX_POINTER = 4096  # bytes; PATH_MAX
 
 
 def runtime_dirs(flag: str | None, environ: "Mapping[str, str]") -> list[str]:
@@ -53,6 +58,32 @@ def config_file(flag: str | None, environ: "Mapping[str, str]") -> str:
 def state_dir(environ: "Mapping[str, str]") -> str:
     """Return the directory for data that outlives the daemon; it need not exist."""
     return _join(_xdg(environ, "XDG_STATE_HOME", ".local/state"), "hooklatch")
+
+
+def pointed_dir(flag: str | None, environ: "Mapping[str, str]") -> str:
+    """Return the directory that the daemon's pointer names; "" if another one is named, or no pointer can be trusted.
+
+    Nobody but this user can have written it.  It may be stale: whoever connects there has to check who listens.
+    """
+    if flag or environ.get("HOOKLATCH_RUNTIME_DIR"):
+        return ""
+    path = _join(state_dir(environ), POINTER)
+    try:
+        fd = posix.open(path, posix.O_RDONLY | posix.O_NOFOLLOW | posix.O_CLOEXEC | posix.O_NONBLOCK)
+    except (OSError, ValueError):
+        return ""
+    try:
+        status = posix.fstat(fd)
+        is_own = status.st_mode & _FORMAT_MASK == _REGULAR and status.st_uid == posix.getuid()
+        if not is_own or status.st_mode & 0o077 or status.st_nlink != 1:
+            return ""
+        line = posix.read(fd, _MAX_POINTER + 1)
+    except OSError:
+        return ""
+    finally:
+        posix.close(fd)
+    is_path = line.startswith(b"/") and line.find(b"\n") == len(line) - 1 and len(line) <= _MAX_POINTER
+    return line[:-1].decode("utf-8", "surrogateescape") if is_path and b"\0" not in line else ""
 
 
 def _xdg(environ: "Mapping[str, str]", name: str, default: str) -> str:

@@ -38,6 +38,14 @@ post_compact          |                       | PostCompact                 |   
 notification          |                       | Notification                | Notification       |                       | notification
 task_completed        |                       |                             |                    |                       | task_completed
 teammate_idle         |                       |                             |                    |                       | teammate_idle
+user_prompt_expansion |                       |                             |                    |                       |
+post_tool_batch       |                       |                             |                    |                       |
+task_created          |                       |                             |                    |                       |
+worktree_create       |                       |                             |                    |                       |
+worktree_remove       |                       |                             |                    |                       |
+pre_model_switch      |                       |                             |                    |                       |
+elicitation           |                       |                             |                    |                       |
+elicitation_result    |                       |                             |                    |                       |
 config_change         |                       |                             |                    |                       | config_change
 personality_switch    | personality_switched  |                             |                    |                       |
 message_claim         | inbound_claim         |                             |                    |                       |

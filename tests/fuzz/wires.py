@@ -6,12 +6,12 @@ import msgspec
 
 from fuzz.checks import pieces, said
 from hooklatch.core.decisions.combining import find_fault
+from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.payload import Payload, PayloadError, canonical
 from hooklatch.core.protocol import LineBuffer, Request, RpcError, convert, encode_error, read_message
 from hooklatch.service.api.hook_methods import RegisterParams
 from hooklatch.service.api.session_methods import HelloParams, TopicsParams, UpdateParams
-from hooklatch.service.dispatch.fires import FireParams
 from hooklatch_worker import wire
 from hooklatch_worker.author import verdicts
 from hooklatch_worker.lsp import wire as lsp_wire

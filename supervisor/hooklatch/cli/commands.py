@@ -17,7 +17,6 @@ COMMANDS = (
         "serve", "daemon.serve",
         "run the daemon until SIGTERM or Ctrl-C, or with --detach in the background; SIGHUP reloads",
     ),
-    ("hook", "daemon.serve", "answer one hook event of an agent (see: hooklatch hook --help)"),
     ("stop", "daemon.stop", "let the daemon answer the fires in flight and exit, and wait until it is gone"),
     ("fire", "testing.fire", "fire one event and print the decision"),
     ("hooks", "hooks.hooks", "list hooks in firing order, or change them"),
@@ -36,6 +35,11 @@ COMMANDS = (
         "init", "daemon.init",
         "write a first hooks.toml and a first guard, readable by you alone; overwrites nothing",
     ),
+    (
+        "install", "hosts.install",
+        "have an agent ask hooklatch: Claude Code, Codex, Gemini, Copilot, Cursor, OpenCode or Qwen Code",
+    ),
+    ("uninstall", "hosts.install", "take hooklatch out of an agent's settings, and nothing else"),
     ("trust", "hooks.trust", "let the hooks in a project's .hooklatch folder run, exactly as they are now"),
     (
         "suspend", "hooks.suspend",

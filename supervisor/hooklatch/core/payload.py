@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from typing import Any, Final, cast
 
 import msgspec
 
+from hooklatch.core.tools import UnclearToolError, arguments, kind_of
 from hooklatch_worker.author.failures import clipped
 
 __all__ = ["MAX_PAYLOAD", "Payload", "PayloadError", "canonical"]
 
 MAX_PAYLOAD = 8 * 2**20  # bytes; a write tool carries whole files
+TOOL_KEYS: Final = frozenset({"tool_name", "tool_input"})
 FIELDS: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 TEXT: msgspec.json.Decoder[str] = msgspec.json.Decoder(str)
 SORTED = msgspec.json.Encoder(order="sorted")
@@ -67,11 +70,19 @@ class Payload:
             return None
 
     def patched(self, patch: Mapping[str, msgspec.Raw]) -> Payload:
-        """Return a version with whole values replaced, or this version if nothing differs in meaning."""
+        """Return a version with whole values replaced, or this version if nothing differs in meaning.
+
+        What a payload says of a tool in canonical words follows from the tool, so it changes with it.
+
+        Raises:
+            PayloadError: it cannot be read, or the tool's new input does not say what a tool of its kind does.
+        """
         changed = {key: raw for key, raw in patch.items() if not means_same(self.fields.get(key), raw)}
         if not changed:
             return self
         fields = {**self.fields, **changed}
+        if changed.keys() & TOOL_KEYS:
+            fields |= retold(fields, changed)
         copy = Payload(msgspec.json.encode(fields), self.version + 1)
         copy._fields = fields
         return copy
@@ -81,6 +92,25 @@ class Payload:
         if not self._digest:
             self._digest = hashlib.sha256(self.data).hexdigest()
         return self._digest
+
+
+def retold(fields: Mapping[str, msgspec.Raw], changed: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """Return the kind and the canonical arguments of a tool that was changed, where the payload has them."""
+    try:
+        told: dict[str, msgspec.Raw] = {}
+        kind: object = msgspec.json.decode(fields["tool_kind"]) if "tool_kind" in fields else None
+        if kind is not None and "tool_name" in changed:
+            kind = kind_of(msgspec.json.decode(changed["tool_name"], type=str))
+            told["tool_kind"] = msgspec.Raw(msgspec.json.encode(kind))
+        if "tool_args" in fields:
+            given = msgspec.json.decode(fields.get("tool_input", b"{}"), type=dict[str, Any])
+            former: object = msgspec.json.decode(fields["tool_args"])
+            kept = cast("dict[str, Any]", former) if isinstance(former, dict) else {}
+            args = arguments(kind if isinstance(kind, str) else "other", given, former=kept)
+            told["tool_args"] = msgspec.Raw(msgspec.json.encode(args))
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, UnclearToolError) as error:
+        raise PayloadError(f"the tool was changed to what cannot be judged: {error}") from None
+    return told
 
 
 def means_same(old: msgspec.Raw | None, new: msgspec.Raw) -> bool:

@@ -104,8 +104,8 @@ NATIVE_CASE = '[[case]]\nexpect = "pass"\nhost = "claude-code"\n'
         (f"{PASS}payload = 1", "cases.toml:4: payload is a table"),
         (f"{PASS}payload = {{ n = nan }}", "cases.toml:4: payload is not JSON"),
         (f'{PASS}payload_file = "/nowhere"', "cases.toml:4: the payload /nowhere cannot be read"),
-        ('[[case]]\nexpect = "pass"\nhost = "cursor"', "cases.toml:3: host is 'claude-code', not 'cursor'"),
-        (NATIVE_CASE, "the event has no hook_event_name"),
+        ('[[case]]\nexpect = "pass"\nhost = "cursr"', "cases.toml:3: unknown host 'cursr'; there are claude-code"),
+        (NATIVE_CASE, "the document does not name its event"),
         (f'{NATIVE_CASE}payload = {{ hook_event_name = "Setup" }}', "cases.toml:4: 'Setup' is an event of Claude"),
         (
             f'{NATIVE_CASE}event = "stop"\npayload = {{ hook_event_name = "PreCompact" }}',
@@ -314,3 +314,18 @@ def test_a_budget_is_tested_by_the_cases_of_one_file_and_begins_anew_with_the_ne
         report = place.json("test", str(tmp_path / "one.jsonl"), str(tmp_path / "two.jsonl"))
 
     assert (report["passed"], report["failed"], report["diagnostics"]) == (53, 0, [])
+
+
+def test_a_tool_is_said_in_canonical_words_as_a_host_would_say_it() -> None:
+    (case,) = cases(line(event="pre_tool_use", payload={"tool_name": "bash", "tool_input": {"command": "ls"}}), "-")
+
+    fired = msgspec.json.decode(case.params.payload)
+    assert (fired["tool_kind"], fired["tool_args"]) == ("shell", {"command": "ls"})
+
+
+def test_a_native_payload_may_be_any_hosts() -> None:
+    payload = {"sessionId": "s", "toolName": "bash", "toolArgs": {"command": "ls"}}
+
+    (case,) = cases(line(host="copilot", event="preToolUse", payload=payload), "-")
+
+    assert (case.params.event, case.params.envelope.host) == ("pre_tool_use", "copilot")

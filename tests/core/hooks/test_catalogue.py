@@ -16,34 +16,47 @@ TABLE = """
 session_start | notify | H i | | source | 30 | source platform system_info
 session_end | notify | | | | 30 | finish_reason reason result
 user_prompt_submit | gate | D K H i | prompt params | prompt | 5 | prompt params turn
+user_prompt_expansion | gate | D K H | | command_name | 5 | command_name command_args command_source \
+expansion_type prompt
 prompt_build | amend first_wins original | | prepend_system append_system override_system | | 5 | history personality_id
 pre_iteration | amend | H i | | | 30 | iteration unproductive_iterations fingerprint
 pre_model | gate | D H i | request | model_id | 5 | model_id request messages
 post_model | amend last_wins | | response reasoning | model_id | 30 | model_id response reasoning
 model_request | notify | | | model_id | 30 | model_id turn usage duration_ms finish_reason
 model_response | notify | | | model_id | 30 | model_id turn usage duration_ms finish_reason
-tool_selection | gate | D | tool_name | tool_name | 5 | tool_name tool_input candidates
-pre_tool_use | gate | A D K H i | tool_input | tool_name | 5 | tool_name tool_input tool_use_id
-permission_request | gate | A D K H | tool_input permissions | tool_name | 5 | tool_name tool_input tool_use_id \
-suggestions permission_id prompt_tool_name interrupt
-permission_denied | notify | H i | | tool_name | 30 | tool_name tool_input tool_use_id reason denial
-post_tool_use | notify | H i a | | tool_name | 30 | tool_name tool_input tool_response tool_use_id duration_ms
-post_tool_use_failure | notify | H i a | | tool_name | 30 | tool_name tool_input tool_use_id error \
+tool_selection | gate | D | tool_name | tool_name | 5 | tool_name tool_input tool_kind tool_args candidates
+pre_tool_use | gate | A D K H i | tool_input | tool_name | 5 | tool_name tool_input tool_kind tool_args \
+tool_use_id
+permission_request | gate | A D K H | tool_input permissions | tool_name | 5 | tool_name tool_input tool_kind \
+tool_args tool_use_id suggestions permission_id prompt_tool_name interrupt
+permission_denied | notify | H i | | tool_name | 30 | tool_name tool_input tool_kind tool_args tool_use_id reason denial
+post_tool_use | notify | H i a | | tool_name | 30 | tool_name tool_input tool_kind tool_args \
+tool_response tool_use_id duration_ms
+post_tool_use_failure | notify | H i a | | tool_name | 30 | tool_name tool_input tool_kind tool_args tool_use_id error \
 is_interrupt content category
-tool_result | amend last_wins | | tool_response | tool_name | 30 | tool_name tool_input tool_response
+post_tool_batch | notify | H i | | | 30 | tool_calls
+tool_result | amend last_wins | | tool_response | tool_name | 30 | tool_name tool_input tool_kind tool_args \
+tool_response
 tool_path | notify | | | tool_name | 30 | tool_name file_path working_dir
 stop | notify | H r | | | 30 | finish_reason result last_assistant_message turn duration_ms stop_hook_active
 stop_failure | notify | | | | 30 | finish_reason result error turn
 subagent_start | gate | D K H i | prompt personality_id | agent_type | 5 | subagent_id agent_type prompt isolation
-subagent_started | notify | | | agent_type | 30 | subagent_id agent_type
+subagent_started | notify | i | | agent_type | 30 | subagent_id agent_type
 subagent_stop | notify | H i r | | agent_type | 30 | subagent_id agent_type outcome result isolation transcript_path
 pre_compact | gate | D K H i | | trigger | 30 | trigger estimate
 compact_stage | notify | H i | | | 30 | stage estimate
 post_compact | notify | H i | | | 30 | metadata
 notification | notify | H i | | notification_type | 30 | message notification_type title content status category
+task_created | gate | D K | | | 5 | task_id subject description teammate
 task_completed | notify | r | | | 30 | task_id subject status
 teammate_idle | notify | r | | | 30 | teammate
 config_change | gate | D K | | source | 5 | source path change reload_type
+worktree_create | gate | D K | worktree_path | name | 30 | name agent_type
+worktree_remove | gate | D K | | | 5 | worktree_path
+pre_model_switch | gate | A D K | | to_model | 5 | from_model to_model requested_model source context_tokens
+elicitation | gate | A D K | content | mcp_server_name | 5 | mcp_server_name mode elicitation_id message url \
+requested_schema
+elicitation_result | gate | D K | content | mcp_server_name | 5 | mcp_server_name mode elicitation_id action content
 personality_switch | amend first_wins original | | personality_id | to | 5 | from to
 message_claim | claim | C v | | platform | 5 | platform chat_id text message
 message_dispatch | claim | C v | | platform | 5 | platform chat_id text message

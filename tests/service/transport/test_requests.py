@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from hooklatch.core.fire_params import FireParams
 from hooklatch.core.protocol import Request, Response, RpcError, convert, read_message
-from hooklatch.service.dispatch.fires import FireParams
 from hooklatch.service.transport.requests import FireRequest, read_line
 from hooklatch_worker.author.ambiguity import ambiguity
 from support.profiles import fuzzing

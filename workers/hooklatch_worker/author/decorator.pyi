@@ -38,6 +38,9 @@ SessionEndHook = TypeVar("SessionEndHook", bound=Hook[e.SessionEnd, Verdict[Neve
 UserPromptSubmitHook = TypeVar(
     "UserPromptSubmitHook", bound=Hook[e.UserPromptSubmit, Verdict[Literal["deny", "ask", "halt", "amend", "inject"]]]
 )
+UserPromptExpansionHook = TypeVar(
+    "UserPromptExpansionHook", bound=Hook[e.UserPromptExpansion, Verdict[Literal["deny", "ask", "halt"]]]
+)
 PromptBuildHook = TypeVar("PromptBuildHook", bound=Hook[e.PromptBuild, Verdict[Literal["amend", "last"]]])
 PreIterationHook = TypeVar("PreIterationHook", bound=Hook[e.PreIteration, Verdict[Literal["halt", "inject", "last"]]])
 PreModelHook = TypeVar("PreModelHook", bound=Hook[e.PreModel, Verdict[Literal["deny", "halt", "amend", "inject"]]])
@@ -58,6 +61,7 @@ PostToolUseHook = TypeVar("PostToolUseHook", bound=Hook[e.PostToolUse, Verdict[L
 PostToolUseFailureHook = TypeVar(
     "PostToolUseFailureHook", bound=Hook[e.PostToolUseFailure, Verdict[Literal["halt", "inject", "append"]]]
 )
+PostToolBatchHook = TypeVar("PostToolBatchHook", bound=Hook[e.PostToolBatch, Verdict[Literal["halt", "inject"]]])
 ToolResultHook = TypeVar("ToolResultHook", bound=Hook[e.ToolResult, Verdict[Literal["amend", "last"]]])
 ToolPathHook = TypeVar("ToolPathHook", bound=Hook[e.ToolPath, Verdict[Never]])
 StopHook = TypeVar("StopHook", bound=Hook[e.Stop, Verdict[Literal["halt", "resume"]]])
@@ -65,15 +69,29 @@ StopFailureHook = TypeVar("StopFailureHook", bound=Hook[e.StopFailure, Verdict[N
 SubagentStartHook = TypeVar(
     "SubagentStartHook", bound=Hook[e.SubagentStart, Verdict[Literal["deny", "ask", "halt", "amend", "inject"]]]
 )
-SubagentStartedHook = TypeVar("SubagentStartedHook", bound=Hook[e.SubagentStarted, Verdict[Never]])
+SubagentStartedHook = TypeVar("SubagentStartedHook", bound=Hook[e.SubagentStarted, Verdict[Literal["inject"]]])
 SubagentStopHook = TypeVar("SubagentStopHook", bound=Hook[e.SubagentStop, Verdict[Literal["halt", "inject", "resume"]]])
 PreCompactHook = TypeVar("PreCompactHook", bound=Hook[e.PreCompact, Verdict[Literal["deny", "ask", "halt", "inject"]]])
 CompactStageHook = TypeVar("CompactStageHook", bound=Hook[e.CompactStage, Verdict[Literal["halt", "inject"]]])
 PostCompactHook = TypeVar("PostCompactHook", bound=Hook[e.PostCompact, Verdict[Literal["halt", "inject"]]])
 NotificationHook = TypeVar("NotificationHook", bound=Hook[e.Notification, Verdict[Literal["halt", "inject"]]])
+TaskCreatedHook = TypeVar("TaskCreatedHook", bound=Hook[e.TaskCreated, Verdict[Literal["deny", "ask"]]])
 TaskCompletedHook = TypeVar("TaskCompletedHook", bound=Hook[e.TaskCompleted, Verdict[Literal["resume"]]])
 TeammateIdleHook = TypeVar("TeammateIdleHook", bound=Hook[e.TeammateIdle, Verdict[Literal["resume"]]])
 ConfigChangeHook = TypeVar("ConfigChangeHook", bound=Hook[e.ConfigChange, Verdict[Literal["deny", "ask"]]])
+WorktreeCreateHook = TypeVar(
+    "WorktreeCreateHook", bound=Hook[e.WorktreeCreate, Verdict[Literal["deny", "ask", "amend"]]]
+)
+WorktreeRemoveHook = TypeVar("WorktreeRemoveHook", bound=Hook[e.WorktreeRemove, Verdict[Literal["deny", "ask"]]])
+PreModelSwitchHook = TypeVar(
+    "PreModelSwitchHook", bound=Hook[e.PreModelSwitch, Verdict[Literal["allow", "deny", "ask"]]]
+)
+ElicitationHook = TypeVar(
+    "ElicitationHook", bound=Hook[e.Elicitation, Verdict[Literal["allow", "deny", "ask", "amend"]]]
+)
+ElicitationResultHook = TypeVar(
+    "ElicitationResultHook", bound=Hook[e.ElicitationResult, Verdict[Literal["deny", "ask", "amend"]]]
+)
 PersonalitySwitchHook = TypeVar(
     "PersonalitySwitchHook", bound=Hook[e.PersonalitySwitch, Verdict[Literal["amend", "last"]]]
 )
@@ -101,6 +119,10 @@ def hook(event: Literal["session_end"], **options: Unpack[Options]) -> Callable[
 def hook(
     event: Literal["user_prompt_submit"], **options: Unpack[AmendOptions]
 ) -> Callable[[UserPromptSubmitHook], UserPromptSubmitHook]: ...
+@overload
+def hook(
+    event: Literal["user_prompt_expansion"], **options: Unpack[Options]
+) -> Callable[[UserPromptExpansionHook], UserPromptExpansionHook]: ...
 @overload
 def hook(
     event: Literal["prompt_build"], **options: Unpack[AmendOptions]
@@ -147,6 +169,10 @@ def hook(
 ) -> Callable[[PostToolUseFailureHook], PostToolUseFailureHook]: ...
 @overload
 def hook(
+    event: Literal["post_tool_batch"], **options: Unpack[Options]
+) -> Callable[[PostToolBatchHook], PostToolBatchHook]: ...
+@overload
+def hook(
     event: Literal["tool_result"], **options: Unpack[AmendOptions]
 ) -> Callable[[ToolResultHook], ToolResultHook]: ...
 @overload
@@ -185,6 +211,10 @@ def hook(
 ) -> Callable[[NotificationHook], NotificationHook]: ...
 @overload
 def hook(
+    event: Literal["task_created"], **options: Unpack[Options]
+) -> Callable[[TaskCreatedHook], TaskCreatedHook]: ...
+@overload
+def hook(
     event: Literal["task_completed"], **options: Unpack[Options]
 ) -> Callable[[TaskCompletedHook], TaskCompletedHook]: ...
 @overload
@@ -195,6 +225,26 @@ def hook(
 def hook(
     event: Literal["config_change"], **options: Unpack[Options]
 ) -> Callable[[ConfigChangeHook], ConfigChangeHook]: ...
+@overload
+def hook(
+    event: Literal["worktree_create"], **options: Unpack[AmendOptions]
+) -> Callable[[WorktreeCreateHook], WorktreeCreateHook]: ...
+@overload
+def hook(
+    event: Literal["worktree_remove"], **options: Unpack[Options]
+) -> Callable[[WorktreeRemoveHook], WorktreeRemoveHook]: ...
+@overload
+def hook(
+    event: Literal["pre_model_switch"], **options: Unpack[Options]
+) -> Callable[[PreModelSwitchHook], PreModelSwitchHook]: ...
+@overload
+def hook(
+    event: Literal["elicitation"], **options: Unpack[AmendOptions]
+) -> Callable[[ElicitationHook], ElicitationHook]: ...
+@overload
+def hook(
+    event: Literal["elicitation_result"], **options: Unpack[AmendOptions]
+) -> Callable[[ElicitationResultHook], ElicitationResultHook]: ...
 @overload
 def hook(
     event: Literal["personality_switch"], **options: Unpack[AmendOptions]
@@ -246,12 +296,14 @@ def hook(  # type: ignore[overload-overlap]
     event: Literal[
         "session_start",
         "session_end",
+        "user_prompt_expansion",
         "pre_iteration",
         "model_request",
         "model_response",
         "permission_denied",
         "post_tool_use",
         "post_tool_use_failure",
+        "post_tool_batch",
         "tool_path",
         "stop",
         "stop_failure",
@@ -261,9 +313,12 @@ def hook(  # type: ignore[overload-overlap]
         "compact_stage",
         "post_compact",
         "notification",
+        "task_created",
         "task_completed",
         "teammate_idle",
         "config_change",
+        "worktree_remove",
+        "pre_model_switch",
         "message_claim",
         "message_dispatch",
         "message_received",

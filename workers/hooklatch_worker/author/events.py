@@ -36,6 +36,8 @@ class ToolEvent(Event):
 
     tool_name: str
     tool_input: dict[str, Any]
+    tool_kind: str | None
+    tool_args: dict[str, Any] | None
 
 
 class ModelEvent(Event):
@@ -73,6 +75,16 @@ class UserPromptSubmit(Event, event="user_prompt_submit"):
     prompt: str
     params: dict[str, Any] | None
     turn: int | None
+
+
+class UserPromptExpansion(Event, event="user_prompt_expansion"):
+    """A command that a person typed is about to become a prompt."""
+
+    command_name: str
+    command_args: str | None
+    command_source: str | None
+    expansion_type: str | None
+    prompt: str | None
 
 
 class PromptBuild(Event, event="prompt_build"):
@@ -169,6 +181,12 @@ class PostToolUseFailure(ToolEvent, event="post_tool_use_failure"):
     category: str | None
 
 
+class PostToolBatch(Event, event="post_tool_batch"):
+    """All tool calls of one model turn have run, and the model has not seen their results yet."""
+
+    tool_calls: list[Any]
+
+
 class ToolResult(ToolEvent, event="tool_result"):
     """A tool's result is about to be shown to the model and can still be changed."""
 
@@ -254,6 +272,15 @@ class Notification(Event, event="notification"):
     category: str | None
 
 
+class TaskCreated(Event, event="task_created"):
+    """A task is about to be added to the host's list."""
+
+    task_id: str | None
+    subject: str | None
+    description: str | None
+    teammate: str | None
+
+
 class TaskCompleted(Event, event="task_completed"):
     """A task of the host's list is about to count as done."""
 
@@ -275,6 +302,52 @@ class ConfigChange(Event, event="config_change"):
     path: str | None
     change: Any
     reload_type: str | None
+
+
+class WorktreeCreate(Event, event="worktree_create"):
+    """The host needs a separate working tree; a hook makes it and names its path."""
+
+    name: str
+    agent_type: str | None
+
+
+class WorktreeRemove(Event, event="worktree_remove"):
+    """A working tree is about to be removed."""
+
+    worktree_path: str | None
+
+
+class PreModelSwitch(Event, event="pre_model_switch"):
+    """The session is about to go on with another model."""
+
+    from_model: str | None
+    to_model: str
+    requested_model: str | None
+    source: str | None
+    context_tokens: int | None
+
+
+class ElicitationEvent(Event):
+    """Common fields of the two events about a question that an MCP server asks a person."""
+
+    mcp_server_name: str
+    mode: str | None
+    elicitation_id: str | None
+
+
+class Elicitation(ElicitationEvent, event="elicitation"):
+    """An MCP server is about to ask a person for input; a hook may answer in that person's place."""
+
+    message: str | None
+    url: str | None
+    requested_schema: dict[str, Any] | None
+
+
+class ElicitationResult(ElicitationEvent, event="elicitation_result"):
+    """A person has answered an MCP server's question, and the answer has not been sent yet."""
+
+    action: str | None
+    content: dict[str, Any] | None
 
 
 class PersonalitySwitch(Event, event="personality_switch"):

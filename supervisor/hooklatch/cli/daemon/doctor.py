@@ -1,34 +1,36 @@
 """doctor: what is wrong on this machine, and how to fix it.  Queries the daemon and reads files; changes nothing.
 
-The daemon says what makes it red (`core/health.py`); this looks at the machine around it.  Anything that keeps hooks
-from running, or makes gates deny for a reason other than policy, is a problem; everything else is a hint.
+The daemon says what makes it red (`core/health.py`); this looks at the machine around it, and has a call that must be
+refused sent through the settings of each program that hooklatch is installed for (`cli/hosts/checking.py`).  Anything
+that keeps hooks from running, or makes gates deny for a reason other than policy, is a problem; all else is a hint.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from hooklatch import paths
 from hooklatch.cli.hooks.status import failing_text
+from hooklatch.cli.hosts.checking import Checked, check_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
 from hooklatch.core.text import counted
 from hooklatch.errors import HooklatchError
+from hooklatch.hosts.find import find, names
+from hooklatch.install.layouts import LAYOUTS
 
 __all__ = ["add_doctor"]
 
-SETTINGS = ("~/.claude/settings.json", ".claude/settings.json", ".claude/settings.local.json")
 SIMPLE_PROGRAM = re.compile(r"[\w./+-]+")
 SHELL_WORDS = frozenset(
     {
@@ -52,19 +54,26 @@ def add_doctor(parser: Parser) -> None:
 
 def doctor(arguments: argparse.Namespace) -> int:
     """Check everything, and print what to do."""
+    hosts = check_hosts()
     try:
         with administrator(arguments) as link:
             status, hooks = link.ask("status"), link.ask("hooks")["hooks"]
             events = link.ask("events")["events"]
-        found = [*of_status(status), *of_project(status), *of_programs(status, hooks), *of_events(status, events)]
+        found = [
+            *of_status(status), *of_project(status), *of_programs(status, hooks), *of_hooks(hooks, status),
+            *of_events(status, events, hosts), *of_hosts(hooks, events, hosts),
+        ]  # fmt: skip
     except HooklatchError as error:
         found = [Diagnosis(str(error), "hooklatch serve --detach"), *of_configuration(arguments)]
-    found += of_settings()
+    found += [Diagnosis(one.what, one.do, one.is_problem) for host in hosts for one in host.findings]
     problems = [finding for finding in found if finding.is_problem]
     hints = [finding for finding in found if not finding.is_problem]
     if arguments.json:
-        output.say_json({"problems": problems, "hints": hints})
+        output.say_json({"problems": problems, "hints": hints, "hosts": [of_host(host) for host in hosts]})
     else:
+        for host in hosts:
+            told = f"a canary was {host.canary}; if the daemon died now, a tool call would be {host.without_daemon}"
+            output.say(f"{host.title}: {told}  ({host.file})")
         for label, findings in (("wrong", problems), ("hint", hints)):
             for finding in findings:
                 output.say(f"{label:<6} {finding.what}")
@@ -132,11 +141,69 @@ def program_of(command: str) -> str | None:
     return first if "/" not in first or os.path.isabs(first) else None
 
 
-def of_events(status: dict[str, Any], events: list[dict[str, Any]]) -> Iterator[Diagnosis]:
+def of_hooks(hooks: list[dict[str, Any]], status: dict[str, Any]) -> Iterator[Diagnosis]:
+    """Report hooks that do not run, or that run twice for the same."""
+    known = [one["what"] for one in status["wrong"]]
+    for hook in hooks:
+        name = shlex.quote(hook["name"])
+        if not hook["enabled"]:
+            yield Diagnosis(
+                f"{hook['name']} is off", f"if it should run: hooklatch hooks enable {name}", is_problem=False
+            )
+        elif hook["problem"] and not any(what in hook["problem"] or hook["name"] in what for what in known):
+            yield Diagnosis(f"{hook['name']} is inactive: {hook['problem']}", f"see: hooklatch hooks show {name}")
+    seen: dict[tuple[str, ...], str] = {}
+    for hook in hooks:
+        if not hook["enabled"]:
+            continue
+        key = (hook["event"], hook["kind"], str(hook["target"]), str(hook["match"]))
+        first = seen.setdefault(key, hook["name"])
+        if first != hook["name"]:
+            what = f"{hook['name']} does the same as {first}: {hook['target']} on {hook['event']}"
+            yield Diagnosis(what, f"keep one: hooklatch hooks disable {shlex.quote(hook['name'])}", is_problem=False)
+    ids: dict[str, list[str]] = {}
+    for hook in hooks:
+        ids.setdefault(hook["id"], []).append(hook["name"])
+    for one, having in ids.items():
+        if len(set(having)) > 1:
+            what = f"{', '.join(having)} have the same id in several places, and each of them runs"
+            yield Diagnosis(
+                what, f"see which fires when: hooklatch hooks explain EVENT; rename {one!r}", is_problem=False
+            )
+
+
+def of_hosts(hooks: list[dict[str, Any]], events: list[dict[str, Any]], hosts: list[Checked]) -> Iterator[Diagnosis]:
+    """Report hooks on events that no installed program ever fires."""
+    fired = {event["name"] for event in events if event["fired"]}
+    told = {event for host in hosts for event in host.canonical}
+    standard = {spec.event for name in names() for spec in find(name).events.values()}
+    if not told:
+        return
+    for event in sorted({hook["event"] for hook in hooks if hook["enabled"]} - told - fired):
+        if event not in standard:
+            continue  # somebody's own event, which a client may fire
+        titles = ", ".join(sorted({host.title for host in hosts}))
+        on_it = ", ".join(hook["name"] for hook in hooks if hook["event"] == event)
+        able = [find(name).title for name in names() if event in {spec.event for spec in find(name).events.values()}]
+        yield Diagnosis(
+            f"{event} is never fired by {titles}, and {on_it} waits for it",
+            f"these do: {', '.join(able)}",
+            is_problem=False,
+        )
+
+
+def of_host(host: Checked) -> dict[str, Any]:
+    return {
+        "host": host.host, "file": host.file, "events": host.events, "canary": host.canary,
+        "without_daemon": host.without_daemon,
+    }  # fmt: skip
+
+
+def of_events(status: dict[str, Any], events: list[dict[str, Any]], hosts: list[Checked]) -> Iterator[Diagnosis]:
     """Report events that have hooks but are never fired, once anything has been fired."""
     silent = [event["name"] for event in events if event["hooks"] and not event["fired"]]
     if not status["fired"]:
-        settings = "check that your agent asks hooklatch; for Claude Code: hooklatch hook claude-code --settings"
+        settings = "use your agent once" if hosts else f"have it asked: hooklatch install HOST ({', '.join(LAYOUTS)})"
         yield Diagnosis("nothing has been fired since the daemon started", settings, is_problem=False)
     elif silent:
         yield Diagnosis(
@@ -158,40 +225,3 @@ def of_configuration(arguments: argparse.Namespace) -> Iterator[Diagnosis]:
         yield Diagnosis(f"there is no {path}", "hooklatch init", is_problem=False)
     except (ConfigError, UnsafeFileError, OSError) as error:
         yield Diagnosis(str(error), "fix it before you start the daemon")
-
-
-def of_settings() -> Iterator[Diagnosis]:
-    """Report commands in hosts' settings whose program is gone: the host then goes on without asking."""
-    for path in SETTINGS:
-        whole = os.path.abspath(os.path.expanduser(path))
-        gone = sorted({word for command in commands_in(whole) for word in missing(command)})
-        if gone:
-            again = "hooklatch hook claude-code --settings"
-            yield Diagnosis(f"{whole} starts {', '.join(gone)}, which is gone", f"write its hooks again with: {again}")
-
-
-def commands_in(path: str) -> Iterator[str]:
-    try:
-        with open(path, "rb") as file:
-            pending: list[object] = [json.load(file)]
-    except (OSError, ValueError, RecursionError):
-        return
-    while pending:
-        value = pending.pop()
-        if isinstance(value, list):
-            pending += cast("list[object]", value)
-        elif isinstance(value, dict):
-            table = cast("dict[str, object]", value)
-            command = table.get("command")
-            if isinstance(command, str) and "shim.py" in command and "hooklatch" in command:
-                yield command
-            pending += table.values()
-
-
-def missing(command: str) -> list[str]:
-    try:
-        words = shlex.split(command)
-    except ValueError:
-        return []
-    named = [word for word in words[:1] + [one for one in words if one.endswith("shim.py")] if os.path.isabs(word)]
-    return [word for word in named if not os.path.exists(word)]

@@ -9,12 +9,14 @@ import shlex
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.install.layouts import LAYOUTS
 from hooklatch.paths import config_file
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders
 
 __all__ = ["add_init"]
 
 GUARDS = "guards.py"
+OTHERS = [name for name in LAYOUTS if name != "claude-code"]
 FIRST_EVENT = """echo '{"tool_name": "Bash", "tool_input": {"command": "rm -rf /"}}'"""
 CONFIG_TEXT = """\
 # The hooks of every agent on this machine. hooklatch takes a change as soon as this file is saved.
@@ -150,5 +152,7 @@ def next_steps(arguments: argparse.Namespace) -> list[str]:
     return [
         f"hooklatch serve --detach{config}{runtime}",
         f"{FIRST_EVENT} | hooklatch fire pre_tool_use --payload -{runtime}   # deny, exit code 2",
-        f"hooklatch hook claude-code --settings{runtime} > .claude/settings.local.json   # for Claude Code",
+        f"hooklatch install claude-code --dry-run{runtime}   # what it would write; also {', '.join(OTHERS)}",
+        f"hooklatch install claude-code{runtime}   # from then on each of its tool calls is asked about",
+        f"hooklatch doctor{runtime}   # sends a call that has to be refused through its settings",
     ]

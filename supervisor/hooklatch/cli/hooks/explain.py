@@ -41,6 +41,8 @@ def explain(arguments: argparse.Namespace) -> int:
         output.say(f"{place}. {title_of(hook)}, priority {hook['priority']}, {hook['state']}")
     for hook in result["others"]:
         output.say(f"not {title_of(hook)}: {hook['why']}")
+    if result["tool_kind"] is not None:
+        output.say(f"the tool is of the kind {result['tool_kind']}, which names are compared with too")
     output.say(f"time for all: {result['budget']:g} s; revision {result['revision']}")
     return Exit.OK
 

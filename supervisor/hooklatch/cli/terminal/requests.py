@@ -1,4 +1,4 @@
-"""Asks the daemon, one thing after another.  Imports the hook command's connection and little else, to start fast.
+"""Asks the daemon, one thing after another.  Imports little, to start fast.
 
 A daemon that says nothing for 5 s is pinged, and given up after 5 s more: a slow hook costs nothing, a stopped daemon
 costs ten seconds.
@@ -14,10 +14,10 @@ import struct
 import time
 from contextlib import closing, contextmanager
 
+from hooklatch.cli.terminal.connection import SILENCE, Connection, NoDaemonError, OversizedAnswerError, sockets
+from hooklatch.cli.terminal.light_json import dumps, is_object, loads
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
-from hooklatch.hosts.exchange import SILENCE, Connection, NoDaemonError, OversizedAnswerError, sockets
-from hooklatch.hosts.light_json import dumps, is_object, loads
-from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, runtime_dirs, state_dir
+from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, pointed_dir, runtime_dirs, state_dir
 from hooklatch.version import PROTOCOL, VERSION
 
 TYPE_CHECKING = False
@@ -122,6 +122,12 @@ class End:
         return bool(select.select([self._process[1]], [], [], max(0.0, deadline - time.monotonic()))[0])
 
 
+def owner_of(stream: sockets.socket) -> int:
+    """Return the user that listens at the other end."""
+    _, uid, _ = struct.unpack("3i", stream.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12))
+    return int(uid)
+
+
 def process_behind(stream: sockets.socket) -> tuple[int, int] | None:
     """Return pid and pidfd of the process that listens; None where that cannot be known."""
     try:
@@ -150,7 +156,7 @@ def one_shot(arguments: argparse.Namespace) -> Generator[CommandLink]:
     Raises:
         DaemonUnreachableError: nobody listens.
     """
-    stream, path = connect(directories(arguments), AGENT_SOCKET)
+    stream, path = connect(arguments, AGENT_SOCKET)
     with closing(stream):
         yield CommandLink(stream, path)
 
@@ -163,23 +169,27 @@ def administrator(arguments: argparse.Namespace) -> Generator[CommandLink]:
         NobodyListensError: there is no daemon.
         DaemonUnreachableError: there is one, and it cannot be reached.
     """
-    stream, path = connect(directories(arguments), ADMIN_SOCKET)
+    stream, path = connect(arguments, ADMIN_SOCKET)
     with closing(stream):
         link = CommandLink(stream, path)
         link.ask("hello", protocol=PROTOCOL, client={"name": "hooklatch command", "version": VERSION})
         yield link
 
 
-def connect(folders: list[str], name: str) -> tuple[sockets.socket, str]:
+def connect(arguments: argparse.Namespace, name: str) -> tuple[sockets.socket, str]:
     failures: list[tuple[str, str]] = []
     are_absent = True
-    for folder in folders:
+    folders = directories(arguments)
+    pointed = pointed_dir(arguments.runtime_dir, os.environ)
+    for folder in (*folders, *([pointed] if pointed and pointed not in folders else [])):
         path = os.path.join(folder, name)
         stream = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
         try:
             # unix(7): with a full backlog a non-blocking connect fails, a blocking one waits for this long.
             stream.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, struct.pack("ll", int(SILENCE), 0))
             stream.connect(path)
+            if folder not in folders and owner_of(stream) != os.getuid():
+                raise PermissionError(errno.EPERM, "another user listens there")
         except OSError as error:
             stream.close()
             are_absent = are_absent and error.errno in ABSENT

@@ -10,21 +10,25 @@ import json
 import os
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, cast, get_args
 
 import msgspec
 from msgspec import Meta
 
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.testing.fire import read_payload
+from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Decision
-from hooklatch.core.protocol import RpcError, convert, read_message
 from hooklatch.core.tables import InvalidTableError, read_table
+from hooklatch.core.tools import UnclearToolError
 from hooklatch.dialects.find import unknown_event
-from hooklatch.hosts import claude_code
+from hooklatch.hosts.find import UnknownHostError
+from hooklatch.hosts.find import find as find_host
+from hooklatch.hosts.host import Host, UnreadableError
+from hooklatch.hosts.programs.generic import added_to
 from hooklatch.service.config.toml_document import ConfigError, Diagnostic, TomlDocument, decoded
-from hooklatch.service.dispatch.fires import EnvelopeParams, FireParams
+from hooklatch_worker.author.ambiguity import ambiguity
 
 __all__ = ["Case", "Expected", "problem_with", "read_cases"]
 
@@ -91,7 +95,7 @@ class CaseTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     )
     payload: dict[str, Any] | None = None
     payload_file: str | None = None
-    host: Literal["claude-code"] | None = None
+    host: Annotated[str, Meta(description="The payload is this host's own document.")] | None = None
     dialect: str | None = None
     cwd: str | None = None
 
@@ -208,33 +212,48 @@ def params_of(table: CaseTable, folder: str) -> FireParams:
     payload = payload_of(table, folder)
     cwd = table.cwd and os.path.abspath(os.path.join(folder, os.path.expanduser(table.cwd)))
     if table.host is not None:
-        return native_params(table, payload, cwd)
+        try:
+            return native_params(find_host(table.host), table, payload, cwd)
+        except UnknownHostError as error:
+            raise InvalidTableError(str(error), ("host",)) from None
+    if table.dialect is None:
+        payload = with_tool_words(payload)
     envelope = EnvelopeParams(SESSION, cwd or os.getcwd())
     return FireParams(table.event or "", msgspec.Raw(payload), dialect=table.dialect, envelope=envelope)
 
 
-def native_params(table: CaseTable, payload: bytes, cwd: str | None) -> FireParams:
-    """Read a payload as its host sent it."""
+def native_params(host: Host, table: CaseTable, payload: bytes, cwd: str | None) -> FireParams:
+    """Read a payload as its host sent it.
+
+    Raises:
+        InvalidTableError: the host would be refused with it, or it is of another event than the case says.
+    """
+    installed = table.event if table.event in host.events else None  # a canonical name is compared below
     try:
-        native = claude_code.read(payload)
-    except claude_code.UnreadableError as error:
+        native = host.read(installed, payload, {})
+        if not native.event:
+            reason = f"{native.name!r} is an event of {host.title} that is never fired here"
+            raise InvalidTableError(reason, ("payload",))
+        params = host.request(native).params
+    except UnreadableError as error:
         raise InvalidTableError(str(error), ("payload",)) from None
-    if not native.event:
-        reason = f"{native.name!r} is an event of Claude Code that is never fired here"
-        raise InvalidTableError(reason, ("payload",))
-    if table.event not in (None, native.name, native.event):
+    if table.event not in (None, native.name, params.event):
         reason = f"event is {table.event!r}, but the payload is of {native.name}"
         raise InvalidTableError(reason, ("event",))
-    line = claude_code.fire_request(native)
-    if line is None:
-        return FireParams(native.event, truncated=True)
-    try:
-        message = read_message(line)
-        params = convert(getattr(message, "params", msgspec.Raw(b"{}")), FireParams)
-    except RpcError as error:
-        raise InvalidTableError(str(error), ("payload",)) from None
     envelope = msgspec.structs.replace(params.envelope, cwd=cwd or params.envelope.cwd)
     return msgspec.structs.replace(params, envelope=envelope)
+
+
+def with_tool_words(payload: bytes) -> bytes:
+    """Return a canonical payload with the words for its tool that a host's adapter adds, if it lacks them."""
+    if ambiguity(payload) is not None:
+        return payload  # whoever judges it says what is wrong
+    plain: object = msgspec.json.decode(payload)
+    try:
+        added = added_to(cast("dict[str, Any]", plain)) if isinstance(plain, dict) else {}
+    except UnclearToolError:
+        return payload
+    return payload.rstrip()[:-1] + b"," + msgspec.json.encode(added)[1:] if added else payload
 
 
 def payload_of(table: CaseTable, folder: str) -> bytes:

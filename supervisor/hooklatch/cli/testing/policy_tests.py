@@ -24,8 +24,8 @@ from hooklatch.core.text import counted
 
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
+    from hooklatch.core.fire_params import FireParams
     from hooklatch.core.messages import Decision
-    from hooklatch.service.dispatch.fires import FireParams
     from hooklatch.service.process.folders import Options
     from hooklatch.service.process.parts import Parts
 

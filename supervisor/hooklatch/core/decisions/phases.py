@@ -262,8 +262,9 @@ class Gate(Machine):
     def _changes(self) -> dict[str, msgspec.Raw] | None:
         if not self.payload.version:
             return None
-        before = self.original.fields
-        return {key: raw for key, raw in self.payload.fields.items() if before.get(key) is not raw}
+        # What follows from a change, as `tool_args` does, is no change of its own: no host could make it.
+        before, ours = self.original.fields, self.spec.patch
+        return {key: raw for key, raw in self.payload.fields.items() if key in ours and before.get(key) is not raw}
 
 
 class Notify(Machine):

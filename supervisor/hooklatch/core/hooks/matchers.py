@@ -51,6 +51,14 @@ class Matcher:
     def matches_all(self) -> bool:
         return self._test is None
 
+    @property
+    def names(self) -> frozenset[str]:
+        """What a value is compared with as a whole; a pattern has none."""
+        source = self.source
+        if isinstance(source, str):
+            return frozenset({source})
+        return frozenset(cast("list[str]", source)) if isinstance(source, list) else frozenset()
+
     def matches(self, value: str) -> bool:
         return self._test is None or self._test(value)
 

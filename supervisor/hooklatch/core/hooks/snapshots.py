@@ -21,10 +21,11 @@ from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.matchers import MAX_STEPS
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, PythonTarget
 from hooklatch.core.payload import Payload
+from hooklatch.core.tools import KINDS, kind_of
 
 __all__ = [
     "MAX_BUDGET", "Chain", "Difference", "Selection", "Snapshot", "Turn", "amenders", "budget", "difference", "grouped",
-    "turns",
+    "tool_kind", "turns",
 ]  # fmt: skip
 
 MAX_BUDGET = 600.0  # seconds per fire
@@ -32,6 +33,7 @@ MAX_BESIDE = 4  # hooks of a source that are called at the same time: as many as
 MAX_RUN = 16  # hooks that one worker is given at once: others wait for it meanwhile
 RUN_TIMEOUT = 0.05  # seconds; a shorter one may pass before a worker that runs several looks at its clock
 RUN_CONFIG = 64 * 2**10  # bytes of a hook's config: several of them go into one frame
+KIND = "tool_kind"  # the key beside `tool_name` that says in one word for all hosts what a tool does
 MAX_KEPT = 256  # matched values whose selection is kept for each event: hosts choose them
 MAX_KEPT_VALUE = 100  # characters of one; names of tools are shorter
 
@@ -189,7 +191,17 @@ def place_of(hook: Hook) -> str | int:
 class Chain:
     """Hooks of one event in firing order, with what a fire needs to know of them: made once, for all its fires."""
 
-    __slots__ = ("_everything", "_field", "_selections", "_weight", "hooks", "indices", "spec")
+    __slots__ = (
+        "_everything",
+        "_field",
+        "_has_kinds",
+        "_has_names",
+        "_selections",
+        "_weight",
+        "hooks",
+        "indices",
+        "spec",
+    )
 
     def __init__(self, spec: EventSpec, hooks: Iterable[Hook]) -> None:
         self.spec = spec
@@ -198,8 +210,13 @@ class Chain:
         # What is matched; None if no hook does.
         self._field = None if all(hook.matcher.matches_all for hook in self.hooks) else spec.match
         self._weight = sum(hook.matcher.weight for hook in self.hooks)
+        # Whether a tool's kind can make a difference: names are compared with it, patterns are not.
+        names = frozenset[str]().union(*(hook.matcher.names for hook in self.hooks))
+        self._has_names = self._field == "tool_name" and bool(names)
+        self._has_kinds = self._field == "tool_name" and not names.isdisjoint(KINDS)
         self._everything: Selection | None = None
-        self._selections: dict[str | None, Selection] = {}  # by the value matched, if it is a short one
+        # By what is matched, if it is short: a value, or a tool's name and kind.
+        self._selections: dict[str | tuple[str, str] | None, Selection] = {}
 
     def select(self, payload: Payload) -> Selection:
         """Return the hooks whose matcher accepts the payload.
@@ -212,18 +229,37 @@ class Chain:
                 self._everything = Selection(self.spec, self.hooks)
             return self._everything
         value = payload.text(self._field)
+        if self._has_names and value is not None and (self._has_kinds or KIND in payload.fields):
+            kind = tool_kind(payload, value)
+            if kind is None:
+                return self._blind()
+            return self._selections.get((value, kind)) or self._match(value, kind)
         return self._selections.get(value) or self._match(value)
 
-    def _match(self, value: str | None) -> Selection:
-        spec, hooks = self.spec, self.hooks
+    def _blind(self) -> Selection:
+        return Selection(self.spec, (hook for hook in self.hooks if hook.matcher.matches_all), is_blind=True)
+
+    def _match(self, value: str | None, kind: str | None = None) -> Selection:
         if value is None or len(value) * self._weight > MAX_STEPS:
-            return Selection(spec, (hook for hook in hooks if hook.matcher.matches_all), is_blind=True)
-        found = Selection(spec, (hook for hook in hooks if hook.matcher.matches(value)))
-        if len(value) <= MAX_KEPT_VALUE:
+            return self._blind()
+        found = Selection(
+            self.spec,
+            (hook for hook in self.hooks if hook.matcher.matches(value) or kind in hook.matcher.names),
+        )
+        if len(value) <= MAX_KEPT_VALUE and (kind is None or len(kind) <= MAX_KEPT_VALUE):
             if len(self._selections) >= MAX_KEPT:
                 self._selections.clear()
-            self._selections[value] = found
+            self._selections[value if kind is None else (value, kind)] = found
         return found
+
+
+def tool_kind(payload: Payload, name: str) -> str | None:
+    """Return the kind that hooks match: as the payload says, else of a tool that is known; None if it is no text.
+
+    Raises:
+        PayloadError: the payload is not a JSON object.
+    """
+    return payload.text(KIND) if KIND in payload.fields else kind_of(name)
 
 
 def budget(spec: EventSpec, hooks: Iterable[Hook]) -> float:

@@ -9,7 +9,7 @@ import msgspec
 from hooklatch.core.decisions.phases import firing_order
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, PythonTarget
-from hooklatch.core.hooks.snapshots import Chain, Snapshot, budget
+from hooklatch.core.hooks.snapshots import Chain, Snapshot, budget, tool_kind
 from hooklatch.core.hooks.suspension import find, parted
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch.core.protocol import ErrorCode, RpcError
@@ -160,6 +160,8 @@ class HookReports(msgspec.Struct, frozen=True):
         except PayloadError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         chosen = {hook.name for hook in selection.hooks}
+        name = payload.text("tool_name") if spec.match == "tool_name" else None
+        kind = tool_kind(payload, name) if name is not None else None
         refusal = None
         if selection.is_blind and spec.fails_closed:
             refusal = (
@@ -170,9 +172,10 @@ class HookReports(msgspec.Struct, frozen=True):
             "revision": view.revision,
             "budget": selection.budget(),
             "refusal": refusal,
+            "tool_kind": kind,
             "fires": [self._brief(hook) for hook in firing_order(chain, selection)],
             "others": [
-                {**self._brief(hook), "why": self._why_not(spec, hook, view)}
+                {**self._brief(hook), "why": self._why_not(spec, hook, view, kind)}
                 for hook in (*view.hooks, *self._hidden(view))
                 if hook.name not in chosen
             ],
@@ -196,7 +199,7 @@ class HookReports(msgspec.Struct, frozen=True):
             "only_judges": hook.only_judges,
         }
 
-    def _why_not(self, spec: EventSpec, hook: Hook, view: Snapshot) -> str:
+    def _why_not(self, spec: EventSpec, hook: Hook, view: Snapshot, kind: str | None) -> str:
         if hook.event != spec.name:
             return f"it is a hook of {hook.event}"
         if not hook.enabled:
@@ -205,7 +208,8 @@ class HookReports(msgspec.Struct, frozen=True):
             return f"it is suspended: {suspension.reason}"
         if hook.plugin is not None and hook.name not in {one.name for one in view.hooks}:
             return f"this session does not allow the plugin {hook.plugin!r}"
-        return f"its matcher ({hook.matcher.text}) does not match {spec.match}"
+        beside = f", nor its kind {kind!r}" if kind is not None and hook.matcher.names else ""
+        return f"its matcher ({hook.matcher.text}) does not match {spec.match}{beside}"
 
     async def _hook(self, connection: Connection, params: HookParams) -> object:
         """Describe every hook of this id (or `layer/id`) that the viewer sees; an admin without a session sees all.

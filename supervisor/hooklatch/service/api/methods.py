@@ -10,11 +10,11 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from hooklatch.core.fire_params import FireParams
 from hooklatch.core.protocol import ErrorCode, Request, RpcError, convert
 from hooklatch.core.text import did_you_mean
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.fires import FireParams
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.transport.bus import Bus
@@ -24,7 +24,7 @@ from hooklatch_worker.author.ambiguity import ambiguity
 
 __all__ = ["Method", "MethodTable", "Methods", "own_session", "viewed"]
 
-WITHOUT_HELLO = frozenset({"hello", "fire", "ping", "health"})
+WITHOUT_HELLO = frozenset({"hello", "fire", "host", "ping", "health"})
 
 Params = TypeVar("Params")
 
@@ -87,6 +87,8 @@ class Methods:
         method = self._client_methods.get(request.method) or self._admin_method(connection, request.method)
         if not connection.has_greeted and request.method not in WITHOUT_HELLO:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
+        if request.method == "host" and (fault := ambiguity(bytes(request.params))) is not None:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"bad params: {fault}")
         takes_none = method.params is msgspec.Raw
         return method.answer(connection, request.params if takes_none else convert(request.params, method.params))
 

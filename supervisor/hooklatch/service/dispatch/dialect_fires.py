@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from hooklatch.core.decisions.call import Call
+from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.registry import ServedTarget
 from hooklatch.core.messages import Decision, Outcome
 from hooklatch.core.payload import Payload, PayloadError
@@ -27,7 +28,7 @@ from hooklatch.dialects.translation import Fed, carry, to_canonical, to_native
 from hooklatch.processes.worker import FireContext
 from hooklatch.service.dispatch.calls import Target
 from hooklatch.service.dispatch.dispatcher import Dispatcher
-from hooklatch.service.dispatch.fires import FireParams, Plan
+from hooklatch.service.dispatch.fires import Plan
 from hooklatch.service.registry.sessions import Session
 from hooklatch_worker.author.ambiguity import ambiguity
 from hooklatch_worker.author.verdicts import GarbageError

@@ -18,6 +18,7 @@ import trio
 from hooklatch.core.decisions import decision as decisions
 from hooklatch.core.decisions import phases
 from hooklatch.core.decisions.decision import Machine
+from hooklatch.core.fire_params import EnvelopeParams, FireParams
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook, has
 from hooklatch.core.hooks.snapshots import Chain, Selection
@@ -29,7 +30,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.dialects.find import unknown_event
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.dispatch.calls import Targets
-from hooklatch.service.dispatch.fires import EnvelopeParams, Fire, FireParams, Plan, Services, Settled
+from hooklatch.service.dispatch.fires import Fire, Fit, Plan, Services, Settled
 from hooklatch.service.dispatch.generations import Generations
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.dispatch.shared_state import SharedState
@@ -131,12 +132,12 @@ class Dispatcher:
             raise RpcError(ErrorCode.UNKNOWN_EVENT, unknown_event(catalogue, event))
         return spec
 
-    def _begin(self, spec: EventSpec, params: FireParams, session: Session | None) -> Fire:
-        return Fire(spec, params, session, f"{self._boot}-{next(self._numbers)}", self._services)
+    def _begin(self, spec: EventSpec, params: FireParams, session: Session | None, fit: Fit | None = None) -> Fire:
+        return Fire(spec, params, session, f"{self._boot}-{next(self._numbers)}", self._services, fit)
 
-    def fire_later(self, params: FireParams, session: Session | None) -> dict[str, Any]:
+    def fire_later(self, params: FireParams, session: Session | None, *, fit: Fit | None = None) -> dict[str, Any]:
         """Start a fire in the background; if there is no room, drop and count it."""
-        fire = self._begin(self.spec(params.event), params, session)
+        fire = self._begin(self.spec(params.event), params, session, fit)
         own = session.background if session is not None else self._background_alone
         # Half of what is free: however many one session has under way, another one finds room.
         size = len(fire.payload.data)
@@ -169,15 +170,19 @@ class Dispatcher:
         else:
             self._background_alone += change
 
-    def fire(self, params: FireParams, session: Session | None, *, plan: Plan | None = None) -> Awaitable[Decision]:
+    def fire(
+        self, params: FireParams, session: Session | None, *, plan: Plan | None = None, fit: Fit | None = None
+    ) -> Awaitable[Decision]:
         """Decide one event.  Cancelling abandons a gate; any other event is finished in any case.
+
+        `fit` makes of the decision what the host can be told, and that is what is recorded.
 
         Raises:
             RpcError: the event is unknown or the params cannot be used.
         """
         spec = plan.spec if plan is not None else self._registries.catalogue.specs.get(params.event)
         fire = Fire(
-            spec or self.spec(params.event), params, session, f"{self._boot}-{next(self._numbers)}", self._services
+            spec or self.spec(params.event), params, session, f"{self._boot}-{next(self._numbers)}", self._services, fit
         )
         return self._run(fire, plan)
 
@@ -234,6 +239,8 @@ class Dispatcher:
             generation.count -= 1
             if generation.is_closed:
                 generation.left()
+        if fire.fit is not None:
+            decision = fire.fit(decision)
         decision = await self._publish(fire, decision)
         if decision.verdict != "pass" and decision.is_refusal:
             self._refused(fire, decision)

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import msgspec
 
 from hooklatch.core.decisions.call import Call, Envelope
+from hooklatch.core.fire_params import FireParams
 from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.registry import Hook
-from hooklatch.core.limits import CallId, Name, Names, Path
+from hooklatch.core.messages import Decision
 from hooklatch.core.payload import Payload
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.record.writer import Fact
@@ -23,44 +24,11 @@ from hooklatch_worker import wire
 from hooklatch_worker.author.call_context import Emitted
 from hooklatch_worker.author.state import Asked
 
-__all__ = ["Counted", "EnvelopeParams", "Fire", "FireParams", "Plan", "Services", "Settled"]
+__all__ = ["Counted", "Fire", "Fit", "Plan", "Services", "Settled"]
 
 
+Fit: TypeAlias = Callable[[Decision], Decision]  # to the nearest stricter one that a host can be told
 Counted = set[tuple[Hook, str, str]]  # what the hooks of one fire have counted `once`: hook, scope, key
-
-
-class EnvelopeParams(msgspec.Struct, frozen=True):
-    """What a host says about the moment, besides the payload.
-
-    `cwd` is where the agent is, `began_in` where it began, and `began_as` that directory's path with "-" for all but
-    letters and digits.  `parent_session_id` is passed on to hooks, and inherits nothing from that session.
-    """
-
-    session_id: Name | None = None
-    cwd: Path | None = None
-    began_in: Path | None = None
-    began_as: Path | None = None
-    agent_id: Name | None = None
-    agent_type: Name | None = None
-    parent_session_id: Name | None = None
-    host: Name | None = None
-    turn: CallId | None = None
-    metadata: dict[str, Any] | None = None
-
-
-class FireParams(msgspec.Struct, frozen=True):
-    """The params of `fire`; `dialect` is the format of the event and its payload, if it is not the session's."""
-
-    event: Name
-    payload: msgspec.Raw = msgspec.Raw(b"{}")
-    context: dict[str, Any] | None = None
-    call_id: CallId | None = None
-    timeout: float | None = None
-    wait: bool = True
-    truncated: bool = False
-    plugins: Names | None = None
-    dialect: Name | None = None
-    envelope: EnvelopeParams = EnvelopeParams()
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -97,8 +65,8 @@ class Fire:
     """
 
     __slots__ = (
-        "_services", "counted", "deadline", "decision_id", "envelope", "fact", "params", "payload", "session", "share",
-        "spec",
+        "_services", "counted", "deadline", "decision_id", "envelope", "fact", "fit", "params", "payload", "session",
+        "share", "spec",
     )  # fmt: skip
 
     def __init__(
@@ -108,6 +76,7 @@ class Fire:
         session: Session | None,
         decision_id: str,
         services: Services,
+        fit: Fit | None = None,
     ) -> None:
         """Begin a fire; what its envelope does not say comes from its session.
 
@@ -124,6 +93,7 @@ class Fire:
         self.payload = Payload(bytes(params.payload))
         self.fact: Fact | None = None  # what is recorded of it, once somebody had the time to choose that
         self.counted: Counted = set()
+        self.fit = fit
         self._services = services
         given = params.envelope
         session_id, cwd, host, parent = given.session_id, given.cwd, given.host, given.parent_session_id

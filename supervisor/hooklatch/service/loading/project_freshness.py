@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable
 
 import trio
 
-from hooklatch.service.dispatch.fires import EnvelopeParams, Settled
+from hooklatch.core.fire_params import EnvelopeParams
+from hooklatch.service.dispatch.fires import Settled
 from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.projects import Projects
 from hooklatch.service.registry.places import Place, dashed, find_place

@@ -20,11 +20,12 @@ import trio
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading import trust
 from hooklatch.service.loading.reading import ProjectFiles, changed
-from hooklatch.service.registry.places import Place, alike, nearest
+from hooklatch.service.registry.places import Place, alike, find_place, nearest
 from hooklatch.service.registry.sessions import Session, Sessions
 
 __all__ = ["Projects"]
 
+SEEN = 100  # directories in which hosts began that hold no connection; the oldest is forgotten
 LINGER = 600.0  # seconds that a project stays loaded after a fire of a one-shot client
 
 
@@ -36,6 +37,7 @@ class Projects:
         self.trusted: dict[str, trust.Pins] = state.state.trusted
         self._sessions = sessions
         self._asked: dict[str, float] = {}
+        self._seen: dict[str, Place] = {}
         self._held: Counter[str] = Counter()
         self.active: dict[str, ProjectFiles] = {}
 
@@ -117,8 +119,20 @@ class Projects:
         return [*faults, *changed, *(untrusted(path) for path in ignored if os.path.isdir(trust.folder_of(path)))]
 
     def all_warnings(self) -> list[str]:
-        """Return the warnings for every place that a session works in."""
-        return self.warnings(sorted(self._places(), key=lambda place: place.named))
+        """Return the warnings for every place that a session works in, or that a host began in."""
+        places = {place.named: place for place in self._places()} | self._seen
+        return self.warnings(places[named] for named in sorted(places))
+
+    def begun(self, folders: Iterable[str | None]) -> list[str]:
+        """Return what whoever begins to work in these directories has to be told, and keep it for the status."""
+        places = [find_place(folder) for folder in folders if folder]
+        told = self.warnings(places)
+        for place in places if told else ():
+            self._seen.pop(place.named, None)
+            self._seen[place.named] = place
+        while len(self._seen) > SEEN:
+            del self._seen[next(iter(self._seen))]
+        return list(dict.fromkeys(told))
 
     def trust(self, folder: str, pins: trust.Pins) -> None:
         self._forget(folder)

@@ -37,6 +37,7 @@ from hooklatch.service.process.folders import (
     StartError,
     check_config,
     check_nobody_listens,
+    pointing,
     raise_open_files,
     take_locks,
     take_over,
@@ -190,7 +191,8 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
             listeners = listeners_of(parts, *sockets)
             await start_all(supervisor, services(parts, listeners))
             try:
-                yield Daemon(parts, listeners, Ready(agent, admin, os.getpid(), parts.registries.view.revision))
+                with pointing(options.state_dir, os.path.dirname(agent)):
+                    yield Daemon(parts, listeners, Ready(agent, admin, os.getpid(), parts.registries.view.revision))
             finally:
                 for path in (agent, admin) if inherited is None else ():
                     with suppress(FileNotFoundError):

@@ -18,6 +18,7 @@ from hooklatch.record.writer import Record
 from hooklatch.service.api.administration import Administration
 from hooklatch.service.api.hook_methods import HookMethods
 from hooklatch.service.api.hook_reports import HookReports
+from hooklatch.service.api.host_methods import HostMethods
 from hooklatch.service.api.methods import Methods
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
@@ -144,6 +145,7 @@ class Parts:
             of_clients=[
                 session_methods.methods,
                 self.hook_methods.methods,
+                HostMethods(self.dispatcher, self.statistics, self.projects).methods,
                 SkippedFires(self.registries, self.statistics, record).methods,
                 HookReports(self.status, self.dialects, self.native).methods,
                 self.status.methods,

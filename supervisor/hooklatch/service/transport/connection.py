@@ -66,6 +66,7 @@ MAX_UNREAD = 64 * 2**20  # bytes of pending output beyond which the hooks that a
 MAX_RUBBISH = 5  # unreadable lines in a row
 RECEIVED = 2**16  # bytes to receive at once
 NO_TOPICS: frozenset[str] = frozenset()  # one for all: an empty set takes 216 bytes
+ONE_SHOTS = frozenset({"fire", "host"})  # methods that one who has not said hello calls once
 MAX_UNBROKEN = 8  # consecutive reads that did not have to wait, before other tasks get a turn
 
 
@@ -294,7 +295,7 @@ class Connection:
             self._send_error(request.id, refusal)
             return
         reader = self._reader
-        self._is_one_shot = not self.has_greeted and request.method == "fire"
+        self._is_one_shot = not self.has_greeted and request.method in ONE_SHOTS
         self._in_flight += 1
         self._bytes_in_flight += size
         flow.in_flight += 1
@@ -336,7 +337,7 @@ class Connection:
 
     def _refusal(self, request: FireRequest | Request, size: int, flow: Flow) -> RpcError | None:
         """Return why a request is not accepted, if it is not: others are under way, or the connection is ending."""
-        if self._is_gone and (self.is_admin or request.method != "fire"):
+        if self._is_gone and (self.is_admin or request.method not in ONE_SHOTS):
             raise CloseConnection
         if self._is_retired:
             return RpcError(ErrorCode.INVALID_REQUEST, "this connection has closed its session; open another one")

@@ -11,8 +11,8 @@ from typing import Literal
 
 import msgspec
 
+from hooklatch.core.fire_params import FireParams
 from hooklatch.core.protocol import Request, Response, read_message
-from hooklatch.service.dispatch.fires import FireParams
 from hooklatch_worker.author.ambiguity import ambiguity
 
 __all__ = ["FireRequest", "read_line"]

@@ -1,0 +1,309 @@
+"""install, uninstall: connect a program with hooklatch, and undo it.  Print what changes; need no daemon.
+
+Knows the order of things; what a file gets is `hooklatch.install`'s affair.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from hooklatch.cli.hosts import codex_trust
+from hooklatch.cli.hosts.programs import program_of, version_of
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.requests import one_shot
+from hooklatch.entry.building import BuildError, place
+from hooklatch.entry.commands import Form, entry_command
+from hooklatch.errors import HooklatchError
+from hooklatch.hosts.find import UnknownHostError, find
+from hooklatch.hosts.host import Host, NativeEvent
+from hooklatch.install import record
+from hooklatch.install.changing import (
+    Change,
+    apply,
+    diff_of,
+    installing,
+    installing_plugin,
+    uninstalling,
+    uninstalling_plugin,
+)
+from hooklatch.install.files import FileError
+from hooklatch.install.layouts import LAYOUTS, Layout, Scope, Version, handler_of, is_known, shown
+from hooklatch.install.plugin import plugin_text
+
+__all__ = ["add_install", "add_uninstall", "files_of", "layout_of"]
+
+NAMES = ", ".join(LAYOUTS)
+EXITS = (Exit.BAD_DATA, Exit.CANNOT_CREATE, Exit.NO_INPUT)
+
+
+def add_install(parser: Parser) -> None:
+    parser.runs(install, example="hooklatch install claude-code --dry-run", exits=EXITS)
+    add_common(parser)
+    parser.add_argument(
+        "--also", metavar="EVENT", action="append", default=[], help="an event that is left out otherwise"
+    )
+    parser.add_argument("--program", metavar="PATH", help="the program itself, which is asked for its version")
+    parser.add_argument("--start", action="store_true", help="have the entry start the daemon where none listens")
+    parser.add_argument(
+        "--form", choices=("python", "c", "best"), default="python",
+        help="what the program starts: a script, a C program that is built now, or that where it can be built",
+    )  # fmt: skip
+    parser.add_argument(
+        "--trust", action="store_true", help="for codex: also write that you trust these hooks, as its /hooks would"
+    )
+
+
+def add_uninstall(parser: Parser) -> None:
+    parser.runs(uninstall, example="hooklatch uninstall claude-code", exits=EXITS)
+    add_common(parser)
+
+
+def add_common(parser: Parser) -> None:
+    parser.add_argument("host", metavar="HOST", help=f"one of {NAMES}")
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument(
+        "--user", action="store_true", help="your own settings, for every project (install: the default)"
+    )
+    scope.add_argument("--project", action="store_true", help="the settings of the project in this folder")
+    parser.add_argument("--dry-run", action="store_true", help="show what would change, and write nothing")
+
+
+def install(arguments: argparse.Namespace) -> int:
+    """Write an entry for each event into the program's settings."""
+    host, layout = layout_of(arguments.host)
+    scope: Scope = "project" if arguments.project else "user"
+    path = layout.file(scope, os.environ, folder_here())
+    program = program_of(layout, arguments.program, os.environ)
+    if arguments.program is not None and program is None:
+        raise CommandError(Exit.NO_INPUT, f"{arguments.program} is not a program; name the path of {host.title}")
+    version, why = version_of(program, os.environ) if program is not None else (None, "")
+    events = dict(events_of(host, layout, version, arguments.also))
+    try:
+        commands = {event: words_of(host, event, spec, arguments) for event, spec in events.items()}
+    except BuildError as error:
+        raise CommandError(Exit.CANNOT_CREATE, f"the C form cannot be built: {error}; try --form best") from None
+    with spoken():
+        if layout.is_plugin:
+            limit = events[layout.gate].limit
+            change = installing_plugin(path, plugin_text(commands, limit), os.environ)
+        else:
+            handlers = {
+                event: handler_of(layout, event, spec, commands[event], version) for event, spec in events.items()
+            }
+            change = installing(path, layout.shape, handlers, os.environ)
+        backup = None if arguments.dry_run or change.is_none else apply(change, host.name, os.environ)
+    notes = [*notes_on(host, layout, scope, program, version, why), *left_out(host, layout, version, arguments.also)]
+    if layout.name == "codex":
+        notes += codex_trust.settle(path, program, arguments)
+    if not arguments.start and not is_served(arguments):
+        notes.append(
+            f"NO DAEMON RUNS: until one does, {host.title} is refused every tool call: hooklatch serve --detach"
+        )
+    say_change(host, change, backup, notes, arguments, done="installed")
+    return Exit.OK
+
+
+def uninstall(arguments: argparse.Namespace) -> int:
+    """Take every entry of ours out of the program's settings."""
+    host, layout = layout_of(arguments.host)
+    with spoken():
+        paths = list(files_of(layout, user=arguments.user, project=arguments.project))
+        changes: list[tuple[Change, str | None]] = []
+        for path in paths:
+            change = uninstalling_any(layout, path)
+            known = record.installed(os.environ).get(path)
+            if change.is_none and known is None:
+                continue
+            backup = None if arguments.dry_run else apply(change, host.name, os.environ)
+            changes.append((change, backup))
+        if layout.name == "codex":
+            for path in paths:
+                changes += [
+                    (change, None if arguments.dry_run else apply(change, host.name, os.environ))
+                    for change in codex_trust.removing(path, os.environ)
+                ]
+        starting = {word for change, _ in changes for word in programs_in(change) if os.path.isfile(word)}
+    if arguments.json:
+        found = [fields_of(host, change, backup, [], arguments) for change, backup in changes]
+        output.say_json({"host": host.name, "files": found})
+        return Exit.OK
+    for change, backup in changes:
+        say_change(host, change, backup, [], arguments, done="uninstalled")
+    for path in sorted(starting):
+        # Not deleted: settings that were written by hand may start it, and a guard that is gone refuses nothing.
+        output.say(f"left: {path}, the entry as a C program; delete it if nothing else starts it")
+    if not changes:
+        output.say(f"nothing of hooklatch is in {' or '.join(paths)}")
+    return Exit.OK
+
+
+def is_served(arguments: argparse.Namespace) -> bool:
+    try:
+        with one_shot(arguments):
+            return True
+    except HooklatchError:
+        return False
+
+
+def uninstalling_any(layout: Layout, path: str) -> Change:
+    if layout.is_plugin:
+        return uninstalling_plugin(path, os.environ)
+    return uninstalling(path, layout.shape, os.environ)
+
+
+def layout_of(name: str) -> tuple[Host, Layout]:
+    """Return a host by any of its names, with its settings.
+
+    Raises:
+        CommandError: there is none, or it has no settings that could be written.
+    """
+    try:
+        host = find(name)
+    except UnknownHostError as error:
+        raise CommandError(Exit.USAGE, str(error)) from None
+    if host.name not in LAYOUTS:
+        raise CommandError(Exit.USAGE, f"{host.title} has no settings that could be written; there are {NAMES}")
+    return host, LAYOUTS[host.name]
+
+
+def files_of(layout: Layout, *, user: bool, project: bool) -> Iterator[str]:
+    """Yield the files that may hold our entries: one, or without a choice all that are known."""
+    own, here = (layout.file(scope, os.environ, folder_here()) for scope in ("user", "project"))
+    if not project:
+        yield own
+    if not user and here != own:
+        yield here
+    if not user and not project:
+        for path, one in record.installed(os.environ).items():
+            if one.host == layout.name and path not in (own, here) and not path.endswith(codex_trust.FILE):
+                yield path
+
+
+def events_of(
+    host: Host, layout: Layout, version: Version | None, also: list[str]
+) -> Iterator[tuple[str, NativeEvent]]:
+    """Yield the events that get an entry.
+
+    Raises:
+        CommandError: one that was asked for does not exist.
+    """
+    for event in also:
+        if event not in host.events or not host.events[event].event:
+            raise CommandError(Exit.USAGE, f"{host.title} has no event {event!r} that a hook can be on")
+    for event, spec in host.events.items():
+        is_wanted = event in also or not spec.takes_over
+        if spec.event and is_wanted and not layout.skip(event) and layout.knows(event, version):
+            yield event, spec
+
+
+def left_out(host: Host, layout: Layout, version: Version | None, also: list[str]) -> Iterator[str]:
+    taking = [event for event, spec in host.events.items() if spec.event and spec.takes_over and event not in also]
+    if taking:
+        yield f"{', '.join(taking)}: left out, since an entry alone changes what {host.title} does; --also adds one"
+    late = [event for event, spec in host.events.items() if spec.event and not layout.knows(event, version)]
+    if late:
+        yield f"{', '.join(late)}: left out, since this version may not know them"
+
+
+def words_of(host: Host, event: str, spec: NativeEvent, arguments: argparse.Namespace) -> list[str]:
+    named = arguments.runtime_dir or os.environ.get("HOOKLATCH_RUNTIME_DIR")
+    would_build = arguments.dry_run and arguments.form != "python" and not place().is_file()
+    form: Form = "python" if would_build else arguments.form
+    words = entry_command(host.name, event, spec.kind, spec.wait, runtime_dir=named, start=arguments.start, form=form)
+    return [str(place()), *words[words.index(host.name) :]] if would_build else words
+
+
+def programs_in(change: Change) -> set[str]:
+    """Return the C programs that a file's entries started."""
+    folder = str(place().parent)
+    text = (change.before or b"").decode(errors="replace")
+    return set(re.findall(rf"{re.escape(folder)}/entry-[0-9a-f]+", text))
+
+
+def notes_on(
+    host: Host, layout: Layout, scope: Scope, program: str | None, version: Version | None, why: str
+) -> Iterator[str]:
+    newest = f"as {host.title} {layout.measured} wants them" if layout.measured else "as its documentation says"
+    if program is None:
+        names = " or ".join(layout.programs)
+        yield f"{names} is not on the PATH, so its version is unknown; the entries are {newest} (--program names it)"
+    elif version is None:
+        yield f"the version is unknown ({why}); the entries are {newest}"
+    elif not is_known(layout, version):
+        oldest = shown(layout.oldest)
+        yield f"{host.title} {shown(version)} is older than {oldest}: a hook that fails may let a tool run there"
+    if (
+        layout.name == "claude-code"
+        and version is not None
+        and not layout.more("PreToolUse", find("claude").events["PreToolUse"], version)
+    ):
+        yield (
+            f"{host.title} {shown(version)} has no onFailure (from 2.1.295 on): if an entry is killed, or its Python "
+            "is gone, the tool runs"
+        )
+    if scope == "project":
+        yield "the entries name this machine's Python, so do not share this file with others"
+        yield from PROJECT_NOTES.get(layout.name, ())
+
+
+PROJECT_NOTES: Mapping[str, tuple[str, ...]] = {
+    "claude-code": ("interactively, Claude Code runs a project's hooks only once you trust the folder",),
+    "gemini": ("Gemini CLI warns of a project's new hooks at its next start",),
+    "codex": ("Codex reads a project's hooks only where the project is trusted",),
+}
+
+
+class spoken:
+    """Turns an error of a file into one of the command."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if isinstance(error, FileError):
+            is_data = "nothing was changed" in str(error) or "not UTF-8" in str(error)
+            raise CommandError(Exit.BAD_DATA if is_data else Exit.CANNOT_CREATE, str(error)) from None
+
+
+def folder_here() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        raise CommandError(Exit.NO_INPUT, "the current directory is gone; go to the project") from None
+
+
+def fields_of(
+    host: Host, change: Change, backup: str | None, notes: list[str], arguments: argparse.Namespace
+) -> dict[str, Any]:
+    return {
+        "host": host.name, "file": change.path, "changed": not change.is_none, "dry_run": arguments.dry_run,
+        "backup": backup, "diff": diff_of(change), "notes": notes,
+    }  # fmt: skip
+
+
+def say_change(
+    host: Host, change: Change, backup: str | None, notes: list[str], arguments: argparse.Namespace, *, done: str
+) -> None:
+    if arguments.json:
+        output.say_json(fields_of(host, change, backup, notes, arguments))
+        return
+    if change.is_none:
+        output.say(f"{change.path} is as it should be; nothing was changed")
+    else:
+        for line in diff_of(change).splitlines():
+            output.say(line)
+        would = " (dry run: nothing was written)" if arguments.dry_run else ""
+        gone = ", which is gone now" if change.after is None and done == "uninstalled" else ""
+        output.say(f"{done} for {host.title}: {change.path}{gone}{would}")
+    if backup is not None:
+        output.say(f"backup: {backup}")
+    for note in notes:
+        output.say(f"note: {note}")
+    if done == "installed" and not arguments.dry_run:
+        output.say("next: hooklatch doctor   # sends each installed program's entry a call that has to be denied")

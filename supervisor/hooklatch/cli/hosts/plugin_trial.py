@@ -1,0 +1,89 @@
+"""Runs OpenCode's plugin as OpenCode does, for one tool call: in Node, in Bun, or in the Bun that OpenCode brings."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+
+from hooklatch.cli.hosts.programs import run
+from hooklatch.install.jsonc import JsoncError, parse
+
+__all__ = ["NoRuntimeError", "TrialError", "rewritten", "try_plugin"]
+
+LIMIT = 60.0  # seconds
+COMMANDS = re.compile(r"^const COMMANDS = (\{.*?^\})", re.DOTALL | re.MULTILINE)
+TRIAL = """\
+const { pathToFileURL } = await import("node:url")
+const module = await import(pathToFileURL(process.argv[2]).href)
+const extra = JSON.parse(process.argv[3])
+const place = process.cwd()
+const hooks = await module.Hooklatch({ directory: place, worktree: place })
+const input = { tool: "bash", sessionID: "hooklatch-doctor", callID: "hooklatch-doctor", ...extra }
+let said
+try {
+  await hooks["tool.execute.before"](input, { args: { command: "true" } })
+  said = { refused: false, text: "" }
+} catch (error) {
+  said = { refused: true, text: String(error?.message ?? error) }
+}
+process.stdout.write(JSON.stringify(said))
+process.exit(0)
+"""
+
+
+class NoRuntimeError(Exception):
+    """There is nothing here that runs JavaScript."""
+
+
+class TrialError(Exception):
+    """The plugin could not be loaded, or did not say what came of it."""
+
+
+def rewritten(text: str, change: Callable[[tuple[str, ...]], Iterable[str]]) -> str:
+    """Return the plugin with other command lines.
+
+    Raises:
+        TrialError: it has none that can be read.
+    """
+    found = COMMANDS.search(text)
+    try:
+        root = parse(found[1]) if found is not None else None
+    except JsoncError:
+        root = None
+    if found is None or root is None:
+        raise TrialError("it does not have the commands that hooklatch writes")
+    commands = {event: list(change(tuple(words))) for event, words in root.value.items()}
+    return text[: found.start(1)] + json.dumps(commands, indent=2) + text[found.end(1) :]
+
+
+def try_plugin(text: str, extra: Mapping[str, object], folder: str) -> tuple[bool, str]:
+    """Return whether a tool call was refused, and with which text.
+
+    Raises:
+        NoRuntimeError: there is nothing to run it in.
+        TrialError: it cannot be loaded.
+        OSError, LateError: the same.
+    """
+    program, environ = runtime()
+    plugin, trial = os.path.join(folder, "plugin.mjs"), os.path.join(folder, "trial.mjs")
+    for path, content in ((plugin, text), (trial, TRIAL)):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content)
+    done = run([program, trial, plugin, json.dumps(dict(extra))], limit=LIMIT, environ=environ)
+    try:
+        said = json.loads(done.stdout)
+        return bool(said["refused"]), str(said["text"])
+    except (ValueError, KeyError, TypeError):
+        raise TrialError(f"{done.stderr.decode(errors='replace').strip()[:300] or 'it said nothing'}") from None
+
+
+def runtime() -> tuple[str, Mapping[str, str]]:
+    for name in ("node", "bun"):
+        if (path := shutil.which(name)) is not None:
+            return path, os.environ
+    if (path := shutil.which("opencode")) is not None:
+        return path, {**os.environ, "BUN_BE_BUN": "1"}
+    raise NoRuntimeError("neither node nor bun is on the PATH")

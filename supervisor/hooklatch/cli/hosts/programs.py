@@ -1,0 +1,76 @@
+"""Runs other programs for a moment: for their version, or as they themselves run a hook.  Knows time limits.
+
+Each runs in a session of its own, and nothing of it is left, whatever it started.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from hooklatch.install.layouts import Layout, Version, read_version
+
+__all__ = ["Ended", "LateError", "program_of", "run", "version_of"]
+
+VERSION_LIMIT = 30.0  # seconds; a program in JavaScript may take ten on a busy machine
+
+
+class LateError(Exception):
+    """A program did not end in time; it was killed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a program ended; a negative code is the signal that ended it."""
+
+    exit_code: int
+    stdout: bytes
+    stderr: bytes
+
+
+def run(
+    command: Sequence[str], *, limit: float, stdin: bytes = b"", environ: Mapping[str, str], cwd: str | None = None
+) -> Ended:
+    """Run a program to its end.
+
+    Raises:
+        OSError: it cannot be started.
+        LateError: it did not end within `limit` seconds.
+    """
+    with subprocess.Popen(
+        list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(environ),
+        cwd=cwd, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            out, err = process.communicate(stdin, timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise LateError(f"it did not end within {limit:g} s") from None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    return Ended(process.returncode, out, err)
+
+
+def program_of(layout: Layout, named: str | None, environ: Mapping[str, str]) -> str | None:
+    """Return the path of a program, None if there is none."""
+    for name in (named,) if named is not None else layout.programs:
+        if (path := shutil.which(name, path=environ.get("PATH"))) is not None:
+            return path
+    return None
+
+
+def version_of(path: str, environ: Mapping[str, str]) -> tuple[Version | None, str]:
+    """Return the version of a program, and why it is not known where it is not."""
+    try:
+        done = run([path, "--version"], limit=VERSION_LIMIT, environ=environ)
+    except (OSError, LateError) as error:
+        return None, f"{path} --version: {error}"
+    version = read_version(done.stdout.decode(errors="replace"))
+    if done.exit_code != 0 or version is None:
+        return None, f"{path} --version did not print one (exit code {done.exit_code})"
+    return version, ""

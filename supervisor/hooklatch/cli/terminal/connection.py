@@ -1,0 +1,107 @@
+"""Sends lines to the daemon and receives lines.
+
+Knows sockets and timeouts; does not know events or verdicts.  Every failure to get a complete line is a NoDaemonError
+whose text names the socket path and the reason.
+"""
+
+import time
+
+try:
+    import _socket as sockets  # `socket` itself costs as much as starting the interpreter
+except ImportError:
+    import socket as sockets  # type: ignore[no-redef]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    A = TypeVar("A")
+    T = TypeVar("T")
+
+__all__ = ["MAX_FRAME", "Connection", "NoDaemonError", "OversizedAnswerError", "SILENCE", "sockets"]
+
+MAX_FRAME = 9 * 2**20  # bytes; the protocol's limit for a line
+SILENCE = 5.0  # seconds without progress before the daemon is pinged, and the timeout of the ping
+CHUNK = 2**18
+_PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+
+
+class NoDaemonError(Exception):
+    """No daemon accepted and answered the line."""
+
+
+class OversizedAnswerError(Exception):
+    """The answer is longer than the protocol allows."""
+
+
+class Connection:
+    """A connection whose daemon, if silent for longer than `silence`, is pinged over a second one.
+
+    So a stopped daemon costs seconds, while a slow hook costs nothing.
+    """
+
+    def __init__(self, socket: "sockets.socket", path: str, *, deadline: float, silence: float = SILENCE) -> None:
+        self._socket = socket
+        self._path = path
+        self._deadline = deadline
+        self._silence = silence
+        self._received = bytearray()
+
+    def send(self, line: bytes) -> None:
+        rest = memoryview(line)
+        while rest:
+            try:
+                rest = rest[self._patiently(self._socket.send, rest) :]
+            except OSError:
+                return  # the daemon hung up, perhaps after sending an error: reading the answer will tell
+
+    def receive_line(self) -> bytes:
+        received, searched = self._received, 0
+        while (end := received.find(b"\n", searched)) < 0:
+            searched = len(received)
+            if searched > MAX_FRAME:
+                raise OversizedAnswerError(f"the daemon's answer is longer than {MAX_FRAME} bytes")
+            try:
+                chunk = self._patiently(self._socket.recv, CHUNK)
+            except OSError as error:
+                raise NoDaemonError(f"broke off at {self._path} ({error.strerror or error})") from None
+            if not chunk:
+                raise NoDaemonError(f"hung up at {self._path} {'in mid-answer' if received else 'without an answer'}")
+            received += chunk
+        line = bytes(received[:end])
+        del received[: end + 1]
+        return line
+
+    def _patiently(self, step: "Callable[[A], T]", argument: "A") -> "T":
+        while True:
+            remaining = self._deadline - time.monotonic()
+            self._socket.settimeout(max(0.001, min(self._silence, remaining)))  # 0 would mean non-blocking
+            try:
+                return step(argument)
+            except TimeoutError:
+                if time.monotonic() >= self._deadline:
+                    raise NoDaemonError(f"did not answer in time at {self._path}") from None
+                if not _is_alive(self._path, self._silence):
+                    raise NoDaemonError(f"is silent at {self._path}, even to a ping") from None
+
+
+def _is_alive(path: str, timeout: float) -> bool:
+    """Return whether the daemon reacts to a new connection at all: by an answer, an error or a hang-up."""
+    probe = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+    probe.settimeout(timeout)
+    try:
+        probe.connect(path)
+    except OSError:
+        probe.close()
+        return False
+    try:
+        probe.send(_PING)
+        probe.recv(1)
+    except TimeoutError:
+        return False
+    except OSError:
+        return True  # it reset the connection
+    finally:
+        probe.close()
+    return True

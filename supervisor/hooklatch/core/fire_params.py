@@ -1,0 +1,45 @@
+"""The params of a fire, from the wire or from a host's adapter.  Shapes only; knows no session and no hook."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.limits import CallId, Name, Names, Path
+
+__all__ = ["EnvelopeParams", "FireParams"]
+
+
+class EnvelopeParams(msgspec.Struct, frozen=True):
+    """What a host says about the moment, besides the payload.
+
+    `cwd` is where the agent is, `began_in` where it began, and `began_as` that directory's path with "-" for all but
+    letters and digits.  `parent_session_id` is passed on to hooks, and inherits nothing from that session.
+    """
+
+    session_id: Name | None = None
+    cwd: Path | None = None
+    began_in: Path | None = None
+    began_as: Path | None = None
+    agent_id: Name | None = None
+    agent_type: Name | None = None
+    parent_session_id: Name | None = None
+    host: Name | None = None
+    turn: CallId | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class FireParams(msgspec.Struct, frozen=True):
+    """The params of `fire`; `dialect` is the format of the event and its payload, if it is not the session's."""
+
+    event: Name
+    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    context: dict[str, Any] | None = None
+    call_id: CallId | None = None
+    timeout: float | None = None
+    wait: bool = True
+    truncated: bool = False
+    plugins: Names | None = None
+    dialect: Name | None = None
+    envelope: EnvelopeParams = EnvelopeParams()

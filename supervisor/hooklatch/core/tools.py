@@ -1,0 +1,154 @@
+"""What a tool does, whatever its host calls it: a kind, and arguments with canonical keys.
+
+Programs name the same tool differently (Bash, run_shell_command, bash, Shell) and so its keys (file_path, path,
+filePath).  Two keys of a payload say it in one way, beside the program's own words, which stay as they are:
+
+    tool_kind   "shell"; hooks match it as they match the name
+    tool_args   {"command": "ls"}; what is not known keeps its own key
+
+Knows names; does not know hosts, hooks or verdicts.  What cannot be read in one way is refused: a guard that reads
+`tool_args` must see what the tool will do.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+__all__ = ["KINDS", "UnclearToolError", "arguments", "kind_of"]
+
+Arguments = dict[str, Any]
+
+# Each tool that is known, by its own names.  `mcp`, and `other` for what is not known, have none.
+TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
+    "shell": (
+        "Bash", "PowerShell", "Shell", "bash", "powershell", "shell", "exec_command", "local_shell", "unified_exec",
+        "run_shell_command", "write_bash", "write_powershell", "write_stdin", "Monitor",
+    ),
+    "read": ("Read", "read", "read_file", "view", "view_image", "NotebookRead"),
+    "write": ("Write", "write", "write_file", "create"),
+    "edit": (
+        "Edit", "MultiEdit", "NotebookEdit", "edit", "multiedit", "patch", "replace", "apply_patch", "str_replace",
+        "insert", "Delete",
+    ),
+    "search": (
+        "Grep", "Glob", "LS", "grep", "glob", "list", "ls", "rg", "search_file_content", "grep_search",
+        "list_directory", "list_dir", "SemanticSearch", "codesearch",
+    ),
+    "fetch": (
+        "WebFetch", "WebSearch", "webfetch", "websearch", "web_fetch", "web_search", "google_web_search", "fetch",
+        "fetch_url",
+    ),
+    "subagent": ("Agent", "Task", "agent", "task", "spawn_agent"),
+}  # fmt: skip
+KINDS: Final = frozenset({*TOOLS, "mcp", "other"})
+
+# Our key, and what programs call it.  The first of each is also the one that is written back.
+KEYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
+    "shell": {
+        "command": ("command", "cmd", "script", "chars", "input"),
+        "cwd": ("cwd", "workdir", "directory", "dir_path"),
+    },
+    "read": {"path": ("path", "file_path", "filePath", "absolute_path", "notebook_path", "target_file")},
+    "write": {
+        "path": ("path", "file_path", "filePath", "absolute_path", "target_file"),
+        "content": ("content", "contents", "file_text"),
+    },
+    "edit": {
+        "path": ("path", "file_path", "filePath", "notebook_path", "target_file"),
+        "old": ("old", "old_string", "oldString", "old_str"),
+        "new": ("new", "new_string", "newString", "new_str", "new_source"),
+        "patch": ("patch", "patchText"),
+    },
+    "search": {
+        "path": ("path", "dir_path", "directory"),
+        "pattern": ("pattern", "query", "globPattern", "glob_pattern"),
+    },
+    "fetch": {"url": ("url",), "prompt": ("prompt",), "query": ("query",)},
+    "subagent": {"prompt": ("prompt", "message", "task"), "type": ("subagent_type", "agent_type")},
+}  # fmt: skip
+# At least one of these is needed: without it, a guard of that kind would judge nothing.
+NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
+    "shell": ("command",),
+    "read": ("path",),
+    "write": ("path",),
+    "edit": ("path", "paths"),
+    "fetch": ("url", "query", "prompt"),
+}
+KIND_OF: Final[Mapping[str, str]] = {name: kind for kind, names in TOOLS.items() for name in names}
+TEXT: Final = frozenset({"path", "content", "old", "new", "url", "patch"})
+BEGIN: Final = "*** Begin Patch"
+PATCHED: Final = re.compile(r"^\*\*\* (?:(?:Add|Update|Delete) File|Move to): (.+?)\s*$", re.MULTILINE)
+
+
+class UnclearToolError(ValueError):
+    """The input of a tool could be read in two ways, or does not say what a tool of its kind does."""
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of a tool that is known by its name alone; "other" if it is not known."""
+    if name.startswith("mcp__"):
+        return "mcp"
+    return KIND_OF.get(name, "other")
+
+
+def arguments(kind: str, tool_input: Mapping[str, Any], *, former: Mapping[str, Any] | None = None) -> Arguments:
+    """Return the arguments of a call with canonical keys; `former` are those that a rewrite replaces.
+
+    Raises:
+        UnclearToolError: two keys say the same thing differently, or the one that matters is not there.
+    """
+    if kind == "mcp":
+        kept = {key: value for key, value in (former or {}).items() if key in ("server", "tool")}
+        return {**kept, "arguments": dict(tool_input)}
+    found: Arguments = dict(tool_input)
+    for key, names in KEYS.get(kind, {}).items():
+        given = {name: found.pop(name) for name in names if name in found}
+        if given:
+            found[key] = one_of(kind, key, given)
+    if kind == "edit":
+        add_paths(found)
+    needed = NEEDED.get(kind, ())
+    if needed and not any(key in found for key in needed):
+        raise UnclearToolError(f"a tool of the kind {kind!r} came without a {' or a '.join(needed)} that we know")
+    return found
+
+
+def one_of(kind: str, key: str, given: Mapping[str, Any]) -> object:
+    """Return the one value that several keys agree on."""
+    first, *others = given.values()
+    if any(type(other) is not type(first) or other != first for other in others):
+        raise UnclearToolError(f"{' and '.join(given)} of a {kind} tool differ, and both could be its {key}")
+    if kind == "shell" and key == "command":
+        return command_of(first)
+    if key in TEXT and not isinstance(first, str):
+        raise UnclearToolError(f"the {key} of a {kind} tool is not text")
+    return first
+
+
+def command_of(value: object) -> str:
+    """Return a command as one line: some programs send an argument list."""
+    if isinstance(value, str):
+        return value
+    words = cast("list[object]", value) if isinstance(value, list) else []
+    if not words or not all(isinstance(word, str) for word in words):
+        raise UnclearToolError("the command of a shell tool is neither text nor a list of words")
+    return shlex.join(cast("list[str]", words))
+
+
+def add_paths(found: Arguments) -> None:
+    """Add `paths`: a patch names its files in its text, and there may be several."""
+    if "patch" not in found and BEGIN in str(found.get("command")):
+        found["patch"] = command_of(found.pop("command"))
+    text = found.get("patch")
+    paths = [found["path"]] if "path" in found else []
+    if isinstance(text, str):
+        paths += [path for path in PATCHED.findall(text) if path not in paths]
+    if paths:
+        found["paths"] = paths
+    if len(paths) == 1:
+        found["path"] = paths[0]
+    elif "path" in found and len(paths) > 1:
+        del found["path"]  # a guard that looks at one path alone must not miss the others

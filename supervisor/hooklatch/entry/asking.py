@@ -1,0 +1,449 @@
+"""Hands one event of a host to the daemon, and gives the host the daemon's answer: the entry in Python.
+
+Does what `entry.c` does, in the same order and byte for byte; tests/entry/ holds both to one table.
+
+    standard input ─▶ one line {"method":"host", ...} ─▶ the daemon ─▶ {"exit_code", "stdout", "stderr"} ─▶ the host
+
+Knows no host: the daemon reads and words everything.  What is not a whole, valid answer ends as `refusals` says: a gate
+is refused, all else is silent.  Standard output gets nothing or one document, once, at the end.
+
+Every wait is an ordinary blocking call.  One timer ends them all, and so does a signal that would end this process:
+the handler answers the host and exits.  Only builtin modules are imported, since an agent waits for these imports.
+"""
+
+import posix
+import sys
+import time
+
+from hooklatch.entry.refusals import (
+    BLOCK,
+    CHUNK,
+    DOCUMENTED,
+    MAX_FRAME,
+    NOTICE,
+    REFUSED,
+    SILENCE,
+    VARIABLES,
+    failure,
+    quoted,
+)
+from hooklatch.paths import AGENT_SOCKET, pointed_dir, runtime_dirs
+
+try:
+    import _socket as sockets  # `socket` itself costs as much as starting the interpreter
+except ImportError:
+    import socket as sockets  # type: ignore[no-redef]
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal as signals
+    from collections.abc import Mapping
+    from typing import NoReturn
+else:
+    import _signal as signals  # `signal` imports enum, and enum half of the library
+
+__all__ = ["Entry", "UnansweredError", "ask", "read_answer", "run"]
+
+HEAD = b'{"jsonrpc":"2.0","id":1,"method":"host","params":{"host":"%s","event":"%s","document":"'
+RESULT = '{"jsonrpc":"2.0","id":1,"result":{"exit_code":'
+ERRORS = ('{"jsonrpc":"2.0","id":1,"error":{"code":-', '{"jsonrpc":"2.0","id":null,"error":{"code":-')
+PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n'
+LOOKED_UP = ("HOME", "HOOKLATCH_RUNTIME_DIR", "XDG_RUNTIME_DIR", "XDG_STATE_HOME")
+ENDINGS = (signals.SIGTERM, signals.SIGHUP, signals.SIGINT, signals.SIGQUIT)
+NAME = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-")
+MAX_NAME = 100
+
+
+class UnansweredError(Exception):
+    """There is no answer to pass on; `why` is a key of `refusals.WORDS`."""
+
+    def __init__(self, why: str, detail: bytes = b"") -> None:
+        super().__init__(why, detail)
+        self.why = why
+        self.detail = detail
+
+
+class Entry:
+    """The command line, and whether the host is being answered already."""
+
+    def __init__(self, words: list[str]) -> None:
+        self.host = self.event = self.problem = ""
+        self.kind = "gate"
+        self.runtime_dir: str | None = None
+        self.limit = 0  # milliseconds
+        self.starts = False
+        self.is_leaving = False
+        self._read(words)
+
+    def _read(self, words: list[str]) -> None:
+        names: list[str] = []
+        waits = ""
+        rest = iter(words)
+        for word in rest:
+            if word == "--start":
+                self.starts = True
+            elif word in ("--kind", "--wait", "--runtime-dir"):
+                value = next(rest, "")
+                if not value:
+                    self.problem = self.problem or f"{word} needs a value"
+                elif word == "--kind":
+                    self.kind = value if value in ("context", "notify") else "gate"
+                elif word == "--wait":
+                    waits = value
+                else:
+                    self.runtime_dir = value
+            elif word.startswith("-") or len(names) == 2 or not is_name(word):
+                self.problem = self.problem or f"unexpected: {word}"
+            else:
+                names.append(word)
+        self.host, self.event = (*names, "", "")[:2]
+        self.limit = NOTICE if self.kind == "notify" else milliseconds(waits)
+        if not self.problem and len(names) < 2:
+            self.problem = "expected HOST EVENT --kind gate|context|notify --wait SECONDS"
+        if not self.problem and not self.limit:
+            self.problem = "--wait needs seconds, up to 999999.999"
+
+    def fail(self, why: str, detail: bytes = b"") -> "NoReturn":
+        """Answer the host without a decision, and exit."""
+        self.leave(*failure(self.host, self.event, self.kind, why, detail))
+
+    def leave(self, code: int, stdout: bytes, stderr: bytes) -> "NoReturn":
+        """Answer the host, and exit."""
+        self.is_leaving = True
+        try:
+            write(1, stdout)
+        except OSError as error:
+            # Whatever the host has read is no document, so only the exit code can still speak.
+            code, _, complaint = failure("", "", self.kind, "output", reason_of(error))
+            stderr = complaint
+        try:
+            write(2, stderr)
+        except OSError:
+            posix._exit(code)  # pyright: ignore[reportPrivateUsage] - there is no other way to report it
+        posix._exit(code)  # pyright: ignore[reportPrivateUsage]
+
+    def on_signal(self, number: int, frame: object) -> None:
+        if not self.is_leaving:
+            self.fail("late" if number == signals.SIGALRM else "ended")
+
+
+def run(words: list[str]) -> "NoReturn":
+    """Execute the command line, and exit."""
+    entry = Entry(words)
+    try:
+        if entry.problem:
+            raise UnansweredError("usage", encoded(entry.problem))
+        deadline = time.monotonic() + entry.limit / 1000
+        for number in (signals.SIGALRM, *ENDINGS):
+            signals.signal(number, entry.on_signal)
+        # Repeated: the first one may come just before a call begins to block.
+        signals.setitimer(signals.ITIMER_REAL, entry.limit / 1000, 0.05)
+        check_output()
+        document = read_input()
+        answer = ask(entry, document, deadline, posix.environ)
+        if entry.kind == "notify":
+            code, stdout, stderr = failure(entry.host, entry.event, "notify", "")
+        else:
+            code, stdout, stderr = read_answer(entry, answer)
+    except UnansweredError as error:
+        entry.fail(error.why, error.detail)
+    except BaseException as error:
+        entry.fail("bug", encoded(f"{type(error).__name__}: {error}"))
+    entry.leave(code, stdout, stderr)
+
+
+# -- the host's side -----------------------------------------------------------------------------------------------
+
+
+def check_output() -> None:
+    """Refuse a closed standard output now: the next descriptor that is opened would take its place."""
+    try:
+        posix.fstat(1)
+    except OSError as error:
+        raise UnansweredError("output", reason_of(error)) from None
+
+
+def read_input() -> bytes:
+    """Return the document; read it whole even if it is too large, since a host may take a closed pipe for a failure."""
+    if posix.isatty(0):
+        raise UnansweredError("terminal")
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        try:
+            chunk = posix.read(0, CHUNK)
+        except BlockingIOError:
+            posix.set_blocking(0, True)
+            continue
+        except OSError as error:
+            raise UnansweredError("unread", reason_of(error)) from None
+        if not chunk:
+            break
+        size += len(chunk)
+        if size <= MAX_FRAME:
+            chunks.append(chunk)
+    if size > MAX_FRAME:
+        raise UnansweredError("huge", b"%d bytes" % size)
+    try:
+        posix.fstat(2)
+    except OSError:
+        posix.open("/dev/null", posix.O_RDWR)  # takes the place of the closed standard error
+    document = b"".join(chunks)
+    try:
+        document.decode()
+    except UnicodeDecodeError:
+        raise UnansweredError("encoding") from None
+    return document
+
+
+def write(descriptor: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        try:
+            rest = rest[posix.write(descriptor, rest) :]
+        except BlockingIOError:
+            posix.set_blocking(descriptor, True)
+
+
+# -- the daemon's side ---------------------------------------------------------------------------------------------
+
+
+def ask(entry: Entry, document: bytes, deadline: float, environ: "Mapping[bytes, bytes]") -> bytes:
+    """Return the line that the daemon answers; `environ` is the host's.
+
+    Raises:
+        UnansweredError: there is none, or none that is whole.
+    """
+    before = HEAD % (entry.host.encode(), entry.event.encode()) + quoted(document) + b'","environ":{'
+    before += passed_on(environ)
+    socket, path = connected(entry)
+    try:
+        remaining = max(1, int((deadline - time.monotonic()) * 1000))
+        line = before + b'},"budget":%d.%03d}}\n' % (remaining // 1000, remaining % 1000)
+        if len(line) - 1 > MAX_FRAME:
+            raise UnansweredError("huge", b"%d bytes" % (len(line) - 1))
+        send(socket, path, line)
+        return receive(socket, path)
+    finally:
+        socket.close()
+
+
+def passed_on(environ: "Mapping[bytes, bytes]") -> bytes:
+    pairs: list[bytes] = []
+    for name in VARIABLES:
+        value = environ.get(name.encode())
+        if value is not None:
+            try:
+                value.decode()
+            except UnicodeDecodeError:
+                raise UnansweredError("variable", name.encode()) from None
+            pairs.append(b'"%s":"%s"' % (name.encode(), quoted(value)))
+    return b",".join(pairs)
+
+
+def connected(entry: Entry) -> "tuple[sockets.socket, bytes]":
+    """Return a connection to the daemon; start it if nobody listens and that is wanted."""
+    environ = looked_up()
+    failures: list[bytes] = []
+    found = try_folders(entry, environ, failures)
+    if found is None and entry.starts and entry.kind != "notify":
+        if not has_started(entry.runtime_dir):
+            raise UnansweredError("not_started", b", ".join(failures))
+        failures.clear()
+        found = try_folders(entry, environ, failures)
+    if found is None:
+        raise UnansweredError("no_daemon", b", ".join(failures))
+    return found
+
+
+def try_folders(
+    entry: Entry, environ: "dict[str, str]", failures: "list[bytes]"
+) -> "tuple[sockets.socket, bytes] | None":
+    folders = runtime_dirs(entry.runtime_dir, environ)
+    for folder in folders:
+        if (found := attempt(folder, failures, is_pointed=False)) is not None:
+            return found
+    pointed = pointed_dir(entry.runtime_dir, environ)
+    return attempt(pointed, failures, is_pointed=True) if pointed and pointed not in folders else None
+
+
+def attempt(folder: str, failures: "list[bytes]", *, is_pointed: bool) -> "tuple[sockets.socket, bytes] | None":
+    path = encoded(f"{folder.rstrip('/')}/{AGENT_SOCKET}")
+    socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+    try:
+        limit_silence(socket)
+        socket.connect(path)
+        if is_pointed and owner_of(socket) != posix.getuid():
+            raise OSError(1, "Operation not permitted")
+    except (OSError, ValueError) as error:
+        socket.close()
+        failures.append(path + b": " + reason_of(error))
+        return None
+    return socket, path
+
+
+def limit_silence(socket: "sockets.socket") -> None:
+    # struct timeval of two longs.  Not settimeout: a connect would then fail at once where the backlog is full.
+    size = sys.maxsize.bit_length() // 8 + 1
+    limit = SILENCE.to_bytes(size, sys.byteorder) + bytes(size)
+    socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_RCVTIMEO, limit)
+    socket.setsockopt(sockets.SOL_SOCKET, sockets.SO_SNDTIMEO, limit)
+
+
+def owner_of(socket: "sockets.socket") -> int:
+    """Return the user that listens at the other end."""
+    credentials = socket.getsockopt(sockets.SOL_SOCKET, sockets.SO_PEERCRED, 12)  # struct ucred: pid, uid, gid
+    return int.from_bytes(credentials[4:8], sys.byteorder)
+
+
+def send(socket: "sockets.socket", path: bytes, line: bytes) -> None:
+    rest = memoryview(line)
+    while rest:
+        try:
+            rest = rest[socket.send(rest) :]
+        except BlockingIOError:
+            check_alive(path)
+        except OSError:
+            return  # the daemon hung up, perhaps after sending an error: reading the answer will tell
+
+
+def receive(socket: "sockets.socket", path: bytes) -> bytes:
+    received = bytearray()
+    searched = 0
+    while (end := received.find(b"\n", searched)) < 0:
+        searched = len(received)
+        if searched > MAX_FRAME:
+            raise UnansweredError("long")
+        try:
+            chunk = socket.recv(CHUNK)
+        except BlockingIOError:
+            check_alive(path)
+            continue
+        except OSError as error:
+            raise UnansweredError("hung_up", path + b": " + reason_of(error)) from None
+        if not chunk:
+            raise UnansweredError("hung_up", path)
+        received += chunk
+    if end > MAX_FRAME:
+        raise UnansweredError("long")
+    return bytes(received[:end])
+
+
+def check_alive(path: bytes) -> None:
+    """Return if the daemon reacts to a new connection at all, by an answer, an error or a hang-up."""
+    probe = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
+    try:
+        limit_silence(probe)
+        probe.connect(path)
+    except OSError:
+        raise UnansweredError("silent", path) from None
+    try:
+        probe.send(PING)
+        probe.recv(1)
+    except BlockingIOError:
+        raise UnansweredError("silent", path) from None
+    except OSError:
+        return  # it reset the connection
+    finally:
+        probe.close()
+
+
+def read_answer(entry: Entry, line: bytes) -> "tuple[int, bytes, bytes]":
+    """Return exit code, standard output and standard error out of the daemon's answer.
+
+    It is taken only in the one form that the daemon writes: any other was not written by it, or not for this.
+    """
+    try:
+        text = line.decode()
+        if text.startswith(ERRORS):
+            raise UnansweredError("error", message_of(text))
+        begin = len(RESULT)
+        code = text[begin : begin + 1]
+        if not text.startswith(RESULT) or code not in ("0", "2"):
+            raise UnansweredError("rubbish")
+        stdout, end = string_after(text, begin + 1, ',"stdout":"')
+        stderr, end = string_after(text, end, ',"stderr":"')
+        if text[end:] != "}}":
+            raise UnansweredError("rubbish")
+        outputs = stdout.encode(), stderr.encode()
+    except (ValueError, SystemError):
+        # SystemError: Python 3.11's scanner raises json.JSONDecodeError only if `json` is imported.
+        raise UnansweredError("rubbish") from None
+    return checked(entry, int(code), *outputs)
+
+
+def checked(entry: Entry, code: int, stdout: bytes, stderr: bytes) -> "tuple[int, bytes, bytes]":
+    document = stdout.rstrip(b" \t\r\n")
+    if document and not (document.startswith(b"{") and document.endswith(b"}")):
+        raise UnansweredError("rubbish")
+    if code == BLOCK and entry.kind == "gate":
+        # Where a refusal comes with a document, or without a text, some hosts go on.
+        return (
+            code,
+            stdout if entry.host in DOCUMENTED else b"",
+            stderr if stderr.strip(b" \t\r\n") else REFUSED.encode(),
+        )
+    return code, stdout, stderr
+
+
+def string_after(text: str, begin: int, key: str) -> "tuple[str, int]":
+    """Return the string that follows a key, and where it ends."""
+    if not text.startswith(key, begin):
+        raise UnansweredError("rubbish")
+    begin += len(key)
+    if text.startswith('"', begin):  # most answers are empty
+        return "", begin + 1
+    try:
+        from _json import scanstring
+    except ImportError:  # not CPython
+        from json.decoder import scanstring  # type: ignore[attr-defined,no-redef]
+    return scanstring(text, begin, True)  # pyright: ignore[reportUnknownVariableType]
+
+
+def message_of(text: str) -> bytes:
+    begin = text.find(',"message":"')
+    return string_after(text, begin, ',"message":"')[0].encode(errors="replace") if begin >= 0 else b""
+
+
+# -- a daemon that is not there ------------------------------------------------------------------------------------
+
+
+def has_started(runtime_dir: "str | None") -> bool:
+    """Have the daemon started, and wait until that is done; return whether it was.  starting.py sees to it once."""
+    program = f"{__file__.rpartition('/')[0]}/starting.py"
+    words = [sys.executable, "-I", "-S", program, *([] if runtime_dir is None else [runtime_dir])]
+    closed = [(posix.POSIX_SPAWN_OPEN, number, "/dev/null", posix.O_RDWR, 0) for number in (0, 1, 2)]
+    pid = posix.posix_spawn(sys.executable, words, posix.environ, file_actions=closed, setsid=True)
+    return posix.waitpid(pid, 0)[1] == 0
+
+
+# -- words ---------------------------------------------------------------------------------------------------------
+
+
+def is_name(word: str) -> bool:
+    return 0 < len(word) <= MAX_NAME and NAME.issuperset(word)
+
+
+def milliseconds(seconds: str) -> int:
+    """Return 0 for what is no number of seconds."""
+    whole, point, part = seconds.partition(".")
+    is_valid = is_number(whole, 6) and (not point or is_number(part, 3))
+    return int(whole) * 1000 + int(part.ljust(3, "0")) if is_valid else 0
+
+
+def is_number(digits: str, most: int) -> bool:
+    return digits.isascii() and digits.isdecimal() and len(digits) <= most
+
+
+def looked_up() -> "dict[str, str]":
+    encoding = sys.getfilesystemencoding()
+    values = [(name, posix.environ.get(name.encode())) for name in LOOKED_UP]
+    return {name: value.decode(encoding, "surrogateescape") for name, value in values if value is not None}
+
+
+def encoded(text: str) -> bytes:
+    return text.encode(sys.getfilesystemencoding(), "surrogateescape")
+
+
+def reason_of(error: Exception) -> bytes:
+    return encoded(str(getattr(error, "strerror", None) or error))

@@ -1,0 +1,180 @@
+"""Builds the C form of the entry where a compiler is, and says where it is.
+
+    entry.c + refusals.h (from refusals.py) ─▶ cc ─▶ checked ─▶ STATE/entries/entry-DIGEST
+
+The digest is of everything that goes into it, so a build is never stale, and other builds stay until they are replaced:
+an installed command names its own.  A program that does not answer as the Python form does is not kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from hooklatch import paths
+from hooklatch.entry import refusals
+
+__all__ = ["BuildError", "build", "built", "compile_entry", "header", "place"]
+
+SOURCE = Path(__file__).with_name("entry.c")
+STARTING = Path(__file__).resolve().with_name("starting.py")
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
+PATIENCE = 60.0  # seconds for a compiler, and for the program that it makes
+
+
+class BuildError(Exception):
+    """The C form cannot be built here: why."""
+
+
+def build(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Return the program, built unless it is there already; `folder` is the user's state directory if it is not named.
+
+    Raises:
+        BuildError: there is no compiler, or what it makes cannot be used.
+    """
+    path = place(folder)
+    if not path.is_file():
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make(path)
+        except OSError as error:
+            raise BuildError(f"{error.filename or path}: {error.strerror}") from None
+    return path
+
+
+def built(folder: str | os.PathLike[str] | None = None) -> Path | None:
+    """Return the program if it can be had."""
+    try:
+        return build(folder)
+    except BuildError:
+        return None
+
+
+def place(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Return where the program is, or would be."""
+    digest = hashlib.sha256(SOURCE.read_bytes() + header().encode()).hexdigest()[:16]
+    base = Path(folder) if folder is not None else Path(paths.state_dir(os.environ), "entries")
+    return base.absolute() / f"entry-{digest}"
+
+
+def make(path: Path) -> None:
+    """Compile, check, and only then give it its name: nobody sees half a program."""
+    with tempfile.TemporaryDirectory(prefix=".build-", dir=path.parent) as folder:
+        program = Path(folder, "entry")
+        try:
+            compile_entry(program, "-static")
+        except BuildError:
+            compile_entry(program)  # the C library may be there only as a shared one
+        check(program, Path(folder))
+        program.chmod(0o700)
+        program.replace(path)
+
+
+def compile_entry(program: Path, *flags: str) -> None:
+    """Compile with the first compiler that is found.
+
+    Raises:
+        BuildError: there is none, or it fails; with its last words.
+    """
+    compiler = next((found for name in COMPILERS if (found := shutil.which(name)) is not None), None)
+    if compiler is None:
+        raise BuildError(f"there is no C compiler ({', '.join(COMPILERS)})")
+    program.with_name("refusals.h").write_text(header())
+    command = [compiler, *FLAGS, *flags, "-I", str(program.parent), "-o", str(program), str(SOURCE)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildError(f"{compiler} cannot be run: {error}") from None
+    if done.returncode != 0:
+        raise BuildError(f"{compiler} failed: {done.stderr.strip()[-2000:]}")
+
+
+def check(program: Path, folder: Path) -> None:
+    """Have it refuse, and have it pass an answer on.
+
+    Raises:
+        BuildError: it does not, as a program of another machine or libc would not.
+    """
+    words = ["codex", "PermissionRequest", "--kind", "gate", "--wait", "60", "--runtime-dir", str(folder)]
+    refusal = refusals.failure(
+        "", "", "gate", "usage", b"expected HOST EVENT --kind gate|context|notify --wait SECONDS"
+    )
+    said = b'{"a":"b"}\n'
+    answer = b'{"jsonrpc":"2.0","id":1,"result":{"exit_code":0,"stdout":"{\\"a\\":\\"b\\"}\\n","stderr":""}}\n'
+    with socket.socket(socket.AF_UNIX) as listener:
+        here = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            listener.bind(f"/proc/self/fd/{here}/{paths.AGENT_SOCKET}")  # the path itself may be too long
+            listener.listen()
+            listener.settimeout(PATIENCE)
+            daemon = threading.Thread(target=answer_once, args=(listener, answer), daemon=True)
+            daemon.start()
+            words[-1] = f"/proc/{os.getpid()}/fd/{here}"
+            if run(program, []) != refusal or run(program, words) != (0, said, b""):
+                raise BuildError("the program that was built does not answer as it should")
+            daemon.join(PATIENCE)
+        finally:
+            os.close(here)
+
+
+def answer_once(listener: socket.socket, answer: bytes) -> None:
+    try:
+        connection, _ = listener.accept()
+    except OSError:
+        return  # it never came: what it left tells
+    with connection, connection.makefile("rb") as lines:
+        lines.readline()
+        connection.sendall(answer)
+
+
+def run(program: Path, words: list[str]) -> tuple[int, bytes, bytes]:
+    try:
+        done = subprocess.run(
+            [program, *words], input=b"{}", capture_output=True, timeout=PATIENCE, check=False, env={}
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BuildError(f"the program that was built cannot be run: {error}") from None
+    return done.returncode, done.stdout, done.stderr
+
+
+# -- the header ----------------------------------------------------------------------------------------------------
+
+
+def header() -> str:
+    """Return refusals.h: the data of refusals.py, and what the command line of a start needs."""
+    numbers = {
+        name: getattr(refusals, name) for name in ("BLOCK", "CHUNK", "MAX_FRAME", "NOTICE", "PATH_LIMIT", "SILENCE")
+    }
+    texts = {
+        "AGENT_SOCKET": paths.AGENT_SOCKET, "BEFORE": refusals.BEFORE, "POINTER": paths.POINTER,
+        "PYTHON": sys.executable, "REFUSED": refusals.REFUSED, "STARTING": str(STARTING),
+    }  # fmt: skip
+    forms = [f"    {{{', '.join(map(literal, (*key, *form)))}}}," for key, form in refusals.FORMS.items()]
+    documented = [f"    {literal(host)}," for host in refusals.DOCUMENTED]
+    silences = [f"    {{{literal(host)}, {literal(said)}}}," for host, said in refusals.SILENCES.items()]
+    return "\n".join([
+        "/* Generated by building.py from refusals.py. */",
+        "#define COUNT(array) (sizeof(array) / sizeof *(array))",
+        *(f"#define {name} {value}" for name, value in numbers.items()),
+        *(f"#define {name} {literal(text)}" for name, text in texts.items()),
+        "enum why {", *(f"    WHY_{why.upper()}," for why in refusals.WORDS), "};",
+        "static const char *const words[] = {", *(f"    {literal(text)}," for text in refusals.WORDS.values()), "};",
+        "static const char *const variables[] = {", *(f"    {literal(name)}," for name in refusals.VARIABLES), "};",
+        "static const struct { const char *host, *event, *before, *after; } forms[] = {", *forms, "};",
+        "static const struct { const char *host, *said; } silences[] = {", *silences, "};",
+        "static const char *const documented[] = {", *documented, "};", "",
+    ])  # fmt: skip
+
+
+def literal(text: str) -> str:
+    """Return a C string: octal escapes have at most three digits, so they end."""
+    plain = [chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in os.fsencode(text)]
+    return f'"{"".join(plain)}"'

@@ -1,0 +1,54 @@
+"""The command that a host is told to run for an event.  Knows the forms of the entry, but no host's settings.
+
+The line says nothing of hooks, so it stays the same when hooks change: Codex trusts a hash of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+__all__ = ["ENTRY", "Form", "Kind", "entry_command"]
+
+Form: TypeAlias = Literal["python", "c", "best"]
+Kind: TypeAlias = Literal["gate", "context", "notify"]
+
+ENTRY = Path(__file__).resolve().with_name("entry.py")
+
+
+def entry_command(
+    host: str,
+    event: str,
+    kind: Kind,
+    wait: float,
+    *,
+    runtime_dir: str | os.PathLike[str] | None = None,
+    start: bool = False,
+    form: Form = "python",
+) -> list[str]:
+    """Return the words of the command; a host that takes one line gets them by `shlex.join`.
+
+    `wait` are the seconds that the entry waits, which has to be less than what the host does; with kind "notify" they
+    do not matter.  `start` has it start the daemon where none listens.  `form`: "best" is the C form where it can be
+    built here, else the Python form.
+
+    Raises:
+        BuildError: the C form was asked for and cannot be built.
+    """
+    words = [*program_of(form), host, event, "--kind", kind, "--wait", f"{wait:.3f}".rstrip("0").rstrip(".")]
+    if runtime_dir is not None:
+        words += ["--runtime-dir", str(Path(runtime_dir).absolute())]
+    return [*words, "--start"] if start else words
+
+
+def program_of(form: Form) -> list[str]:
+    if form != "python":
+        from hooklatch.entry import building
+
+        program = building.build() if form == "c" else building.built()
+        if program is not None:
+            return [str(program)]
+    # The path as it is, not resolved: the link in a virtual environment is what makes it that environment's.
+    return [sys.executable, "-I", "-S", str(ENTRY)]

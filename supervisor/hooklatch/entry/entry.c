@@ -1,0 +1,737 @@
+/* Hands one event of a host to the daemon, and gives the host the daemon's answer: the entry in C.
+ *
+ * Does what asking.py does, in the same order and byte for byte; tests/entry/ holds both to one table.  Built at install
+ * time by building.py, which generates refusals.h from refusals.py: the words, the forms of a refusal, and limits.
+ *
+ * Every wait is an ordinary blocking call.  One timer ends them all, and so does a signal that would end this process:
+ * the handler answers the host and exits.  It uses no memory of the heap and only what signal-safety(7) lists.
+ */
+
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "refusals.h"
+
+extern char **environ;
+
+enum { MAX_NAME = 100, MAX_DETAIL = 1000, MAX_POINTER = 4096, MAX_FOLDERS = 4 };
+enum kind { GATE, CONTEXT, NOTIFY };
+
+static const char result_head[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{\"exit_code\":";
+static const char *const error_heads[] = {
+    "{\"jsonrpc\":\"2.0\",\"id\":1,\"error\":{\"code\":-",
+    "{\"jsonrpc\":\"2.0\",\"id\":null,\"error\":{\"code\":-",
+};
+static const char ping[] = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
+
+struct bytes {
+    char *at;
+    size_t size, room;
+};
+
+/* The command line.  Set once, before any handler is installed. */
+static struct {
+    const char *host, *event, *runtime_dir;
+    enum kind kind;
+    long limit; /* milliseconds */
+    bool starts;
+} entry = {"", "", NULL, GATE, 0, false};
+
+static volatile sig_atomic_t is_leaving; /* the host is being answered: too late for a signal to change that */
+
+/* -- answering the host ------------------------------------------------------------------------------------------ */
+
+/* Return 0, or the errno of what could not be written. */
+static int write_all(int fd, const char *data, size_t size) {
+    while (size > 0) {
+        ssize_t done = write(fd, data, size);
+        if (done > 0) {
+            data += done;
+            size -= (size_t)done;
+        } else if (done < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            int flags = fcntl(fd, F_GETFL);
+            if (flags < 0 || fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) < 0) return errno;
+        } else if (done < 0 && errno != EINTR) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
+/* Text of bounded size, in memory of its own: what does not fit is left out. */
+struct line {
+    size_t size;
+    char at[8192];
+};
+
+static void put_byte(struct line *line, char byte) {
+    if (line->size < sizeof line->at) line->at[line->size++] = byte;
+}
+
+static void put(struct line *line, const char *text) {
+    for (; *text != '\0'; text++) put_byte(line, *text);
+}
+
+static void put_detail(struct line *line, const char *detail, size_t size) {
+    if (size == 0) return;
+    put(line, " (");
+    for (size_t i = 0; i < size && i < MAX_DETAIL; i++) {
+        unsigned char byte = (unsigned char)detail[i];
+        put_byte(line, byte >= 32 && byte < 127 ? detail[i] : '?');
+    }
+    put(line, ")");
+}
+
+static void put_reason(struct line *line, enum why why, const char *detail, size_t size) {
+    put(line, BEFORE);
+    put(line, words[why]);
+    put_detail(line, detail, size);
+}
+
+/* Write the answer, and exit: once, whatever happens meanwhile. */
+static void leave(int code, const char *out, size_t out_size, const char *err, size_t err_size) __attribute__((noreturn));
+static void leave(int code, const char *out, size_t out_size, const char *err, size_t err_size) {
+    static struct line complaint;
+    is_leaving = 1;
+    int fault = write_all(STDOUT_FILENO, out, out_size);
+    if (fault != 0) {
+        /* Whatever the host has read is no document, so only the exit code can still speak. */
+        err_size = 0;
+        code = 0;
+        if (entry.kind == GATE) {
+            const char *why = strerror(fault);
+            complaint.size = 0;
+            put_reason(&complaint, WHY_OUTPUT, why, strlen(why));
+            put(&complaint, "\n");
+            err = complaint.at;
+            err_size = complaint.size;
+            code = BLOCK;
+        }
+    }
+    (void)write_all(STDERR_FILENO, err, err_size);
+    _exit(code);
+}
+
+static void leave_silent(void) __attribute__((noreturn));
+static void leave_silent(void) {
+    for (size_t i = 0; i < COUNT(silences); i++)
+        if (strcmp(silences[i].host, entry.host) == 0) leave(0, silences[i].said, strlen(silences[i].said), "", 0);
+    leave(0, "", 0, "", 0);
+}
+
+/* Answer the host without a decision: only a gate is refused. */
+static void fail_with(enum why why, const char *detail, size_t size) __attribute__((noreturn));
+static void fail_with(enum why why, const char *detail, size_t size) {
+    static struct line reason, said;
+    is_leaving = 1;
+    if (entry.kind != GATE) leave_silent();
+    put_reason(&reason, why, detail, size);
+    for (size_t i = 0; i < COUNT(forms); i++) {
+        if (strcmp(forms[i].host, entry.host) != 0 || strcmp(forms[i].event, entry.event) != 0) continue;
+        put(&said, forms[i].before);
+        for (size_t k = 0; k < reason.size; k++) { /* printable ASCII: only these two need an escape */
+            if (reason.at[k] == '"' || reason.at[k] == '\\') put_byte(&said, '\\');
+            put_byte(&said, reason.at[k]);
+        }
+        put(&said, forms[i].after);
+        leave(0, said.at, said.size, "", 0);
+    }
+    put(&reason, "\n");
+    leave(BLOCK, "", 0, reason.at, reason.size);
+}
+
+static void fail(enum why why) __attribute__((noreturn));
+static void fail(enum why why) { fail_with(why, "", 0); }
+
+static void fail_text(enum why why, const char *detail) __attribute__((noreturn));
+static void fail_text(enum why why, const char *detail) { fail_with(why, detail, strlen(detail)); }
+
+static void on_signal(int number) {
+    if (!is_leaving) fail(number == SIGALRM ? WHY_LATE : WHY_ENDED);
+}
+
+/* -- bytes ------------------------------------------------------------------------------------------------------- */
+
+static void make_room(struct bytes *bytes, size_t more) {
+    if (bytes->room - bytes->size >= more) return;
+    size_t room = bytes->room * 2 > bytes->size + more ? bytes->room * 2 : bytes->size + more;
+    char *at = realloc(bytes->at, room);
+    if (at == NULL) fail_text(WHY_BUG, "out of memory");
+    bytes->at = at;
+    bytes->room = room;
+}
+
+static void add(struct bytes *bytes, const char *data, size_t size) {
+    if (size == 0) return;
+    make_room(bytes, size);
+    memcpy(bytes->at + bytes->size, data, size);
+    bytes->size += size;
+}
+
+static void add_text(struct bytes *bytes, const char *text) { add(bytes, text, strlen(text)); }
+
+static void add_end(struct bytes *bytes) {
+    make_room(bytes, 1);
+    bytes->at[bytes->size] = '\0';
+}
+
+/* Append UTF-8 text as the inside of a JSON string. */
+static void add_quoted(struct bytes *bytes, const char *data, size_t size) {
+    static const char digits[] = "0123456789abcdef";
+    make_room(bytes, size + 2);
+    for (size_t i = 0; i < size; i++) {
+        unsigned char byte = (unsigned char)data[i];
+        char escape[6] = {'\\', data[i], '0', '0', digits[byte >> 4], digits[byte & 15]};
+        size_t length = 2;
+        switch (byte) {
+            case '"':
+            case '\\': break;
+            case '\n': escape[1] = 'n'; break;
+            case '\r': escape[1] = 'r'; break;
+            case '\t': escape[1] = 't'; break;
+            default:
+                if (byte >= 32) {
+                    add(bytes, data + i, 1);
+                    continue;
+                }
+                escape[1] = 'u';
+                length = 6;
+        }
+        add(bytes, escape, length);
+    }
+}
+
+static bool is_utf8(const char *data, size_t size) {
+    if (size == 0) return true;
+    const unsigned char *at = (const unsigned char *)data, *end = at + size;
+    while (at < end) {
+        unsigned char first = *at++;
+        if (first < 0x80) continue;
+        int more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+        unsigned char least = 0x80, most = 0xbf; /* of the second byte: RFC 3629, section 4 */
+        if (first < 0xc2 || first > 0xf4) return false;
+        if (first == 0xe0) least = 0xa0;
+        if (first == 0xed) most = 0x9f;
+        if (first == 0xf0) least = 0x90;
+        if (first == 0xf4) most = 0x8f;
+        for (; more > 0; more--, at++, least = 0x80, most = 0xbf)
+            if (at == end || *at < least || *at > most) return false;
+    }
+    return true;
+}
+
+/* -- the command line -------------------------------------------------------------------------------------------- */
+
+static bool is_name(const char *word) {
+    size_t size = strlen(word);
+    return size > 0 && size <= MAX_NAME &&
+           strspn(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-") == size;
+}
+
+/* Return 0 for what is no number of seconds. */
+static long milliseconds(const char *seconds) {
+    size_t whole = strspn(seconds, "0123456789");
+    if (whole == 0 || whole > 6) return 0;
+    long value = 0;
+    for (size_t i = 0; i < whole; i++) value = value * 10 + (seconds[i] - '0');
+    value *= 1000;
+    if (seconds[whole] == '\0') return value;
+    const char *part = seconds + whole + 1;
+    size_t size = strspn(part, "0123456789");
+    if (seconds[whole] != '.' || size == 0 || size > 3 || part[size] != '\0') return 0;
+    long unit = 100;
+    for (size_t i = 0; i < size; i++, unit /= 10) value += (part[i] - '0') * unit;
+    return value;
+}
+
+/* Fill in `entry`; append to `problem` what is wrong with the command line, if anything. */
+static void read_words(int count, char **given, struct bytes *problem) {
+    int names = 0;
+    const char *waits = "";
+    for (int i = 1; i < count; i++) {
+        const char *word = given[i];
+        bool is_kind = strcmp(word, "--kind") == 0, is_wait = strcmp(word, "--wait") == 0;
+        if (strcmp(word, "--start") == 0) {
+            entry.starts = true;
+        } else if (is_kind || is_wait || strcmp(word, "--runtime-dir") == 0) {
+            const char *value = i + 1 < count ? given[++i] : "";
+            if (*value == '\0') {
+                if (problem->size == 0) {
+                    add_text(problem, word);
+                    add_text(problem, " needs a value");
+                }
+            } else if (is_kind) {
+                entry.kind = strcmp(value, "context") == 0 ? CONTEXT : strcmp(value, "notify") == 0 ? NOTIFY : GATE;
+            } else if (is_wait) {
+                waits = value;
+            } else {
+                entry.runtime_dir = value;
+            }
+        } else if (*word == '-' || names == 2 || !is_name(word)) {
+            if (problem->size == 0) {
+                add_text(problem, "unexpected: ");
+                add_text(problem, word);
+            }
+        } else if (names++ == 0) {
+            entry.host = word;
+        } else {
+            entry.event = word;
+        }
+    }
+    entry.limit = entry.kind == NOTIFY ? NOTICE : milliseconds(waits);
+    if (problem->size == 0 && names < 2)
+        add_text(problem, "expected HOST EVENT --kind gate|context|notify --wait SECONDS");
+    if (problem->size == 0 && entry.limit == 0) add_text(problem, "--wait needs seconds, up to 999999.999");
+}
+
+/* -- the host's side --------------------------------------------------------------------------------------------- */
+
+/* Return the document; read it whole even if it is too large, since a host may take a closed pipe for a failure. */
+static struct bytes read_input(void) {
+    struct bytes document = {0};
+    static char chunk[CHUNK];
+    size_t size = 0;
+    if (isatty(STDIN_FILENO)) fail(WHY_TERMINAL);
+    for (;;) {
+        ssize_t got = read(STDIN_FILENO, chunk, sizeof chunk);
+        if (got == 0) break;
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            int flags = fcntl(STDIN_FILENO, F_GETFL);
+            if (flags < 0 || fcntl(STDIN_FILENO, F_SETFL, flags & ~O_NONBLOCK) < 0) fail_text(WHY_UNREAD, strerror(errno));
+            continue;
+        }
+        if (got < 0) fail_text(WHY_UNREAD, strerror(errno));
+        size += (size_t)got;
+        if (size <= MAX_FRAME) add(&document, chunk, (size_t)got);
+    }
+    if (size > MAX_FRAME) {
+        char text[40];
+        (void)snprintf(text, sizeof text, "%zu bytes", size);
+        fail_text(WHY_HUGE, text);
+    }
+    struct stat status;
+    /* Takes the place of the closed standard error, which a socket would take otherwise. */
+    if (fstat(STDERR_FILENO, &status) < 0 && open("/dev/null", O_RDWR) < 0) fail(WHY_BUG);
+    if (!is_utf8(document.at, document.size)) fail(WHY_ENCODING);
+    return document;
+}
+
+/* -- where the daemon is ----------------------------------------------------------------------------------------- */
+
+static const char *variable(const char *name) {
+    const char *value = getenv(name);
+    return value != NULL ? value : "";
+}
+
+/* Return "folder/name", whatever number of slashes the folder ends with. */
+static char *joined(const char *folder, const char *name) {
+    struct bytes path = {0};
+    size_t size = strlen(folder);
+    while (size > 0 && folder[size - 1] == '/') size--;
+    add(&path, folder, size);
+    add_text(&path, "/");
+    add_text(&path, name);
+    add_end(&path);
+    return path.at;
+}
+
+static const char *home_folder(void) {
+    const char *home = variable("HOME");
+    if (*home == '/') return home;
+    FILE *users = fopen("/etc/passwd", "re"); /* not getpwuid: a static program cannot load what it needs */
+    if (users == NULL) return "";
+    struct passwd *user;
+    while ((user = fgetpwent(users)) != NULL && user->pw_uid != getuid()) continue;
+    const char *found = user != NULL ? user->pw_dir : "";
+    char *copy = strdup(found);
+    (void)fclose(users);
+    return copy != NULL ? copy : "";
+}
+
+static bool is_private_directory(const char *path) {
+    struct stat status;
+    return *path == '/' && stat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == getuid() &&
+           (status.st_mode & 0777) == 0700;
+}
+
+/* Return how many directories may hold the socket: those of paths.runtime_dirs. */
+static size_t runtime_dirs(const char *folders[MAX_FOLDERS]) {
+    size_t count = 0;
+    const char *named = entry.runtime_dir != NULL ? entry.runtime_dir : variable("HOOKLATCH_RUNTIME_DIR");
+    if (*named != '\0') {
+        folders[count++] = named;
+        return count;
+    }
+    const char *session = variable("XDG_RUNTIME_DIR"), *home = home_folder();
+    if (is_private_directory(session)) folders[count++] = joined(session, "hooklatch");
+    if (*home != '\0') folders[count++] = joined(home, ".local/state/hooklatch/run");
+    return count;
+}
+
+/* Return the directory that the daemon's pointer names, or "": paths.pointed_dir. */
+static const char *pointed_dir(void) {
+    static char line[MAX_POINTER + 2];
+    if (entry.runtime_dir != NULL || *variable("HOOKLATCH_RUNTIME_DIR") != '\0') return "";
+    const char *state = variable("XDG_STATE_HOME");
+    if (*state != '/') state = joined(home_folder(), ".local/state");
+    char *path = joined(joined(state, "hooklatch"), POINTER);
+    int fd = open(path, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return "";
+    struct stat status;
+    bool is_own = fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_uid == getuid() &&
+                  (status.st_mode & 077) == 0 && status.st_nlink == 1;
+    ssize_t size = is_own ? read(fd, line, MAX_POINTER + 1) : -1;
+    (void)close(fd);
+    if (size < 2 || size > MAX_POINTER || line[0] != '/') return "";
+    if (memchr(line, '\n', (size_t)size) != line + size - 1 || memchr(line, '\0', (size_t)size) != NULL) return "";
+    line[size - 1] = '\0';
+    return line;
+}
+
+/* -- the daemon's side ------------------------------------------------------------------------------------------- */
+
+static int new_socket(void) {
+    const struct timeval limit = {.tv_sec = SILENCE};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit) < 0)
+        fail_text(WHY_BUG, strerror(errno));
+    return fd;
+}
+
+/* Return 0, or the errno of why it is not connected; `path` fits. */
+static int connect_to(int fd, const char *path) {
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    memcpy(address.sun_path, path, strlen(path) + 1);
+    while (connect(fd, (struct sockaddr *)&address, sizeof address) < 0) {
+        if (errno == EISCONN) return 0;
+        if (errno != EINTR) return errno;
+    }
+    return 0;
+}
+
+static bool is_mine(int fd) {
+    struct ucred peer;
+    socklen_t size = sizeof peer;
+    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0 && peer.uid == getuid();
+}
+
+/* Return a socket that is connected, or -1 and append to `failures` why. */
+static int attempt(const char *folder, bool is_pointed, struct bytes *failures, char **path) {
+    *path = joined(folder, AGENT_SOCKET);
+    const char *fault = "AF_UNIX path too long";
+    int fd = new_socket();
+    if (strlen(*path) <= PATH_LIMIT) {
+        int number = connect_to(fd, *path);
+        if (number == 0 && is_pointed && !is_mine(fd)) number = EPERM;
+        if (number == 0) return fd;
+        fault = strerror(number);
+    }
+    (void)close(fd);
+    if (failures->size > 0) add_text(failures, ", ");
+    add_text(failures, *path);
+    add_text(failures, ": ");
+    add_text(failures, fault);
+    return -1;
+}
+
+static int try_folders(struct bytes *failures, char **path) {
+    const char *folders[MAX_FOLDERS];
+    size_t count = runtime_dirs(folders);
+    for (size_t i = 0; i < count; i++) {
+        int fd = attempt(folders[i], false, failures, path);
+        if (fd >= 0) return fd;
+    }
+    const char *pointed = pointed_dir();
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(pointed, folders[i]) == 0) return -1;
+    return *pointed != '\0' ? attempt(pointed, true, failures, path) : -1;
+}
+
+/* Have the daemon started, and wait until that is done; return whether it was.  starting.py sees to it once. */
+static bool has_started(void) {
+    char *given[] = {PYTHON, "-I", "-S", STARTING, (char *)entry.runtime_dir, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    if (posix_spawn_file_actions_init(&actions) != 0 || posix_spawnattr_init(&attributes) != 0) return false;
+    for (int fd = 0; fd < 3; fd++)
+        if (posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0) != 0) return false;
+    if (posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSID) != 0) return false;
+    pid_t pid;
+    if (posix_spawn(&pid, PYTHON, &actions, &attributes, given, environ) != 0) return false;
+    int status;
+    while (waitpid(pid, &status, 0) < 0)
+        if (errno != EINTR) return false;
+    return status == 0;
+}
+
+/* Return a connection to the daemon; start it if nobody listens and that is wanted. */
+static int connected(char **path) {
+    struct bytes failures = {0};
+    int fd = try_folders(&failures, path);
+    if (fd < 0 && entry.starts && entry.kind != NOTIFY) {
+        if (!has_started()) fail_with(WHY_NOT_STARTED, failures.at, failures.size);
+        failures.size = 0;
+        fd = try_folders(&failures, path);
+    }
+    if (fd < 0) fail_with(WHY_NO_DAEMON, failures.at, failures.size);
+    return fd;
+}
+
+/* Return if the daemon reacts to a new connection at all, by an answer, an error or a hang-up. */
+static void check_alive(const char *path) {
+    int fd = new_socket();
+    char byte;
+    if (connect_to(fd, path) != 0) fail_text(WHY_SILENT, path);
+    while (send(fd, ping, sizeof ping - 1, MSG_NOSIGNAL) < 0) {
+        if (errno == EAGAIN || errno == EWOULDBLOCK) fail_text(WHY_SILENT, path);
+        if (errno != EINTR) goto reacted; /* it reset the connection */
+    }
+    while (recv(fd, &byte, 1, 0) < 0) {
+        if (errno == EAGAIN || errno == EWOULDBLOCK) fail_text(WHY_SILENT, path);
+        if (errno != EINTR) goto reacted;
+    }
+reacted:
+    (void)close(fd);
+}
+
+static void send_all(int fd, const char *path, const struct bytes *line) {
+    size_t sent = 0;
+    while (sent < line->size) {
+        ssize_t done = send(fd, line->at + sent, line->size - sent, MSG_NOSIGNAL);
+        if (done >= 0)
+            sent += (size_t)done;
+        else if (errno == EAGAIN || errno == EWOULDBLOCK)
+            check_alive(path);
+        else if (errno != EINTR)
+            return; /* the daemon hung up, perhaps after sending an error: reading the answer will tell */
+    }
+}
+
+static struct bytes receive_line(int fd, const char *path) {
+    struct bytes received = {0};
+    for (;;) {
+        if (received.size > MAX_FRAME) fail(WHY_LONG);
+        make_room(&received, CHUNK);
+        ssize_t got = recv(fd, received.at + received.size, CHUNK, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+            check_alive(path);
+            continue;
+        }
+        if (got < 0) {
+            struct bytes detail = {0};
+            const char *fault = strerror(errno);
+            add_text(&detail, path);
+            add_text(&detail, ": ");
+            add_text(&detail, fault);
+            fail_with(WHY_HUNG_UP, detail.at, detail.size);
+        }
+        if (got == 0) fail_text(WHY_HUNG_UP, path);
+        char *end = memchr(received.at + received.size, '\n', (size_t)got);
+        received.size += (size_t)got;
+        if (end == NULL) continue;
+        received.size = (size_t)(end - received.at);
+        if (received.size > MAX_FRAME) fail(WHY_LONG);
+        return received;
+    }
+}
+
+static void add_environment(struct bytes *line) {
+    bool is_first = true;
+    for (size_t i = 0; i < COUNT(variables); i++) {
+        const char *value = getenv(variables[i]);
+        if (value == NULL) continue;
+        if (!is_utf8(value, strlen(value))) fail_text(WHY_VARIABLE, variables[i]);
+        add_text(line, is_first ? "\"" : ",\"");
+        add_text(line, variables[i]);
+        add_text(line, "\":\"");
+        add_quoted(line, value, strlen(value));
+        add_text(line, "\"");
+        is_first = false;
+    }
+}
+
+static long milliseconds_since(const struct timespec *begin) {
+    struct timespec now;
+    if (clock_gettime(CLOCK_MONOTONIC, &now) < 0) return 0;
+    return (long)(now.tv_sec - begin->tv_sec) * 1000 + (now.tv_nsec - begin->tv_nsec) / 1000000;
+}
+
+static struct bytes ask(const struct bytes *document, const struct timespec *begin) {
+    struct bytes line = {0};
+    char *path, text[60];
+    add_text(&line, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"host\",\"params\":{\"host\":\"");
+    add_text(&line, entry.host);
+    add_text(&line, "\",\"event\":\"");
+    add_text(&line, entry.event);
+    add_text(&line, "\",\"document\":\"");
+    add_quoted(&line, document->at, document->size);
+    add_text(&line, "\",\"environ\":{");
+    add_environment(&line);
+    int fd = connected(&path);
+    long remaining = entry.limit - milliseconds_since(begin);
+    if (remaining < 1) remaining = 1;
+    (void)snprintf(text, sizeof text, "},\"budget\":%ld.%03ld}}\n", remaining / 1000, remaining % 1000);
+    add_text(&line, text);
+    if (line.size - 1 > MAX_FRAME) {
+        (void)snprintf(text, sizeof text, "%zu bytes", line.size - 1);
+        fail_text(WHY_HUGE, text);
+    }
+    send_all(fd, path, &line);
+    return receive_line(fd, path);
+}
+
+/* -- the answer -------------------------------------------------------------------------------------------------- */
+
+static bool begins(const char *at, const char *end, const char *text) {
+    return (size_t)(end - at) >= strlen(text) && memcmp(at, text, strlen(text)) == 0;
+}
+
+/* Return the number that four hexadecimal digits are, or -1. */
+static long hexadecimal(const char *at, const char *end) {
+    long value = 0;
+    if (end - at < 4) return -1;
+    for (int i = 0; i < 4; i++) {
+        char digit = at[i];
+        int number = digit >= '0' && digit <= '9' ? digit - '0'
+                     : digit >= 'a' && digit <= 'f' ? digit - 'a' + 10
+                     : digit >= 'A' && digit <= 'F' ? digit - 'A' + 10
+                                                    : -1;
+        if (number < 0) return -1;
+        value = value * 16 + number;
+    }
+    return value;
+}
+
+static void add_character(struct bytes *bytes, unsigned long code) {
+    char all[4] = {(char)(0xf0 | code >> 18), (char)(0x80 | (code >> 12 & 63)), (char)(0x80 | (code >> 6 & 63)),
+                   (char)(0x80 | (code & 63))};
+    if (code < 0x80) {
+        char one = (char)code;
+        add(bytes, &one, 1);
+    } else if (code < 0x800) {
+        all[2] = (char)(0xc0 | code >> 6);
+        add(bytes, all + 2, 2);
+    } else if (code < 0x10000) {
+        all[1] = (char)(0xe0 | code >> 12);
+        add(bytes, all + 1, 3);
+    } else {
+        add(bytes, all, 4);
+    }
+}
+
+/* Append the JSON string that follows `key`, and return where it ends; the whole line is UTF-8 already.
+ *
+ * Half a surrogate pair is no text: it fails, or becomes a question mark if it `is_shown` to a person only. */
+static const char *string_after(const char *at, const char *end, const char *key, struct bytes *value, bool is_shown) {
+    if (!begins(at, end, key)) fail(WHY_RUBBISH);
+    for (at += strlen(key); at < end && *at != '"'; at++) {
+        if ((unsigned char)*at < 32) fail(WHY_RUBBISH);
+        if (*at != '\\') {
+            add(value, at, 1);
+            continue;
+        }
+        if (++at == end) fail(WHY_RUBBISH);
+        const char *escapes = "\"\\/bfnrt", *meant = "\"\\/\b\f\n\r\t";
+        const char *found = memchr(escapes, *at, strlen(escapes));
+        if (found != NULL) {
+            add(value, meant + (found - escapes), 1);
+            continue;
+        }
+        long code = *at == 'u' ? hexadecimal(at + 1, end) : -1;
+        if (code < 0) fail(WHY_RUBBISH);
+        at += 4;
+        if (code >= 0xd800 && code < 0xdc00 && end - at > 6 && at[1] == '\\' && at[2] == 'u') {
+            long low = hexadecimal(at + 3, end);
+            if (low >= 0xdc00 && low < 0xe000) {
+                code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+                at += 6;
+            }
+        }
+        if (code >= 0xd800 && code < 0xe000) {
+            if (!is_shown) fail(WHY_RUBBISH);
+            code = '?';
+        }
+        add_character(value, (unsigned long)code);
+    }
+    if (at == end) fail(WHY_RUBBISH);
+    return at + 1;
+}
+
+static bool is_space(char byte) { return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n'; }
+
+/* Give the host what the daemon answered.  It is taken only in the one form that the daemon writes. */
+static void pass_on(const struct bytes *line) __attribute__((noreturn));
+static void pass_on(const struct bytes *line) {
+    const char *at = line->at, *end = line->at + line->size;
+    struct bytes out = {0}, err = {0};
+    if (!is_utf8(line->at, line->size)) fail(WHY_RUBBISH);
+    for (size_t i = 0; i < COUNT(error_heads); i++) {
+        if (!begins(at, end, error_heads[i])) continue;
+        const char *key = ",\"message\":\"", *found = memmem(at, line->size, key, strlen(key));
+        if (found != NULL) (void)string_after(found, end, key, &out, true);
+        fail_with(WHY_ERROR, out.at, out.size);
+    }
+    if (!begins(at, end, result_head)) fail(WHY_RUBBISH);
+    at += sizeof result_head - 1;
+    if (at == end || (*at != '0' && *at != '2')) fail(WHY_RUBBISH);
+    int code = *at - '0';
+    at = string_after(at + 1, end, ",\"stdout\":\"", &out, false);
+    at = string_after(at, end, ",\"stderr\":\"", &err, false);
+    if (end - at != 2 || memcmp(at, "}}", 2) != 0) fail(WHY_RUBBISH);
+    size_t size = out.size, text = 0;
+    while (size > 0 && is_space(out.at[size - 1])) size--;
+    if (size > 0 && (out.at[0] != '{' || out.at[size - 1] != '}')) fail(WHY_RUBBISH);
+    if (code == BLOCK && entry.kind == GATE) {
+        /* Where a refusal comes with a document, or without a text, some hosts go on. */
+        bool is_documented = false;
+        for (size_t i = 0; i < COUNT(documented); i++) is_documented |= strcmp(documented[i], entry.host) == 0;
+        if (!is_documented) out.size = 0;
+        while (text < err.size && is_space(err.at[text])) text++;
+        if (text == err.size) leave(code, out.at, out.size, REFUSED, strlen(REFUSED));
+    }
+    leave(code, out.at, out.size, err.at, err.size);
+}
+
+int main(int count, char **given) {
+    struct bytes problem = {0};
+    struct timespec begin = {0};
+    struct stat status;
+    (void)clock_gettime(CLOCK_MONOTONIC, &begin);
+    (void)signal(SIGPIPE, SIG_IGN);
+    read_words(count, given, &problem);
+    if (problem.size > 0) fail_with(WHY_USAGE, problem.at, problem.size);
+    const int endings[] = {SIGALRM, SIGTERM, SIGHUP, SIGINT, SIGQUIT};
+    struct sigaction action = {.sa_handler = on_signal};
+    (void)sigfillset(&action.sa_mask); /* one handler at a time */
+    for (size_t i = 0; i < COUNT(endings); i++)
+        if (sigaction(endings[i], &action, NULL) < 0) fail_text(WHY_BUG, strerror(errno));
+    /* Repeated: the first one may come just before a call begins to block. */
+    const struct itimerval limit = {.it_interval = {.tv_usec = 50000},
+                                    .it_value = {.tv_sec = entry.limit / 1000, .tv_usec = entry.limit % 1000 * 1000}};
+    if (setitimer(ITIMER_REAL, &limit, NULL) < 0) fail_text(WHY_BUG, strerror(errno));
+    /* Refuse a closed standard output now: the next descriptor that is opened would take its place. */
+    if (fstat(STDOUT_FILENO, &status) < 0) fail_text(WHY_OUTPUT, strerror(errno));
+    struct bytes document = read_input();
+    struct bytes line = ask(&document, &begin);
+    if (entry.kind == NOTIFY) leave_silent();
+    pass_on(&line);
+}

@@ -1,0 +1,105 @@
+"""How each host is refused when there is no decision, as data.  Both forms of the entry use it: the C form by a header.
+
+A gate is refused by exit code 2 with a text on standard error, which is what every host that was measured honours;
+`FORMS` are the events where it is not, `SILENCES` the hosts that want a document where others want nothing.  Knows no
+daemon and no socket.  Imports nothing: an agent waits for this module.
+"""
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+__all__ = [
+    "BEFORE", "BLOCK", "CHUNK", "DOCUMENTED", "FORMS", "MAX_FRAME", "NOTICE", "PATH_LIMIT", "REFUSED", "SILENCE",
+    "SILENCES", "VARIABLES", "WORDS", "failure", "plain", "quoted",
+]  # fmt: skip
+
+BLOCK: "Final" = 2  # the exit code that stops an agent; after any other it goes on
+MAX_FRAME: "Final" = 9 * 2**20  # bytes; the protocol's limit for a line
+CHUNK: "Final" = 2**16  # the capacity of a pipe
+PATH_LIMIT: "Final" = 107  # bytes of a Unix socket's path (unix(7))
+SILENCE: "Final" = 5  # seconds without progress before the daemon is pinged, and the time limit of the ping
+NOTICE: "Final" = 750  # milliseconds to hand over an event whose decision nobody can use
+
+# What a host says in its environment about where it works; passed on.  (hooklatch.hosts reads them.)
+VARIABLES: "Final" = (
+    "CLAUDE_PROJECT_DIR",
+    "CODEX_PROJECT_DIR",
+    "COPILOT_PROJECT_DIR",
+    "CURSOR_PROJECT_DIR",
+    "GEMINI_PROJECT_DIR",
+    "QWEN_PROJECT_DIR",
+    "CLAUDE_CODE_SESSION_ATTENDED",
+)
+
+_DIALOG: "Final" = (
+    '{"hookSpecificOutput":{"hookEventName":"PermissionRequest","decision":{"behavior":"deny","message":"',
+    '"}}}\n',
+)
+# (host, event): what stands on standard output before and after the reason, with exit code 0.
+FORMS: "Final" = {
+    ("claude-code", "PermissionRequest"): _DIALOG,  # it ignores exit code 2
+    ("codex", "PermissionRequest"): _DIALOG,
+    ("codex", "PreCompact"): ('{"continue":false,"stopReason":"', '"}\n'),
+    ("qwen", "PermissionRequest"): _DIALOG,
+    # It blocks after exit code 2 too, but says nothing of why.
+    ("copilot", "preToolUse"): ('{"permissionDecision":"deny","permissionDecisionReason":"', '"}\n'),
+}
+# What a host gets on standard output where there is nothing to say: these parse it in any case.
+SILENCES: "Final" = {"cursor": "{}\n", "gemini": "{}\n"}
+
+# Agents of one's own, which get the decision beside exit code 2.  Elsewhere a document there could undo the refusal.
+DOCUMENTED: "Final" = ("generic",)
+
+# Why there is no decision.  A detail in brackets follows.
+WORDS: "Final" = {
+    "usage": "the command line of this hook is wrong; install hooklatch for this agent again",
+    "terminal": "standard input is a terminal; an agent starts this command",
+    "unread": "standard input cannot be read",
+    "huge": "the event is too large for one line of the protocol",
+    "encoding": "the event is not UTF-8",
+    "variable": "a variable of the environment is not UTF-8",
+    "no_daemon": "no hooklatch daemon listens; start it with: hooklatch serve --detach",
+    "not_started": "the hooklatch daemon could not be started; see: hooklatch doctor",
+    "hung_up": "the hooklatch daemon hung up before it had answered",
+    "silent": "the hooklatch daemon is silent, even to a ping; see: hooklatch doctor",
+    "late": "there was no answer in time",
+    "ended": "the agent ended this hook before there was an answer",
+    "error": "the hooklatch daemon answered with an error",
+    "rubbish": "the hooklatch daemon's answer cannot be read",
+    "long": "the hooklatch daemon's answer is too long",
+    "output": "the answer cannot be written",
+    "bug": "the entry itself failed",
+}
+BEFORE: "Final" = "hooklatch: refused: "
+REFUSED: "Final" = "hooklatch: refused\n"  # where the daemon refuses without a text: without one, some hosts go on
+
+_CONTROLS = bytes(range(32))
+
+
+def failure(host: str, event: str, kind: str, why: str, detail: bytes = b"") -> "tuple[int, bytes, bytes]":
+    """Return exit code, standard output and standard error for an event without a decision.
+
+    `why` is a key of `WORDS`.  Only a gate is refused; an unknown kind is one.
+    """
+    if kind in ("context", "notify"):
+        return 0, SILENCES.get(host, "").encode(), b""
+    text = BEFORE.encode() + WORDS[why].encode() + (b" (" + plain(detail) + b")" if detail else b"")
+    form = FORMS.get((host, event))
+    if form is None:
+        return BLOCK, b"", text + b"\n"
+    return 0, form[0].encode() + quoted(text) + form[1].encode(), b""
+
+
+def plain(text: bytes) -> bytes:
+    """Return a detail of bounded length as printable ASCII."""
+    return bytes([byte if 32 <= byte < 127 else 63 for byte in text[:1000]])
+
+
+def quoted(text: bytes) -> bytes:
+    """Return UTF-8 text as the inside of a JSON string."""
+    text = text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+    text = text.replace(b"\n", b"\\n").replace(b"\r", b"\\r").replace(b"\t", b"\\t")
+    if len(text.translate(None, _CONTROLS)) == len(text):
+        return text
+    return b"".join([b"\\u%04x" % byte if byte < 32 else bytes((byte,)) for byte in text])

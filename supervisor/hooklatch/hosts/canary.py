@@ -1,0 +1,31 @@
+"""The canary: a call that `doctor` sends through a host's real settings, and that the daemon refuses by itself.
+
+It can only ever refuse.  A document with the key is never fired, so no hook sees or answers it; whoever puts the key
+into a document (a host, a hook, an agent who guessed it) gets a refusal, and nothing else follows from it.  The answer
+repeats a nonce, so that it is known to come from a daemon: an entry that finds none refuses too, and cannot say it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from hooklatch.hosts.host import HookOutput, Host, Native, denied
+
+__all__ = ["KEY", "answer", "reason_for"]
+
+KEY: Final = "hooklatch_canary"
+NONCE: Final = re.compile(r"[0-9a-f]{32}")
+
+
+def answer(host: Host, native: Native) -> HookOutput | None:
+    """Return the refusal of a canary; None for every other document, and where nothing can be refused."""
+    if KEY not in native.document or not native.is_gate:
+        return None
+    return host.render(native, denied(native.event, "policy", reason_for(native.document[KEY])))
+
+
+def reason_for(nonce: object) -> str:
+    """Return what is said to a canary; a nonce that is none is not repeated."""
+    known = nonce if isinstance(nonce, str) and NONCE.fullmatch(nonce) else "without a nonce"
+    return f"hooklatch refuses the canary {known}, as it has to"

@@ -1,0 +1,394 @@
+"""What an adapter is: one program's events, its documents in, and our decisions out in a form that it honours.
+
+    the host's document ─▶ read() ─▶ Native ─▶ request() ─▶ FireParams ─▶ a fire ─▶ Decision
+    Decision ─▶ fit() ─▶ the nearest stricter one that this host can be told ─▶ render() ─▶ HookOutput
+
+Pure: no sockets, no files, no clock.  An adapter is a table and three functions; this module reads documents, names
+what is common to them, and refuses what cannot be read in one way.  It knows no hook.
+
+A gate is answered with a refusal unless a decision says otherwise, and `failure` is that refusal, in the form that the
+host really honours.  Whatever is not a gate fails in silence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from hooklatch.core.fire_params import EnvelopeParams, FireParams
+from hooklatch.core.messages import Cause, Decision
+from hooklatch.core.payload import MAX_PAYLOAD
+from hooklatch.core.tools import UnclearToolError, arguments, kind_of
+from hooklatch.hosts.fitting import fitted
+from hooklatch_worker.author.ambiguity import ambiguity
+
+__all__ = [
+    "GATE_LIMIT", "Call", "Host", "HookOutput", "Kind", "Native", "NativeEvent", "Request", "Tool", "UnreadableError",
+    "call_key", "compact", "context", "denied", "gate", "notice",
+]  # fmt: skip
+
+Kind: TypeAlias = Literal["gate", "context", "notify"]
+Call: TypeAlias = Literal["begins", "goes_on", "ends"]
+
+GATE_LIMIT: Final = 610.0  # seconds: a fire may take 600, and our refusal has to come before the host goes on
+MARGIN: Final = 5.0  # seconds between our own deadline and the host's
+CONTEXT_WAIT: Final = 5.0  # seconds that an agent waits for text at an event that can refuse nothing
+FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+MARK: Final = b"\xef\xbb\xbf"  # a byte order mark; some programs on Windows write one
+
+
+class NativeEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a host.
+
+    `event` is its canonical name, "" if it has none and is not fired.  `can` says what the host really enforces there:
+    allow, deny, ask, halt, patch, context (text for the model), resume (the agent is kept working).  `patch` are the
+    keys of the payload that it lets us change.  `limit` is how many seconds the host is told to wait.
+
+    `takes_over`: an entry alone changes what the host does, even if every hook passes, so it is installed only where a
+    hook wants it.  `renamed` maps canonical keys of the payload to the host's own.
+    """
+
+    event: str = ""
+    kind: Kind = "notify"
+    can: frozenset[str] = frozenset()
+    patch: frozenset[str] = frozenset()
+    limit: float = 30.0
+    takes_over: bool = False
+    renamed: Mapping[str, str] = {}
+
+    @property
+    def wait(self) -> float:
+        """Seconds that an entry waits for the daemon; 0: it tells the event and leaves."""
+        if self.kind == "notify":
+            return 0.0
+        margin = min(MARGIN, self.limit / 4)
+        if self.kind == "gate" or "resume" in self.can:  # whether to keep working may take a run of the tests
+            return self.limit - margin
+        return min(CONTEXT_WAIT, self.limit - margin)
+
+
+def gate(event: str, can: str = "", patch: str = "", **more: Any) -> NativeEvent:
+    """Return an event that the host lets us refuse."""
+    keys = frozenset(patch.split())
+    words = {"deny", *can.split(), *(["patch"] if keys else [])}
+    return NativeEvent(event=event, kind="gate", can=frozenset(words), patch=keys, limit=GATE_LIMIT, **more)
+
+
+def context(event: str, can: str = "context", **more: Any) -> NativeEvent:
+    """Return an event that cannot be refused, and at which the host takes something from us."""
+    return NativeEvent(event=event, kind="context", can=frozenset(can.split()), limit=GATE_LIMIT, **more)
+
+
+def notice(event: str = "", limit: float = 30.0, **more: Any) -> NativeEvent:
+    """Return an event at which nobody waits for an answer; without a canonical name it is not fired."""
+    return NativeEvent(event=event, kind="notify", limit=limit, **more)
+
+
+class HookOutput(msgspec.Struct, frozen=True):
+    """What the host's hook process leaves: an exit code, one document or nothing, and text for a person."""
+
+    exit_code: int = 0
+    stdout: str = ""
+    stderr: str = ""
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """The tool call in a document; `name` is the host's own, `server` and `tool` an MCP server's."""
+
+    name: str
+    input: dict[str, Any]
+    kind: str = ""
+    server: str = ""
+    tool: str = ""
+
+
+class Native(msgspec.Struct, frozen=True, kw_only=True):
+    """One event as a host sent it: its document whole, and what is said in canonical words.
+
+    `fields` are the document's keys with their values byte for byte.
+    """
+
+    name: str
+    spec: NativeEvent
+    document: dict[str, Any]
+    fields: dict[str, msgspec.Raw]
+    environ: Mapping[str, str] = {}
+
+    @property
+    def event(self) -> str:
+        return self.spec.event
+
+    @property
+    def is_gate(self) -> bool:
+        return self.spec.kind == "gate"
+
+    def text(self, *keys: str) -> str | None:
+        """Return the first of these keys of the document that is a text with something in it."""
+        for key in keys:
+            value = self.document.get(key)
+            if isinstance(value, str) and value:
+                return value
+        return None
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """The fire of an event, and how it hangs together with others of the same tool call.
+
+    `call` says where in a call without an id of its own it stands, and `call_key` is what the ends of that call have in
+    common.  `same_call` is what all events have in common with which the host tells one call several times over.
+    """
+
+    params: FireParams
+    call: Call | None = None
+    call_key: str = ""
+    same_call: str = ""
+
+
+class UnreadableError(ValueError):
+    """A document that cannot be judged; `event` is the host's event that it is for, as far as that is known."""
+
+    def __init__(self, message: str, event: str | None = None, cause: Cause = "protocol") -> None:
+        super().__init__(message)
+        self.event = event
+        self.cause: Cause = cause
+
+
+class Host:
+    """One program: its names, its events, and how it is spoken to.
+
+    A subclass gives the table and `render`; it redefines the rest only where the program differs from most.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    aliases: ClassVar[tuple[str, ...]] = ()
+    events: ClassVar[Mapping[str, NativeEvent]]
+
+    # Where most programs say what they say.
+    name_keys: ClassVar[tuple[str, ...]] = ("hook_event_name",)
+    session_keys: ClassVar[tuple[str, ...]] = ("session_id",)
+    turn_keys: ClassVar[tuple[str, ...]] = ("turn_id",)
+    call_keys: ClassVar[tuple[str, ...]] = ("tool_use_id",)
+    agent_keys: ClassVar[tuple[str, ...]] = ("agent_id",)
+    agent_type_keys: ClassVar[tuple[str, ...]] = ("agent_type",)
+    parent_keys: ClassVar[tuple[str, ...]] = ()
+    tool_keys: ClassVar[tuple[str, ...]] = ("tool_name",)
+    input_keys: ClassVar[tuple[str, ...]] = ("tool_input",)
+    metadata_keys: ClassVar[tuple[str, ...]] = ("transcript_path", "permission_mode", "model")
+    project_variables: ClassVar[tuple[str, ...]] = ("CLAUDE_PROJECT_DIR",)
+
+    # -- in ------------------------------------------------------------------------------------------------------
+
+    def read(self, event: str | None, document: bytes, environ: Mapping[str, str]) -> Native:
+        """Read a host's document; `event` is what the entry was installed for.
+
+        Raises:
+            UnreadableError: it is no JSON object that all parsers read alike, or is for another event.
+        """
+        text = document.removeprefix(MARK).strip(b" \t\r\n")
+        if event is not None and event not in self.events:
+            raise UnreadableError(f"{self.title} has no event {event[:100]!a} that hooklatch knows", event)
+        if len(text) > MAX_PAYLOAD:
+            raise UnreadableError(
+                f"the event has {len(text)} bytes, over the limit of {MAX_PAYLOAD}",
+                event or self.named_in(text),
+                "payload",
+            )
+        problem = "it is not a JSON object" if not text.startswith(b"{") else ambiguity(text)
+        if problem is not None:
+            gate = event or self.named_in(text)
+            raise UnreadableError(f"the document that {self.title} sent cannot be read: {problem}", gate)
+        fields = FIELDS.decode(text)
+        values: dict[str, Any] = msgspec.json.decode(text)
+        name = self.named(event, values)
+        return Native(name=name, spec=self.events[name], document=values, fields=fields, environ=environ)
+
+    def named(self, event: str | None, document: Mapping[str, Any]) -> str:
+        """Return the event of a document, which has to be the one that the entry was installed for.
+
+        Raises:
+            UnreadableError: it names another one, or none that is known.
+        """
+        said = next((document[key] for key in self.name_keys if key in document), None)
+        if said is None and event is not None:
+            return event
+        if not isinstance(said, str):
+            raise UnreadableError("the document does not name its event", event)
+        if event is not None and said != event:
+            # Refused in the form of a gate if either of the two is one.
+            gate = said if said in self.events and self.events[said].kind == "gate" else event
+            reason = f"the entry for {event} was called for {said[:100]!a}; install hooklatch again"
+            raise UnreadableError(reason, gate)
+        if said not in self.events:
+            raise UnreadableError(f"{self.title} has no event {said[:100]!a} that hooklatch knows", event)
+        return said
+
+    def named_in(self, text: bytes) -> str | None:
+        """Return an event that an unreadable document names in clear, to choose a form of refusal and nothing else."""
+        for key in self.name_keys:
+            for gate, spec in self.events.items():
+                if spec.kind == "gate" and f'"{key}":"{gate}"'.encode() in text.replace(b'": "', b'":"'):
+                    return gate
+        return None
+
+    def request(self, native: Native) -> Request:
+        """Return the fire of an event: the document whole, with canonical keys beside the host's own.
+
+        Raises:
+            UnreadableError: it cannot be judged; e.g. a name is too long, or a tool's input is unclear.
+        """
+        try:
+            tool = self.tool(native)
+            added = self.added(native, tool)
+            payload = {**native.fields, **added}
+            data = msgspec.json.encode(payload)
+            if len(data) > MAX_PAYLOAD and "tool_args" in added:
+                # It says the input once more.  A hook that needs it fails without it, and that is a deny.
+                del payload["tool_args"]
+                data = msgspec.json.encode(payload)
+            if len(data) > MAX_PAYLOAD:
+                raise UnreadableError(f"the event is over the limit of {MAX_PAYLOAD} bytes", native.name, "payload")
+            envelope = msgspec.convert(self.envelope(native), EnvelopeParams)
+            call_id = msgspec.convert(self.call_id(native), str | int | None)
+            call, key = (None, "") if call_id is not None else self.call_of(native, tool)
+            same = self.same_call(native, tool)
+        except UnclearToolError as error:
+            raise UnreadableError(str(error), native.name, "payload") from None
+        except msgspec.ValidationError as error:
+            raise UnreadableError(f"the document cannot be fired: {error}", native.name, "payload") from None
+        if isinstance(call_id, str) and len(call_id) > 200:
+            call_id = hashlib.sha256(call_id.encode()).hexdigest()
+        params = FireParams(native.event, msgspec.Raw(data), call_id=call_id, envelope=envelope)
+        return Request(params=params, call=call, call_key=key, same_call=same)
+
+    def tool(self, native: Native) -> Tool | None:
+        """Return the tool call that a document is about, None if it is about none."""
+        name = next((native.document[key] for key in self.tool_keys if key in native.document), None)
+        if not isinstance(name, str):
+            return None
+        key = next((key for key in self.input_keys if key in native.document), None)
+        given: object = native.document[key] if key is not None else dict[str, Any]()
+        if not isinstance(given, dict):
+            raise UnclearToolError(f"the input of the tool {name[:100]!a} is not an object")
+        return self.known(native, Tool(name, cast("dict[str, Any]", given)))
+
+    def known(self, native: Native, tool: Tool) -> Tool:
+        """Return a tool with its kind, and where it is an MCP server's, with that server's name."""
+        if tool.name.startswith("mcp__"):
+            _, server, name = (*tool.name.split("__", 2), "")[:3]
+            return msgspec.structs.replace(tool, kind="mcp", server=server, tool=name)
+        return msgspec.structs.replace(tool, kind=kind_of(tool.name))
+
+    def added(self, native: Native, tool: Tool | None) -> dict[str, Any]:
+        """Return what the payload has beside the host's own keys."""
+        document, added = native.document, dict[str, Any]()
+        for ours, theirs in native.spec.renamed.items():
+            if theirs in document and ours not in document:
+                added[ours] = native.fields[theirs]
+        if tool is not None:
+            if "tool_name" not in document:
+                added["tool_name"] = tool.name
+            if "tool_input" not in document:
+                added["tool_input"] = tool.input
+            former = {"server": tool.server, "tool": tool.tool} if tool.kind == "mcp" else None
+            added["tool_kind"] = tool.kind
+            added["tool_args"] = arguments(tool.kind, tool.input, former=former)
+        return added
+
+    def envelope(self, native: Native) -> dict[str, Any]:
+        """Return who fired and where."""
+        said: dict[str, object] = {
+            "session_id": native.text(*self.session_keys),
+            "agent_id": native.text(*self.agent_keys),
+            "agent_type": native.text(*self.agent_type_keys),
+            "parent_session_id": native.text(*self.parent_keys),
+            "turn": native.text(*self.turn_keys),
+            "began_in": next((value for key in self.project_variables if (value := native.environ.get(key))), None),
+            "cwd": self.cwd(native),
+            "host": self.name,
+        }
+        keys = self.metadata_keys
+        metadata = {key: native.document[key] for key in keys if key in native.document}
+        return {key: value for key, value in said.items() if value is not None} | {"metadata": metadata}
+
+    def cwd(self, native: Native) -> str | None:
+        """Return the agent's working directory; "" matches none: it is there and is no text."""
+        if "cwd" not in native.document:
+            return None
+        value = native.document["cwd"]
+        return value if isinstance(value, str) else ""
+
+    def call_id(self, native: Native) -> object:
+        """Return the host's id of the tool call."""
+        return next((native.document[key] for key in self.call_keys if key in native.document), None)
+
+    def call_of(self, native: Native, tool: Tool | None) -> tuple[Call | None, str]:
+        """Return where in a tool call an event stands, and what that call's events have in common."""
+        return None, ""
+
+    def same_call(self, native: Native, tool: Tool | None) -> str:
+        """Return what all events have in common that tell this very call; "" if there is one alone."""
+        return ""
+
+    # -- out -----------------------------------------------------------------------------------------------------
+
+    def answer(self, native: Native, decision: Decision) -> HookOutput:
+        """Return what the host is told of a decision: that, or the nearest stricter one."""
+        return self.render(native, self.fit(native, decision))
+
+    def fit(self, native: Native, decision: Decision) -> Decision:
+        """Return the nearest stricter decision that this host can be told, with a warning for each difference."""
+        return fitted(self.title, native.name, native.spec, decision)
+
+    def render(self, native: Native, decision: Decision) -> HookOutput:
+        """Return the host's form of a decision that fits it."""
+        raise NotImplementedError
+
+    def failure(self, event: str | None, cause: Cause, reason: str) -> HookOutput:
+        """Return the host's form of a refusal on a gate, or on an unknown event; otherwise silence."""
+        spec = self.events.get(event) if event is not None else None
+        if event is None or spec is None:
+            return self.refusal(event, f"hooklatch: refused: {reason} ({cause})")
+        if spec.kind != "gate":
+            return self.silence(event)
+        return self.render(Native(name=event, spec=spec, document={}, fields={}), denied(spec.event, cause, reason))
+
+    def refusal(self, event: str | None, reason: str) -> HookOutput:
+        """Return a refusal without a decision, for an event that may be unknown."""
+        # What every program that was measured honours, where it honours anything.
+        return HookOutput(exit_code=2, stderr=f"{reason}\n")
+
+    def silence(self, event: str | None) -> HookOutput:
+        """Return what leaves the host to itself."""
+        return HookOutput()
+
+
+def denied(event: str, cause: Cause, reason: str) -> Decision:
+    """Return the decision that stands where there is none."""
+    return Decision(
+        decision_id="", event=event, verdict="deny", cause=cause, reason=reason, layer=None, hook=None, retryable=False,
+        patch=None, payload_digest=None, append=None, resume=None, value=None, revision=None, duration_ms=0.0,
+    )  # fmt: skip
+
+
+def call_key(session: str | None, tool: Tool | None) -> str:
+    """Return what tells one tool call of a session from another, "" for none; equal calls have the same."""
+    if tool is None:
+        return ""
+    said = msgspec.json.encode([session, tool.name, tool.input], order="sorted")
+    return hashlib.sha256(said).hexdigest()[:32]
+
+
+def compact(document: Mapping[str, object]) -> str:
+    """Return one line of ASCII JSON with its end; nothing for nothing."""
+    return json.dumps(document, separators=(",", ":"), default=plain) + "\n" if document else ""
+
+
+def plain(value: object) -> object:
+    if isinstance(value, msgspec.Raw):
+        return msgspec.json.decode(value)
+    raise TypeError(f"{type(value).__name__} is not JSON")

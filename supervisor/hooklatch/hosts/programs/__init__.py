@@ -1,0 +1,1 @@
+"""One program each: its events, its documents, and the answers that it honours.  Pure: no sockets, no files."""

@@ -1,0 +1,137 @@
+"""Cursor: a permission and two messages (from its documentation; it does not run without a window).
+
+A shell command or an MCP call is told twice, as `preToolUse` and as `beforeShellExecution` or `beforeMCPExecution`, and
+any of the two may be the one that is installed.  Each is judged as the same event; where both say the same of the same
+call, the second is given the first's decision (`same_call`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+import msgspec
+
+from hooklatch.core.messages import Decision
+from hooklatch.core.tools import UnclearToolError, kind_of
+from hooklatch.hosts.fitting import explained, model_text, patch_of
+from hooklatch.hosts.host import HookOutput, Host, Native, NativeEvent, Tool, call_key, compact, context, gate, notice
+from hooklatch_worker.author.ambiguity import ambiguity
+
+__all__ = ["Cursor"]
+
+SUBAGENT: Final = {"agent_type": "subagent_type", "prompt": "task"}
+
+EVENTS: Final[dict[str, NativeEvent]] = {
+    "sessionStart": context("session_start"),
+    "beforeSubmitPrompt": gate("user_prompt_submit"),
+    "preToolUse": gate("pre_tool_use", "allow", "tool_input"),  # an ask is not enforced here
+    "beforeShellExecution": gate("pre_tool_use", "allow ask"),
+    "beforeMCPExecution": gate("pre_tool_use", "allow ask"),
+    "beforeReadFile": gate("pre_tool_use", "allow"),
+    "beforeTabFileRead": gate("pre_tool_use", "allow"),
+    "postToolUse": context("post_tool_use", renamed={"tool_response": "tool_output", "duration_ms": "duration"}),
+    "postToolUseFailure": notice("post_tool_use_failure", renamed={"error": "error_message"}),
+    # They repeat what postToolUse tells.
+    "afterShellExecution": notice(),
+    "afterMCPExecution": notice(),
+    "afterFileEdit": notice("tool_path"),
+    "subagentStart": gate("subagent_start", renamed=SUBAGENT),
+    "subagentStop": context("subagent_stop", "resume", renamed=SUBAGENT),
+    "stop": context("stop", "resume", renamed={"finish_reason": "status"}),
+    "preCompact": notice("pre_compact"),
+    "sessionEnd": notice("session_end"),
+    "afterAgentResponse": notice(),
+    "afterAgentThought": notice(),
+    "afterTabFileEdit": notice(),
+    "workspaceOpen": notice(),
+}
+# Events about one tool that do not name it.
+TOOLS: Final = {
+    "beforeShellExecution": "Shell", "beforeReadFile": "Read", "beforeTabFileRead": "TabRead", "afterFileEdit": "Write",
+}  # fmt: skip
+NOTHING: Final = HookOutput(stdout="{}\n")
+
+
+class Cursor(Host):
+    name = "cursor"
+    title = "Cursor"
+    aliases = ("cursor-agent", "cursor-cli")
+    events = EVENTS
+    session_keys = ("conversation_id", "session_id")
+    turn_keys = ("generation_id",)
+    agent_keys = ("subagent_id",)
+    agent_type_keys = ("subagent_type",)
+    parent_keys = ("parent_conversation_id",)
+    metadata_keys = ("transcript_path", "model", "cursor_version", "workspace_roots", "user_email")
+    project_variables = ("CURSOR_PROJECT_DIR", "CLAUDE_PROJECT_DIR")
+
+    def tool(self, native: Native) -> Tool | None:
+        name, document = TOOLS.get(native.name), native.document
+        if name is not None:
+            keys = ("command", "cwd") if name == "Shell" else ("file_path",)
+            tool = Tool(name, {key: document[key] for key in keys if key in document})
+            return self.known(native, tool)
+        given = document.get("tool_input")
+        if not isinstance(given, str):
+            return super().tool(native)
+        named = native.text("tool_name")  # beforeMCPExecution sends the input as JSON in a text
+        fault = ambiguity(given.encode())
+        values: object = msgspec.json.decode(given) if fault is None else None
+        if named is None or not isinstance(values, dict):
+            raise UnclearToolError(f"the input of an MCP tool is not a JSON object: {fault or 'another value'}")
+        return self.known(native, Tool(named, cast("dict[str, Any]", values)))
+
+    def known(self, native: Native, tool: Tool) -> Tool:
+        if native.name == "beforeMCPExecution" or tool.name.startswith("MCP:"):
+            return msgspec.structs.replace(tool, kind="mcp", tool=tool.name.removeprefix("MCP:"))
+        kind = "read" if tool.name == "TabRead" else kind_of(tool.name)
+        return msgspec.structs.replace(tool, kind=kind)
+
+    def added(self, native: Native, tool: Tool | None) -> dict[str, Any]:
+        added = super().added(native, tool)
+        if tool is not None:
+            if native.name == "beforeMCPExecution":  # as preToolUse names it, so that hooks match both
+                added["tool_name"] = f"MCP:{tool.tool}"
+            if not isinstance(native.document.get("tool_input", {}), dict):
+                added["tool_input"] = tool.input
+        return added
+
+    def cwd(self, native: Native) -> str | None:
+        roots = native.document.get("workspace_roots")
+        if not native.document.get("cwd") and isinstance(roots, list) and roots:
+            first = cast("list[object]", roots)[0]
+            return first if isinstance(first, str) else ""
+        return super().cwd(native)
+
+    def same_call(self, native: Native, tool: Tool | None) -> str:
+        """Return what both events of one call have in common; "" where there is one event alone."""
+        if tool is None or tool.kind not in ("shell", "mcp") or native.event != "pre_tool_use":
+            return ""
+        said = dict(tool.input) if tool.kind == "mcp" else {"command": tool.input.get("command")}
+        where = "" if tool.kind == "mcp" else str(tool.input.get("cwd") or "")
+        plain = Tool(f"{tool.tool or 'Shell'} {where}", said)
+        return call_key(f"{native.text('conversation_id')} {native.text('generation_id')}", plain)
+
+    def render(self, native: Native, decision: Decision) -> HookOutput:
+        can, verdict = native.spec.can, decision.verdict
+        text = explained(decision) or "refused by hooklatch"
+        said: dict[str, Any] = {}
+        if native.is_gate and verdict not in ("pass", "allow", "ask"):
+            if native.name == "beforeSubmitPrompt":
+                said = {"continue": False, "user_message": text}
+            else:
+                said = {"permission": "deny", "user_message": text, "agent_message": text}
+        elif native.is_gate:
+            if verdict != "pass":
+                said = {"permission": verdict}
+                said |= {"user_message": why, "agent_message": why} if (why := explained(decision)) else {}
+            if "tool_input" in (patch := patch_of(decision)):
+                said["updated_input"] = patch["tool_input"]
+        elif decision.resume is not None and "resume" in can and verdict == "pass":
+            said = {"followup_message": decision.resume or "go on"}
+        elif "context" in can and (for_model := model_text(decision)):
+            said = {"additional_context": for_model}
+        return HookOutput(stdout=compact(said)) if said else NOTHING
+
+    def silence(self, event: str | None) -> HookOutput:
+        return NOTHING

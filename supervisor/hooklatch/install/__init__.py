@@ -1,0 +1,1 @@
+"""Writes hooklatch into the settings of other programs: pure editing of texts, and beside it thin handling of files."""

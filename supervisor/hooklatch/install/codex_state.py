@@ -1,0 +1,76 @@
+"""Codex's trust in hooks, in its config.toml: text in, text out.  Opens no file and asks no program.
+
+Codex runs a hook only if the hash of its definition is in `[hooks.state."FILE:EVENT:GROUP:INDEX"]`.  Hash and key are
+what Codex itself says (`hooks/list`); they are written as Codex would write them, between two lines that say by whom.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+__all__ = ["StateError", "with_trust", "without_trust"]
+
+BEGIN: Final = "# hooklatch: its own entries, trusted with `hooklatch install codex --trust`"
+END: Final = "# hooklatch: end"
+BLOCK: Final = re.compile(rf"(?:\r?\n)?{re.escape(BEGIN)}\r?\n(?P<tables>.*?){re.escape(END)}(?:\r?\n|\Z)", re.DOTALL)
+TABLE: Final = re.compile(r'\[hooks\.state\.(?P<key>"[^\r\n]*")\]\r?\ntrusted_hash = "[^"\r\n]*"\r?\n')
+
+
+class StateError(ValueError):
+    """A config.toml that cannot be read, or cannot be added to."""
+
+
+def with_trust(text: str, hashes: Mapping[str, str]) -> str:
+    """Return the text with these hashes by their keys, and nothing else changed.
+
+    Raises:
+        StateError: it is no TOML, or its hooks.state is written in a form that cannot be added to.
+    """
+    before = state_of(text)
+    text = without_trust(text)
+    bare = state_of(text)
+    for key, value in hashes.items():
+        if key in bare and bare[key].get("trusted_hash") != value:  # stale, or the person's own doing: take it over
+            text = replaced(text, key, value)
+    new = {key: value for key, value in hashes.items() if key not in bare}
+    if new:
+        end = "\r\n" if "\r\n" in text else "\n"
+        lead = end if text and not text.endswith("\n") else ""
+        tables = [
+            f'[hooks.state.{json.dumps(key, ensure_ascii=False)}]{end}trusted_hash = "{value}"{end}'
+            for key, value in new.items()
+        ]
+        text += f"{lead}{end if text else ''}{BEGIN}{end}{''.join(tables)}{END}{end}"
+    after = state_of(text)
+    wanted = {**bare, **{key: {**bare.get(key, {}), "trusted_hash": value} for key, value in hashes.items()}}
+    if after != wanted or not before.keys() <= {*after, *hashes, *before}:
+        raise StateError(
+            "its [hooks.state] is written in a form that cannot be added to; trust the hooks in Codex: /hooks"
+        )
+    return text
+
+
+def without_trust(text: str) -> str:
+    """Return the text without what `with_trust` added, and with what somebody else put between its lines."""
+    return BLOCK.sub(lambda match: TABLE.sub("", match["tables"]), text)
+
+
+def replaced(text: str, key: str, value: str) -> str:
+    header = re.escape(f"[hooks.state.{json.dumps(key, ensure_ascii=False)}]")
+    pattern = rf'(^{header}[ \t]*\r?\n(?:(?![ \t]*\[)[^\n]*\n)*?[ \t]*trusted_hash[ \t]*=[ \t]*)"[^"\r\n]*"'
+    return re.sub(pattern, lambda match: f'{match[1]}"{value}"', text, count=1, flags=re.MULTILINE)
+
+
+def state_of(text: str) -> dict[str, dict[str, Any]]:
+    try:
+        hooks = tomllib.loads(text.replace("\r\n", "\n")).get("hooks", {})
+    except tomllib.TOMLDecodeError as error:
+        raise StateError(f"it is not TOML: {error}") from None
+    state = cast("dict[str, Any]", hooks).get("state", {}) if isinstance(hooks, dict) else None
+    if not isinstance(state, dict) or not all(isinstance(one, dict) for one in cast("dict[str, Any]", state).values()):
+        raise StateError("its [hooks.state] is no table of tables")
+    return cast("dict[str, dict[str, Any]]", state)

@@ -1,0 +1,146 @@
+"""Our entries in the hooks of a settings file: puts them in, finds them again, takes them out.
+
+Knows the two shapes that programs have (a list of handlers for each event, or groups of them), and how our own command
+line is told from others'; knows no program and no file.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, cast
+
+from hooklatch.install.editing import add, at, insert, remove
+from hooklatch.install.jsonc import parse
+
+__all__ = ["Found", "Shape", "find_entries", "is_entry", "is_nothing", "with_entries", "without_entries"]
+
+COMMANDS: Final = ("command", "bash")  # the keys of a handler that may hold a command line
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a file holds its hooks: `is_grouped`: `{"matcher": …, "hooks": [handler]}`; `root` are keys that it needs."""
+
+    is_grouped: bool = True
+    root: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One of our handlers in a file; `words` is its command line, `path` where it stands."""
+
+    event: str
+    handler: dict[str, Any]
+    words: tuple[str, ...]
+    path: tuple[str | int, ...]
+    matcher: object = None
+
+
+def is_entry(words: list[str] | tuple[str, ...]) -> bool:
+    """Say whether a command line starts hooklatch's entry, of this installation or of another."""
+    if "--kind" not in words or "--wait" not in words:
+        return False
+    return any("hooklatch" in word and "entry" in word.rpartition("hooklatch")[2] for word in words)
+
+
+def words_of(handler: object) -> tuple[str, ...] | None:
+    """Return the command line of a handler if it is one of ours."""
+    if not isinstance(handler, dict):
+        return None
+    table = cast("dict[str, object]", handler)
+    for key in COMMANDS:
+        command = table.get(key)
+        if not isinstance(command, str):
+            continue
+        try:
+            words = shlex.split(command)
+        except ValueError:
+            continue
+        if is_entry(words):
+            return tuple(words)
+    return None
+
+
+def find_entries(text: str) -> Iterator[Found]:
+    """Yield our handlers in a text.
+
+    Raises:
+        JsoncError: the text is not JSON with comments.
+    """
+    hooks = at(parse(text), ("hooks",))
+    if hooks is None:
+        return
+    for member in hooks.members:
+        for number, one in enumerate(member.value.items):
+            path = ("hooks", member.key, number)
+            words = words_of(one.value)
+            if words is not None:
+                yield Found(member.key, one.value, words, path)
+            inner = one.get("hooks")
+            for place, handler in enumerate(inner.items if inner is not None else ()):
+                words = words_of(handler.value)
+                if words is not None:
+                    matcher = one.value.get("matcher")
+                    yield Found(member.key, handler.value, words, (*path, "hooks", place), matcher)
+
+
+def with_entries(text: str, shape: Shape, handlers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the text with a handler for each event.
+
+    Raises:
+        JsoncError: the text is not JSON with comments, or its hooks are no lists.
+    """
+    if not handlers:
+        return text
+    root = parse(text)
+    for key, value in shape.root:
+        if root is None or root.get(key) is None:
+            text = insert(text, (key,), value, is_list=False)
+            root = parse(text)
+    for event, handler in handlers.items():
+        text = add(text, ("hooks", event), {"hooks": [dict(handler)]} if shape.is_grouped else dict(handler))
+    return text
+
+
+def without_entries(text: str, original: object = None) -> str:
+    """Return the text without our handlers, and without what then is empty and is not so in the `original` value.
+
+    Raises:
+        JsoncError: the text is not JSON with comments.
+    """
+    while (found := next(find_entries(text), None)) is not None:
+        path = found.path
+        text = remove(text, path)
+        while len(path) > 1:
+            path = path[:-1]
+            rest = at(parse(text), path)
+            # A group that has lost its only handler goes, whatever its matcher is; so does an empty list or object.
+            is_group = isinstance(path[-1], int)
+            is_empty = rest is not None and not (rest.value.get("hooks") if is_group else rest.value)
+            if not is_empty or (not is_group and has(original, path)):
+                break
+            text = remove(text, path)
+    return text
+
+
+def has(value: object, path: tuple[str | int, ...]) -> bool:
+    for step in path:
+        if not isinstance(value, dict) or step not in value:
+            return False
+        value = cast("dict[str | int, object]", value)[step]
+    return True
+
+
+def is_nothing(text: str, shape: Shape) -> bool:
+    """Say whether nothing stands in a text but what a file of this shape always has."""
+    root = parse(text)
+    if root is None:
+        return not text.strip("\ufeff \t\r\n")
+    needed = dict(shape.root)
+    return root.value in ({}, needed, {**needed, "hooks": {}}) and not text_around(text)
+
+
+def text_around(text: str) -> bool:
+    return "//" in text or "/*" in text

@@ -1,0 +1,177 @@
+"""Files of other programs: read whole, replaced at once, with a backup beside them.  Knows no host and no settings.
+
+Mode, owner and symbolic links stay as they are: what a link points to is replaced, not the link.  A file that changed
+since it was read is not replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import tempfile
+from contextlib import suppress
+
+__all__ = ["FileError", "back_up", "delete", "make_folders", "read", "remove_folders", "replace"]
+
+MAX_SIZE = 16 * 2**20  # bytes; settings are a few KiB
+
+
+class FileError(Exception):
+    """A file cannot be read or written; the text says which, and why."""
+
+
+def read(path: str) -> bytes | None:
+    """Return a file's bytes, None if it is not there.
+
+    Raises:
+        FileError: it is there and cannot be read, is too large, or is no file.
+    """
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        if os.path.islink(path):
+            raise FileError(f"{path} is a link to {os.readlink(path)}, which is not there") from None
+        return None
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise FileError(f"{path} is not a regular file")
+    with os.fdopen(fd, "rb") as file:
+        try:
+            data = file.read(MAX_SIZE + 1)
+        except OSError as error:
+            raise FileError(f"{path} cannot be read: {error.strerror}") from None
+    if len(data) > MAX_SIZE:
+        raise FileError(f"{path} has more than {MAX_SIZE} bytes")
+    return data
+
+
+def make_folders(path: str) -> list[str]:
+    """Make the folders above a path; return those that were made, outermost first.
+
+    Raises:
+        FileError: one cannot be made.
+    """
+    missing: list[str] = []
+    folder = os.path.dirname(path)
+    while folder and not os.path.lexists(folder):
+        missing.insert(0, folder)
+        folder = os.path.dirname(folder)
+    made: list[str] = []
+    for folder in missing:
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            remove_folders(made)
+            raise FileError(f"{folder} cannot be made: {error.strerror}") from None
+        made.append(folder)
+    return made
+
+
+def remove_folders(folders: list[str]) -> None:
+    """Remove folders that were made, innermost first, as far as they are empty."""
+    for folder in reversed(folders):
+        try:
+            os.rmdir(folder)
+        except OSError:
+            return
+
+
+def replace(path: str, before: bytes | None, after: bytes) -> None:
+    """Put new bytes in the place of a file, at once and for good; `before` is what it must hold, None: nothing.
+
+    Raises:
+        FileError: it cannot be written, or was changed by somebody else; it is then as it was.
+    """
+    target = os.path.realpath(path)
+    folder = os.path.dirname(target)
+    try:
+        fd, new = tempfile.mkstemp(prefix=".hooklatch-", dir=folder)
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror}: {folder}") from None
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(after)
+            take_over(fd, target, before is not None)
+            file.flush()
+            os.fsync(fd)
+        if read(path) != before:
+            raise FileError(f"{path} was changed by another program at this moment; try again")
+        if before is None:
+            os.link(new, target)  # fails if there is one by now
+            os.unlink(new)
+        else:
+            os.replace(new, target)
+        sync(folder)
+    except FileExistsError:
+        drop(new)
+        raise FileError(f"{path} was made by another program at this moment; try again") from None
+    except OSError as error:
+        drop(new)
+        raise FileError(f"{path} cannot be written: {error.strerror}") from None
+    except BaseException:
+        drop(new)
+        raise
+
+
+def take_over(fd: int, target: str, is_there: bool) -> None:
+    if not is_there:
+        os.fchmod(fd, 0o600)
+        return
+    status = os.stat(target)
+    mine = os.fstat(fd)
+    if (status.st_uid, status.st_gid) != (mine.st_uid, mine.st_gid):
+        os.fchown(fd, status.st_uid, status.st_gid)
+    os.fchmod(fd, stat.S_IMODE(status.st_mode))  # after fchown, which may take bits away
+
+
+def drop(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def sync(folder: str) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def back_up(path: str, data: bytes) -> str:
+    """Write bytes beside a file, under a name that is free; return it.
+
+    Raises:
+        FileError: it cannot be written.
+    """
+    target = os.path.realpath(path)
+    number = 0
+    while True:
+        backup = f"{target}.hooklatch-backup" + (f".{number}" if number else "")
+        try:
+            replace(backup, None, data)
+        except FileError:
+            if not os.path.lexists(backup):
+                raise
+            number += 1
+            continue
+        with suppress(OSError):
+            os.chmod(backup, stat.S_IMODE(os.stat(target).st_mode))
+        return backup
+
+
+def delete(path: str, before: bytes) -> None:
+    """Delete a file that holds these bytes.
+
+    Raises:
+        FileError: it holds others, or cannot be deleted.
+    """
+    if read(path) != before:
+        raise FileError(f"{path} was changed by another program at this moment; try again")
+    try:
+        os.unlink(os.path.realpath(path))
+    except OSError as error:
+        raise FileError(f"{path} cannot be deleted: {error.strerror}") from None

@@ -1,0 +1,153 @@
+"""Reads JSON with comments and trailing commas, and keeps where everything stands.
+
+Knows texts; knows no host and no file.  A key that occurs twice is refused, since two readers may take either.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+__all__ = ["JsoncError", "Member", "Node", "parse"]
+
+MAX_DEPTH: Final = 200  # far above any settings file, far below Python's own limit
+TRIVIA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
+STRING: Final = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"')
+NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+WORDS: Final = {"true": True, "false": False, "null": None}
+
+
+class JsoncError(ValueError):
+    """A text that is no JSON with comments; `line` and `column` count from 1."""
+
+    def __init__(self, what: str, text: str, position: int) -> None:
+        self.line = text.count("\n", 0, position) + 1
+        self.column = position - (text.rfind("\n", 0, position) + 1) + 1
+        self.what = what
+        super().__init__(f"line {self.line}, column {self.column}: {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A key of an object, from its opening quotation mark to the end of its value."""
+
+    key: str
+    start: int
+    value: Node
+
+    @property
+    def end(self) -> int:
+        return self.value.end
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A value and where it stands: text[start:end].
+
+    `commas` has the position of the comma behind each child, -1 for the last one where it has none.
+    """
+
+    start: int
+    end: int
+    value: Any
+    members: list[Member] = field(default_factory=list[Member])
+    items: list[Node] = field(default_factory=list["Node"])
+    commas: list[int] = field(default_factory=list[int])
+
+    @property
+    def children(self) -> list[Member] | list[Node]:
+        return self.members or self.items
+
+    def get(self, key: str) -> Node | None:
+        """Return the value of a key of an object."""
+        return next((member.value for member in self.members if member.key == key), None)
+
+
+class Reader:
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def skip(self, position: int) -> int:
+        match = TRIVIA.match(self.text, position)
+        position = match.end() if match else position
+        if self.text.startswith("/*", position):
+            raise JsoncError("a comment is not closed", self.text, position)
+        return position
+
+    def value(self, position: int, depth: int) -> Node:
+        text = self.text
+        if depth > MAX_DEPTH:
+            raise JsoncError("it is nested too deeply", text, position)
+        letter = text[position : position + 1]
+        if letter == "{":
+            return self.container(position, depth, "}")
+        if letter == "[":
+            return self.container(position, depth, "]")
+        if letter == '"':
+            return self.string(position)
+        if match := NUMBER.match(text, position):
+            return Node(position, match.end(), json.loads(match.group()))
+        for word, value in WORDS.items():
+            if text.startswith(word, position):
+                return Node(position, position + len(word), value)
+        raise JsoncError(f"expected a value, found {self.seen(position)}", text, position)
+
+    def string(self, position: int) -> Node:
+        match = STRING.match(self.text, position)
+        if match is None:
+            found = "a text in quotation marks that is not closed or has an invalid character"
+            if self.text[position : position + 1] != '"':
+                found = f"expected a key in quotation marks, found {self.seen(position)}"
+            raise JsoncError(found, self.text, position)
+        return Node(position, match.end(), json.loads(match.group()))
+
+    def container(self, start: int, depth: int, close: str) -> Node:
+        members: list[Member] = []
+        items: list[Node] = []
+        commas: list[int] = []
+        position = self.skip(start + 1)
+        while self.text[position : position + 1] != close:
+            if commas and commas[-1] < 0:
+                raise JsoncError(f"expected ',' or {close!r}, found {self.seen(position)}", self.text, position)
+            if close == "}":
+                members.append(self.member(position, depth, members))
+                position = self.skip(members[-1].end)
+            else:
+                items.append(self.value(position, depth + 1))
+                position = self.skip(items[-1].end)
+            is_comma = self.text[position : position + 1] == ","
+            commas.append(position if is_comma else -1)
+            position = self.skip(position + 1) if is_comma else position
+        value = {member.key: member.value.value for member in members} if close == "}" else [one.value for one in items]
+        return Node(start, position + 1, value, members, items, commas)
+
+    def member(self, position: int, depth: int, before: list[Member]) -> Member:
+        key = self.string(position)
+        if any(member.key == key.value for member in before):
+            raise JsoncError(f"the key {key.value!r} occurs twice", self.text, position)
+        colon = self.skip(key.end)
+        if self.text[colon : colon + 1] != ":":
+            raise JsoncError(f"expected ':', found {self.seen(colon)}", self.text, colon)
+        return Member(key.value, position, self.value(self.skip(colon + 1), depth + 1))
+
+    def seen(self, position: int) -> str:
+        return repr(self.text[position]) if position < len(self.text) else "the end of the file"
+
+
+def parse(text: str) -> Node | None:
+    """Return what a text holds; None if it holds nothing but space and comments.
+
+    Raises:
+        JsoncError: it is no JSON with comments, or a key occurs twice in one object.
+    """
+    reader = Reader(text)
+    position = reader.skip(0)
+    if position == len(text):
+        return None
+    root = reader.value(position, 0)
+    rest = reader.skip(root.end)
+    if rest != len(text):
+        raise JsoncError(f"expected the end of the file, found {reader.seen(rest)}", text, rest)
+    return root

@@ -1,0 +1,119 @@
+"""OpenCode's plugin, as text.  Knows the command of the entry; opens no file.
+
+OpenCode has no commands for hooks: its plugins are JavaScript inside the program, and a tool call is refused by an
+error that is thrown before it.  This one starts the entry, as every other program does, so that there is one behaviour:
+what is not a plain "pass" in time is an error.  It has no dependencies and runs under Bun and under Node.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+__all__ = ["is_plugin", "plugin_text"]
+
+MARK: Final = b"// hooklatch's plugin for OpenCode."
+
+
+def is_plugin(data: bytes) -> bool:
+    """Say whether a file is one of these."""
+    return data.startswith(MARK)
+
+
+def plugin_text(commands: Mapping[str, Sequence[str]], limit: float) -> str:
+    """Return the plugin; `commands` is the entry's command line for each event, `limit` the seconds for a gate."""
+    lines = ",\n".join(f"  {json.dumps(event)}: {json.dumps(list(words))}" for event, words in commands.items())
+    return TEXT.replace("@COMMANDS@", f"{{\n{lines},\n}}").replace("@LIMIT@", str(round(limit * 1000)))
+
+
+TEXT: Final = """\
+// hooklatch's plugin for OpenCode.  Written by `hooklatch install opencode`; `hooklatch uninstall opencode` removes it.
+// It asks the hooklatch daemon before each tool call, and throws unless the answer is that the call may go on.
+import { spawn } from "node:child_process"
+
+const COMMANDS = @COMMANDS@
+const LIMIT = @LIMIT@ // milliseconds until a gate without an answer is refused
+const MOST = 64 * 1024 * 1024 // bytes of an answer
+
+// Start the entry for an event, and return what it prints.  An error: it could not be started, failed, or was late.
+function ask(event, document) {
+  return new Promise((resolve, reject) => {
+    const [program, ...words] = COMMANDS[event]
+    const child = spawn(program, words, { stdio: ["pipe", "pipe", "pipe"] })
+    const pieces = []
+    let size = 0
+    let said = ""
+    const fail = (text) => {
+      clearTimeout(timer)
+      child.kill("SIGKILL")
+      reject(new Error(`hooklatch: refused: ${text}`))
+    }
+    const timer = setTimeout(() => fail(`no answer within ${LIMIT / 1000} s`), LIMIT)
+    child.on("error", (error) => fail(`the entry cannot be started: ${error.message}`))
+    child.stdin.on("error", () => {}) // it ended without reading; its exit says why
+    child.stdout.on("data", (piece) => {
+      size += piece.length
+      if (size > MOST) fail("the answer is too long")
+      else pieces.push(piece)
+    })
+    child.stderr.on("data", (piece) => {
+      if (said.length < 4096) said += piece
+    })
+    child.on("close", (code, signal) => {
+      clearTimeout(timer)
+      if (code === 0) resolve(Buffer.concat(pieces).toString("utf8"))
+      else fail(said.trim() || `the entry ended with ${signal ?? `exit code ${code}`}`)
+    })
+    child.stdin.end(document)
+  })
+}
+
+// Return a document with nothing in it that JSON cannot hold.
+function written(event, document) {
+  const text = JSON.stringify({ ...document, event })
+  if (typeof text !== "string") throw new Error("hooklatch: refused: the event cannot be written as JSON")
+  return text
+}
+
+async function gate(event, document, output) {
+  const answer = JSON.parse(await ask(event, written(event, document)))
+  if (answer === null || typeof answer !== "object" || answer.verdict !== "pass") {
+    throw new Error(answer?.reason || "hooklatch: refused: the answer is not a pass")
+  }
+  if (answer.args === undefined) return
+  // OpenCode has handed this object out already, so it is changed and not replaced.
+  for (const key of Object.keys(output.args)) delete output.args[key]
+  Object.assign(output.args, answer.args)
+}
+
+function tell(event, document) {
+  if (!COMMANDS[event]) return
+  try {
+    ask(event, written(event, document)).catch(() => {}) // nobody waits, and nothing can be refused
+  } catch {
+    return
+  }
+}
+
+export const Hooklatch = async ({ directory, worktree }) => {
+  const place = { cwd: directory, directory, worktree }
+  return {
+    "tool.execute.before": async (input, output) => {
+      await gate("tool.execute.before", { ...place, ...input, args: output.args }, output)
+    },
+    "tool.execute.after": async (input, output) => {
+      tell("tool.execute.after", { ...place, ...input, output })
+    },
+    "chat.message": async (input, output) => {
+      const prompt = (output.parts ?? []).map((part) => part.text ?? "").join("\\n")
+      tell("chat.message", { ...place, ...input, prompt })
+    },
+    event: async ({ event }) => {
+      const about = event.properties ?? {}
+      const sessionID = about.sessionID ?? about.info?.id
+      tell(event.type, { ...place, sessionID, parentID: about.info?.parentID, properties: about })
+    },
+  }
+}
+"""

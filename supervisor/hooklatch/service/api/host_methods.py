@@ -1,0 +1,176 @@
+"""Answers a host in its own words: its document in, what its hook process has to leave out.
+
+Whatever goes wrong here with a gate ends as a refusal in the form that the host honours: a document that cannot be read
+in one way, an event that nobody knows, a fire that is refused, an adapter's own bug.  Elsewhere it ends in silence.
+Nothing is kept quiet: the log and `status` tell of it, and the record where the event is known.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+import msgspec
+import trio
+from msgspec import Meta
+
+from hooklatch.core.fire_params import EnvelopeParams, FireParams
+from hooklatch.core.limits import Name, Path
+from hooklatch.core.messages import Cause, Decision
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.hosts import canary
+from hooklatch.hosts.find import UnknownHostError, find
+from hooklatch.hosts.host import HookOutput, Host, Native, Request, UnreadableError, denied
+from hooklatch.service.api.methods import Method, MethodTable
+from hooklatch.service.dispatch.call_numbers import CallNumbers
+from hooklatch.service.dispatch.dispatcher import Dispatcher
+from hooklatch.service.dispatch.fires import Fit
+from hooklatch.service.dispatch.told_twice import ToldTwice
+from hooklatch.service.loading.projects import Projects
+from hooklatch.service.registry.sessions import Session
+from hooklatch.service.registry.statistics import Statistics
+from hooklatch.service.transport.connection import Connection
+
+__all__ = ["HostMethods", "HostParams"]
+
+logger = logging.getLogger("hooklatch.hosts")
+MARGIN = 0.5  # seconds that our answer takes to the host, at most; a tenth of a short budget
+
+
+class HostParams(msgspec.Struct, frozen=True):
+    """One event of a host.
+
+    `event` is what the entry was installed for, `document` what the host wrote, as text, and `budget` for how many more
+    seconds the entry waits.
+    """
+
+    host: Name
+    document: str
+    event: Name | None = None
+    environ: dict[Name, Path] = {}
+    budget: Annotated[float, Meta(gt=0)] | None = None
+
+
+class HostMethods:
+    """Fires what hosts tell, and words the decisions for them."""
+
+    def __init__(self, dispatcher: Dispatcher, statistics: Statistics, projects: Projects) -> None:
+        self._dispatcher = dispatcher
+        self._statistics = statistics
+        self._projects = projects
+        self._calls = CallNumbers()
+        self._told_twice = ToldTwice(trio.current_time)
+
+    @property
+    def methods(self) -> MethodTable:
+        return {"host": Method(HostParams, self._host)}
+
+    async def _host(self, connection: Connection, params: HostParams) -> HookOutput:
+        """Answer one event.
+
+        Raises:
+            RpcError: there is no such host, so nobody knows how to refuse; an entry then does as without a daemon.
+        """
+        try:
+            host = find(params.host)
+        except UnknownHostError as error:
+            raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        session = connection.session
+        try:
+            native = host.read(params.event, params.document.encode(), params.environ)
+            if (refusal := canary.answer(host, native)) is not None:
+                return refusal
+            if not native.event:
+                return host.silence(native.name)
+            request = host.request(native)
+        except UnreadableError as error:
+            return await self._unread(host, error.event or params.event, error.cause, str(error), session)
+        except Exception as error:
+            logger.exception("an adapter failed on a document", extra={"host": host.name, "event": params.event})
+            return await self._unread(host, params.event, "protocol", bug(host, error), session)
+        return await self._fired(host, native, request, params.budget, session)
+
+    async def _fired(
+        self, host: Host, native: Native, request: Request, budget: float | None, session: Session | None
+    ) -> HookOutput:
+        fit, params = fit_of(host, native), self._with_call_id(request)
+        told = self._projects.begun((params.envelope.cwd, params.envelope.began_in)) if begins(native) else []
+        try:
+            if native.spec.kind == "notify":
+                self._dispatcher.fire_later(params, session, fit=fit)
+                return host.silence(native.name)
+            if native.is_gate and budget is not None:
+                params = msgspec.structs.replace(params, timeout=budget - min(MARGIN, budget / 10))
+            decision = self._told_twice.take(request.same_call, native.name)
+            if decision is None:
+                decision = await self._dispatcher.fire(params, session, fit=fit)
+                self._told_twice.keep(request.same_call, native.name, decision)
+            else:
+                decision = fit(decision)
+        except RpcError as error:
+            return self._failed(host, native.name, "protocol", error.message)
+        if told:
+            decision = msgspec.structs.replace(decision, warnings=[*decision.warnings, *told])
+        if decision.is_refusal and request.call == "begins":
+            self._calls.ends(request.call_key)
+        try:
+            return host.render(native, decision)
+        except Exception as error:
+            logger.exception("an adapter failed on a decision", extra={"host": host.name, "event": native.name})
+            return self._failed(host, native.name, "protocol", bug(host, error))
+
+    def _with_call_id(self, request: Request) -> FireParams:
+        if request.params.call_id is not None or request.call is None or not request.call_key:
+            return request.params
+        numbers = {"begins": self._calls.begins, "goes_on": self._calls.goes_on, "ends": self._calls.ends}
+        return msgspec.structs.replace(request.params, call_id=numbers[request.call](request.call_key))
+
+    async def _unread(
+        self, host: Host, event: str | None, cause: Cause, reason: str, session: Session | None
+    ) -> HookOutput:
+        """Refuse what could not be read, and have that recorded where the event is known."""
+        self._statistics.dropped["unreadable"] += 1
+        logger.warning("unreadable: %s", reason, extra={"host": host.name, "event": event})
+        spec = host.events.get(event) if event is not None else None
+        if spec is not None and spec.event:
+            params = FireParams(spec.event, envelope=EnvelopeParams(host=host.name))
+            try:
+                await self._dispatcher.refuse(self._dispatcher.spec(spec.event), cause, reason, params, session)
+            except RpcError:
+                logger.exception("a refusal could not be recorded", extra={"host": host.name, "event": event})
+        return self._failed(host, event, cause, reason)
+
+    def _failed(self, host: Host, event: str | None, cause: Cause, reason: str) -> HookOutput:
+        try:
+            return host.failure(event, cause, reason)
+        except Exception:
+            logger.exception("an adapter failed on a refusal", extra={"host": host.name, "event": event})
+            return host.refusal(event, f"hooklatch: refused: {reason} ({cause})")
+
+
+def begins(native: Native) -> bool:
+    """Say whether a host tells that a session begins: a person reads what it shows then."""
+    return native.event == "session_start"
+
+
+def fit_of(host: Host, native: Native) -> Fit:
+    """Return what fits a decision to a host; a bug of the adapter makes it a refusal on a gate."""
+
+    def fit(decision: Decision) -> Decision:
+        try:
+            return host.fit(native, decision)
+        except Exception as error:
+            logger.exception("an adapter failed on a decision", extra={"host": host.name, "event": native.name})
+            if not native.is_gate:
+                return decision
+            refusal = denied(decision.event, "protocol", bug(host, error))
+            return msgspec.structs.replace(
+                refusal, decision_id=decision.decision_id, payload_digest=decision.payload_digest,
+                revision=decision.revision, duration_ms=decision.duration_ms, outcomes=decision.outcomes,
+            )  # fmt: skip
+
+    return fit
+
+
+def bug(host: Host, error: Exception) -> str:
+    return f"hooklatch's adapter for {host.title} failed with {type(error).__name__}: {error}"

@@ -1,0 +1,44 @@
+"""Tells equal tool calls apart where the host gives them no id.  Knows counts; does not know hosts or hooks.
+
+The two ends of a call have its session, tool and input in common.  Calls that are equal in all of that are numbered in
+the order in which they began, and are taken to end in the same order: nobody could tell which of them ended first.
+"""
+
+from __future__ import annotations
+
+__all__ = ["CallNumbers"]
+
+MAX_KEPT = 4096  # equal calls that are remembered; an older one begins at 1 again
+
+
+class CallNumbers:
+    """How many calls of each key have begun and ended."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, tuple[int, int]] = {}  # begun, ended
+
+    def begins(self, key: str) -> str:
+        """Return the id of a call that begins."""
+        begun, ended = self._counts.pop(key, (0, 0))
+        self._keep(key, begun + 1, ended)
+        return named(key, begun + 1)
+
+    def goes_on(self, key: str) -> str:
+        """Return the id of the call that began last."""
+        return named(key, self._counts.get(key, (1, 0))[0])
+
+    def ends(self, key: str) -> str:
+        """Return the id of the oldest call that has not ended; that of the last one if all have."""
+        begun, ended = self._counts.pop(key, (1, 0))
+        ended = min(ended + 1, begun)
+        self._keep(key, begun, ended)
+        return named(key, ended)
+
+    def _keep(self, key: str, begun: int, ended: int) -> None:
+        if len(self._counts) >= MAX_KEPT:
+            del self._counts[next(iter(self._counts))]
+        self._counts[key] = begun, ended
+
+
+def named(key: str, number: int) -> str:
+    return f"{key}-{number}"

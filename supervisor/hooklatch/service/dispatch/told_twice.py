@@ -1,0 +1,47 @@
+"""Spares the second of two events that tell one tool call.  Knows decisions and time; decides nothing.
+
+Only a decision that lets the call go on as it is may stand for both, once, for the other event, and for a short time.
+Whatever else comes is judged anew: a call is never passed that was not judged with this very content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hooklatch.core.messages import Decision
+
+__all__ = ["ToldTwice"]
+
+MAX_KEPT = 1024
+LIFETIME = 60.0  # seconds; a host sends the second event right after the answer to the first
+
+
+class ToldTwice:
+    """What was decided on calls that may be told once more."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._kept: dict[tuple[str, str], list[tuple[float, Decision]]] = {}  # by the call and the event that told it
+
+    def keep(self, call: str, event: str, decision: Decision) -> None:
+        """Keep a decision for the other event of this call, if it may stand for both."""
+        if not call or decision.verdict not in ("pass", "allow") or decision.patch:
+            return
+        kept = self._kept.pop((call, event), [])
+        if len(self._kept) >= MAX_KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[call, event] = [*kept, (self._now(), decision)]
+
+    def take(self, call: str, event: str) -> Decision | None:
+        """Return what was decided when another event told this call; nobody gets it a second time."""
+        if not call:
+            return None
+        for key, kept in self._kept.items():
+            if key[0] != call or key[1] == event:
+                continue
+            del self._kept[key]
+            fresh = [one for one in kept if self._now() - one[0] <= LIFETIME]
+            if fresh[1:]:
+                self._kept[key] = fresh[1:]
+            return fresh[0][1] if fresh else None
+        return None

@@ -1,0 +1,305 @@
+"""install, uninstall: every program gets entries that work, nothing else changes, and all of it can be undone.
+
+Slow: each command is a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooklatch.entry.commands import ENTRY
+from hooklatch.hosts.find import find
+from hooklatch.install.entries import find_entries
+from hooklatch.install.layouts import LAYOUTS
+from support.commands import Place, new_place, serving
+from support.tables import table
+
+pytestmark = pytest.mark.slow
+
+USER = {
+    "claude-code": ".claude/settings.json",
+    "codex": ".codex/hooks.json",
+    "gemini": ".gemini/settings.json",
+    "copilot": ".copilot/hooks/hooklatch.json",
+    "cursor": ".cursor/hooks.json",
+    "opencode": ".config/opencode/plugins/hooklatch.js",
+    "qwen": ".qwen/settings.json",
+}
+PROJECT = {
+    "claude-code": ".claude/settings.local.json",
+    "codex": ".codex/hooks.json",
+    "gemini": ".gemini/settings.json",
+    "copilot": ".github/hooks/hooklatch.json",
+    "cursor": ".cursor/hooks.json",
+    "opencode": ".opencode/plugins/hooklatch.js",
+    "qwen": ".qwen/settings.json",
+}
+
+
+def tree(place: Place) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(place.folder)): path.read_bytes() if path.is_file() else b""
+        for path in place.folder.rglob("*")
+    }
+
+
+def program(place: Place, name: str, says: str) -> str:
+    """Make a program that says a version and nothing else."""
+    path = place.folder / "programs" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho '{says}'\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@table("name", list(LAYOUTS))
+def test_what_is_installed_comes_out_again_without_a_trace(name: str) -> None:
+    with new_place() as place:
+        project = place.folder / "project"
+        project.mkdir()
+        before = tree(place)
+        for scope, files in (("--user", USER), ("--project", PROJECT)):
+            done = place.shell(f"{shlex.join(command())} install {name} {scope}", project)
+            assert done.returncode == 0, done.stderr
+            base = place.folder if scope == "--user" else project
+            assert (base / files[name]).read_bytes().count(b"--kind") > 3
+        installed = tree(place)
+        again = place.shell(f"{shlex.join(command())} install {name} --project", project)
+        assert "nothing was changed" in again.stdout
+        assert tree(place) == installed
+
+        done = place.shell(f"{shlex.join(command())} uninstall {name}", project)
+
+        assert done.returncode == 0, done.stderr
+        assert tree(place) == before
+
+
+def command() -> list[str]:
+    from support.commands import PROGRAM
+
+    return PROGRAM
+
+
+@table(
+    ("said", "name"),
+    [("claude", "claude-code"), ("Gemini-CLI", "gemini"), ("github-copilot", "copilot"), ("qwen_code", "qwen")],
+)
+def test_other_spellings_are_understood(said: str, name: str, place: Place) -> None:
+    assert place.json("install", said, "--dry-run")["host"] == name
+
+
+def test_an_unknown_program_is_named_with_those_that_there_are(place: Place) -> None:
+    done = place.run("install", "clod")
+
+    assert done.returncode == 64
+    assert "unknown host 'clod'" in done.stderr
+    assert "claude-code" in done.stderr
+
+
+def test_a_dry_run_shows_a_diff_and_writes_nothing(place: Place) -> None:
+    before = tree(place)
+
+    done = place.run("install", "claude-code", "--dry-run")
+
+    assert tree(place) == before
+    assert "+++ " in done.stdout
+    assert '"PreToolUse"' in done.stdout
+    assert "dry run: nothing was written" in done.stdout
+
+
+def entries(place: Place, name: str, *words: str) -> dict[str, dict[str, Any]]:
+    done = place.run("install", name, *words)
+    assert done.returncode == 0, done.stderr
+    return {one.event: one.handler for one in find_entries((place.folder / USER[name]).read_text())}
+
+
+def test_claude_codes_entries_are_gates_that_block_on_failure(place: Place) -> None:
+    found = entries(place, "claude-code", "--program", program(place, "claude", "2.1.330 (Claude Code)"))
+    words = [*python(), "claude-code", "PreToolUse", "--kind", "gate", "--wait", "605", *runtime(place)]
+
+    assert found["PreToolUse"] == {
+        "type": "command",
+        "command": shlex.join(words),
+        "timeout": 610,
+        "onFailure": "block",
+    }  # fmt: skip
+    assert "onFailure" not in found["Stop"]
+    assert "WorktreeCreate" not in found
+    assert set(found) == {
+        event for event, spec in find("claude-code").events.items() if spec.event and not spec.takes_over
+    }
+
+
+def python() -> list[str]:
+    import sys
+
+    return [sys.executable, "-I", "-S", str(ENTRY)]
+
+
+def runtime(place: Place) -> list[str]:
+    return ["--runtime-dir", str(place.runtime)]
+
+
+def test_an_older_claude_code_gets_what_it_knows_and_the_difference_is_said(place: Place) -> None:
+    old = program(place, "claude", "2.0.14 (Claude Code)")
+    found = entries(place, "claude-code", "--program", old)
+
+    assert "onFailure" not in found["PreToolUse"]
+    assert "PermissionRequest" not in found
+    notes = " ".join(place.json("install", "claude", "--program", old)["notes"])
+    assert "Claude Code 2.0.14 has no onFailure (from 2.1.295 on)" in notes
+    assert "PermissionRequest" in notes
+
+
+def test_an_unknown_version_is_said(place: Place) -> None:
+    notes = " ".join(place.json("install", "gemini", "--dry-run", "--program", program(place, "gemini", "?"))["notes"])
+
+    assert "the version is unknown" in notes
+    assert "did not print one (exit code 0)" in notes
+
+
+def test_an_event_that_takes_over_is_added_where_it_is_wanted(place: Place) -> None:
+    assert "WorktreeCreate" in entries(place, "claude-code", "--also", "WorktreeCreate")
+    assert "no event 'Nonsense'" in place.run("install", "claude-code", "--also", "Nonsense").stderr
+
+
+def test_times_are_in_the_programs_own_unit(place: Place) -> None:
+    assert entries(place, "gemini")["BeforeTool"]["timeout"] == 610_000
+    assert entries(place, "qwen")["PreToolUse"]["timeout"] == 610_000
+    assert entries(place, "copilot")["preToolUse"]["timeoutSec"] == 610
+    assert entries(place, "codex")["SessionEnd"]["timeout"] == 3
+
+
+def test_cursor_is_told_to_fail_closed(place: Place) -> None:
+    found = entries(place, "cursor")
+
+    assert found["preToolUse"]["failClosed"] is True
+    assert "failClosed" not in found["stop"]
+    assert json.loads((place.folder / USER["cursor"]).read_text())["version"] == 1
+
+
+def test_a_settings_file_keeps_every_byte_and_names_its_backup(place: Place) -> None:
+    path = place.folder / USER["claude-code"]
+    path.parent.mkdir()
+    text = '{\r\n\t// mine\r\n\t"permissions": {"deny": ["Read(.env)"]},\r\n}\r\n'
+    path.write_bytes(text.encode())
+
+    done = place.run("install", "claude-code")
+    after = path.read_bytes().decode()
+
+    head, tail = text.split("\r\n}")
+    assert after.startswith(head)
+    assert after.endswith(f"\r\n}}{tail}")
+    assert "\n" not in after.replace("\r\n", "")
+    assert f"backup: {path}.hooklatch-backup" in done.stdout
+    assert place.run("uninstall", "claude-code").returncode == 0
+    assert path.read_bytes() == text.encode()
+
+
+def test_what_cannot_be_parsed_is_refused_with_its_place(place: Place) -> None:
+    path = place.folder / USER["qwen"]
+    path.parent.mkdir()
+    path.write_text('{\n  "a": 1\n  "b": 2\n}\n')
+
+    done = place.run("install", "qwen")
+
+    assert done.returncode == 65
+    assert f"{path}:3:3: expected ',' or '}}', found '\"'; nothing was changed" in done.stderr
+    assert path.read_text() == '{\n  "a": 1\n  "b": 2\n}\n'
+
+
+def test_uninstalling_where_nothing_is_says_so(place: Place) -> None:
+    done = place.run("uninstall", "cursor")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "nothing of hooklatch is in " in done.stdout
+
+
+APP_SERVER = """#!{python}
+import hashlib, json, os, sys
+if sys.argv[1:] == ["--version"]:
+    print("codex-cli 0.169.0"); sys.exit()
+import tomllib
+home = os.path.expanduser("~/.codex")
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked.get("method") != "hooks/list":
+        continue
+    config = home + "/config.toml"
+    state = tomllib.load(open(config, "rb")).get("hooks", {{}}).get("state", {{}}) if os.path.exists(config) else {{}}
+    hooks, path = [], home + "/hooks.json"
+    for event, groups in json.load(open(path))["hooks"].items():
+        for number, group in enumerate(groups):
+            for place, one in enumerate(group["hooks"]):
+                key = f"{{path}}:{{event}}:{{number}}:{{place}}"
+                value = "sha256:" + hashlib.sha256(json.dumps(one).encode()).hexdigest()
+                is_trusted = state.get(key, {{}}).get("trusted_hash") == value
+                hooks.append({{"key": key, "command": one["command"], "sourcePath": path, "enabled": True,
+                    "currentHash": value, "trustStatus": "trusted" if is_trusted else "untrusted"}})
+    print(json.dumps({{"method": "noise"}}))
+    print(json.dumps({{"id": asked["id"], "result": {{"data": [{{"cwd": "/", "hooks": hooks}}]}}}}), flush=True)
+"""
+
+
+def codex(place: Place) -> str:
+    """Make a stand-in for Codex's app server, which keeps trust where Codex does."""
+    path = Path(program(place, "codex", ""))
+    path.write_text(APP_SERVER.format(python=python()[0]))
+    return str(path)
+
+
+def test_codex_is_said_not_to_trust_and_trusts_where_the_person_says_so(place: Place) -> None:
+    stand_in = codex(place)
+    config = place.folder / ".codex/config.toml"
+    config.parent.mkdir()
+    config.write_text("# mine\n")
+
+    first = place.run("install", "codex", "--program", stand_in)
+    trusted = place.run("install", "codex", "--program", stand_in, "--trust")
+    later = place.run("install", "codex", "--program", stand_in)
+
+    assert "NOT TRUSTED YET: Codex runs none of " in first.stdout
+    assert "your trust in these " in trusted.stdout
+    assert f"backup: {config}.hooklatch-backup" in trusted.stdout
+    assert "Codex trusts these entries" in later.stdout
+    assert place.run("uninstall", "codex").returncode == 0
+    assert config.read_text() == "# mine\n"
+    assert [path.name for path in config.parent.iterdir()] == ["config.toml"]
+
+
+def test_a_codex_that_does_not_answer_is_not_believed_to_trust(place: Place) -> None:
+    done = place.run("install", "codex", "--program", program(place, "codex", "codex-cli 0.169.0"))
+
+    assert "NOT TRUSTED, as far as is known: codex app-server" in done.stdout
+
+
+def test_installing_without_a_daemon_says_that_everything_will_be_refused(place: Place) -> None:
+    said = place.run("install", "claude-code").stdout
+    started = place.run("install", "claude-code", "--start").stdout
+
+    assert "NO DAEMON RUNS: until one does, Claude Code is refused every tool call: hooklatch serve --detach" in said
+    assert "NO DAEMON" not in started
+
+
+@pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="there is no compiler")
+def test_the_c_form_is_built_and_named_and_a_dry_run_builds_nothing(place: Place) -> None:
+    before = tree(place)
+    dry = place.run("install", "claude-code", "--form", "c", "--dry-run")
+    assert tree(place) == before
+
+    done = place.run("install", "claude-code", "--form", "c")
+    with serving(place):
+        (host,) = place.json("doctor")["hosts"]
+    gone = place.run("uninstall", "claude-code")
+
+    (program,) = (place.folder / ".local/state/hooklatch/entries").iterdir()
+    assert f'"command": "{program} claude-code PreToolUse --kind gate' in dry.stdout
+    assert f'"command": "{program} claude-code PreToolUse --kind gate' in done.stdout
+    assert (host["canary"], host["without_daemon"]) == ("refused by the daemon", "refused")
+    assert f"left: {program}, the entry as a C program" in gone.stdout

@@ -1,0 +1,452 @@
+"""The entry in each of its forms: with a daemon that answers, one that misbehaves, and none."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+
+import pytest
+
+from hooklatch.entry.commands import Kind
+from hooklatch.entry.refusals import MAX_FRAME
+from support.entries import DOCUMENT, FORMS, Daemon, Talk, command, result, run, start
+from support.tables import table
+
+Serve = Callable[[bytes | Talk], Daemon]
+SILENT = (0, b"", b"")
+DENY = (
+    '{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"é"}}\n'
+)
+
+pytestmark = pytest.mark.parametrize("form", FORMS)
+
+
+def refused(why: str, detail: str = "") -> tuple[int, bytes, bytes]:
+    return 2, b"", f"hooklatch: refused: {why}{f' ({detail})' if detail else ''}\n".encode()
+
+
+# -- whole answers -------------------------------------------------------------------------------------------------
+
+ANSWERS: dict[str, tuple[bytes, tuple[int, bytes, bytes]]] = {
+    "silence": (result(), SILENT),
+    "a document": (result(0, DENY), (0, DENY.encode(), b"")),
+    "a refusal by text": (result(2, "", "no\n"), (2, b"", b"no\n")),
+    "text for a person": (result(0, "", "note\n"), (0, b"", b"note\n")),
+    "every escape": (
+        result()[:-4] + rb'\"\\\/\b\f\n\r\t\u00e9\u0041\ud83d\ude00\u0000"}}' + b"\n",
+        (0, b"", '"\\/\b\f\n\r\té\x41😀\0'.encode()),
+    ),
+    "raw UTF-8": (result(0, "", "é €😀"), (0, b"", "é €😀".encode())),
+    "two lines": (result(2, "", "first") + result(), (2, b"", b"first")),
+    # A refusal with a document, or without a text, is none for some hosts.
+    "a refusal with a document": (result(2, "{}", "no"), (2, b"", b"no")),
+    "a refusal without a text": (result(2, "", " \n"), (2, b"", b"hooklatch: refused\n")),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_a_whole_answer_is_passed_on_byte_for_byte(form: str, serve: Serve, folder: str, name: str) -> None:
+    line, expected = ANSWERS[name]
+    serve(line)
+
+    assert run(form, folder) == expected
+
+
+def test_the_daemon_gets_the_document_and_what_the_host_says(form: str, serve: Serve, folder: str) -> None:
+    daemon = serve(result())
+    document = '{"é":"\\u0000 \\" \\\\ 😀"}\r\n\t\x01\x7f'.encode()
+    environ = {"CLAUDE_PROJECT_DIR": "/ho\\me/é", "OTHER": "x", "GEMINI_PROJECT_DIR": '/a"b'}
+
+    run(form, folder, document, host="codex", event="PreToolUse", wait=20.5, environ=environ)
+
+    request = daemon.request()
+    params = request.pop("params")
+    assert request == {"jsonrpc": "2.0", "id": 1, "method": "host"}
+    assert 0 < params.pop("budget") <= 20.5
+    assert params == {
+        "host": "codex", "event": "PreToolUse", "document": document.decode(),
+        "environ": {"CLAUDE_PROJECT_DIR": "/ho\\me/é", "GEMINI_PROJECT_DIR": '/a"b'},
+    }  # fmt: skip
+
+
+def test_large_events_and_large_answers_go_through(form: str, serve: Serve, folder: str) -> None:
+    text = "é\n" * 2**20
+    daemon = serve(result(0, json.dumps({"a": text}, ensure_ascii=False)))
+
+    code, stdout, _ = run(form, folder, text.encode())
+
+    assert (code, json.loads(stdout)) == (0, {"a": text})
+    assert daemon.request()["params"]["document"] == text
+
+
+# -- answers that are none -----------------------------------------------------------------------------------------
+
+RUBBISH = "the hooklatch daemon's answer cannot be read"
+HUNG_UP = "the hooklatch daemon hung up before it had answered"
+BROKEN: dict[str, tuple[bytes, str, str]] = {
+    "garbage": (b"garbage\n", RUBBISH, ""),
+    "an empty line": (b"\n", RUBBISH, ""),
+    "another message": (b'{"jsonrpc":"2.0","method":"announce","params":{}}\n', RUBBISH, ""),
+    "another id": (result().replace(b'"id":1', b'"id":2'), RUBBISH, ""),
+    "a long id": (result().replace(b'"id":1', b'"id":11'), RUBBISH, ""),
+    "the exit code 1": (result(1), RUBBISH, ""),
+    "the exit code 3": (result(3), RUBBISH, ""),
+    "the exit code 20": (result(20), RUBBISH, ""),
+    "the exit code -2": (result(-2), RUBBISH, ""),
+    "text instead of a document": (result(0, "warning: x\n" + DENY), RUBBISH, ""),
+    "half a document": (result(0, DENY[:40]), RUBBISH, ""),
+    "text behind a document": (result(0, DENY + "x"), RUBBISH, ""),
+    "spaces": (result().replace(b":", b": "), RUBBISH, ""),
+    "more keys": (result()[:-3] + b',"more":1}}\n', RUBBISH, ""),
+    "more behind it": (result()[:-1] + b"}\n", RUBBISH, ""),
+    "keys in another order": (
+        b'{"jsonrpc":"2.0","id":1,"result":{"stdout":"","exit_code":0,"stderr":""}}\n',
+        RUBBISH,
+        "",
+    ),
+    "not UTF-8": (result(0, "", "x").replace(b'"x"', b'"\xff"'), RUBBISH, ""),
+    "overlong UTF-8": (result(0, "", "x").replace(b'"x"', b'"\xc0\xaf"'), RUBBISH, ""),
+    "a surrogate in UTF-8": (result(0, "", "x").replace(b'"x"', b'"\xed\xa0\x80"'), RUBBISH, ""),
+    "half a surrogate pair": (result(0, "", "x").replace(b'"x"', rb'"\ud83d"'), RUBBISH, ""),
+    "surrogates the wrong way round": (result(0, "", "x").replace(b'"x"', rb'"\ude00\ud83d"'), RUBBISH, ""),
+    "a bad escape": (result(0, "", "x").replace(b'"x"', rb'"\x"'), RUBBISH, ""),
+    "a short escape": (result(0, "", "x").replace(b'"x"', rb'"\u12"'), RUBBISH, ""),
+    "an escape of no number": (result(0, "", "x").replace(b'"x"', rb'"\u+123"'), RUBBISH, ""),
+    "a control character": (result(0, "", "x").replace(b'"x"', b'"\x01"'), RUBBISH, ""),
+    "an unended string": (result()[:-4] + b"\n", RUBBISH, ""),
+    "an escaped end": (result()[:-4] + b'\\"\n', RUBBISH, ""),
+    "half a line": (result()[:-9], HUNG_UP, "PATH"),
+    "a line without its end": (result()[:-1], HUNG_UP, "PATH"),
+    "nothing": (b"", HUNG_UP, "PATH"),
+    "an error": (
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"no \\"such\\" h\xc3\xa9","data":{"name":"x"}}}\n',
+        "the hooklatch daemon answered with an error",
+        'no "such" h??',
+    ),
+    "an error without an id": (
+        b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"bad"}}\n',
+        "the hooklatch daemon answered with an error",
+        "bad",
+    ),
+    "an error without a message": (
+        b'{"jsonrpc":"2.0","id":1,"error":{"code":-32700}}\n',
+        "the hooklatch daemon answered with an error",
+        "",
+    ),
+    "too long": (b"x" * (MAX_FRAME + 2**18), "the hooklatch daemon's answer is too long", ""),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_answer_refuses_a_gate(form: str, serve: Serve, folder: str, name: str) -> None:
+    line, why, detail = BROKEN[name]
+    serve(line)
+
+    assert run(form, folder) == refused(why, detail.replace("PATH", f"{folder}/agent.sock"))
+
+
+@pytest.mark.parametrize("name", ["garbage", "half a line", "nothing", "an error", "text instead of a document"])
+def test_a_broken_answer_to_what_cannot_be_refused_is_silence(form: str, serve: Serve, folder: str, name: str) -> None:
+    serve(BROKEN[name][0])
+
+    assert run(form, folder, kind="context") == SILENT
+
+
+# -- each host's own form ------------------------------------------------------------------------------------------
+
+
+def test_each_host_is_refused_in_the_form_that_it_honours(form: str, folder: str) -> None:
+    detail = f"{folder}/agent.sock: No such file or directory"
+    why = f"no hooklatch daemon listens; start it with: hooklatch serve --detach ({detail})"
+    for host in ("claude-code", "codex", "gemini", "qwen", "copilot", "cursor", "generic", "somebody"):
+        assert run(form, folder, host=host) == refused(why)
+    for host in ("claude-code", "codex", "qwen"):
+        code, stdout, stderr = run(form, folder, host=host, event="PermissionRequest")
+        said = json.loads(stdout)["hookSpecificOutput"]
+        assert (code, stderr) == (0, b"")
+        assert said == {
+            "hookEventName": "PermissionRequest",
+            "decision": {"behavior": "deny", "message": f"hooklatch: refused: {why}"},
+        }
+    code, stdout, stderr = run(form, folder, host="copilot", event="preToolUse")
+    assert (code, json.loads(stdout), stderr) == (
+        0,
+        {"permissionDecision": "deny", "permissionDecisionReason": f"hooklatch: refused: {why}"},
+        b"",
+    )
+    code, stdout, stderr = run(form, folder, host="codex", event="PreCompact")
+    assert (code, json.loads(stdout), stderr) == (
+        0,
+        {"continue": False, "stopReason": f"hooklatch: refused: {why}"},
+        b"",
+    )
+
+
+@pytest.mark.parametrize("kind", ["context", "notify"])
+def test_what_cannot_be_refused_is_silent_without_a_daemon(form: str, folder: str, kind: Kind) -> None:
+    assert run(form, folder, event="SessionEnd", kind=kind) == SILENT
+    assert run(form, folder, host="gemini", event="SessionEnd", kind=kind) == (0, b"{}\n", b"")
+
+
+def test_an_event_that_nobody_waits_for_is_handed_over_and_its_answer_left_alone(
+    form: str, serve: Serve, folder: str
+) -> None:
+    daemon = serve(result(2, "", "no\n"))
+
+    assert run(form, folder, event="SessionEnd", kind="notify", wait=0) == SILENT
+    assert daemon.request()["params"]["event"] == "SessionEnd"
+
+
+def test_a_daemon_that_hangs_does_not_hold_what_nobody_waits_for(form: str, serve: Serve, folder: str) -> None:
+    daemon = serve(until_hung_up)
+
+    assert run(form, folder, event="SessionEnd", kind="notify", wait=600) == SILENT
+    assert len(daemon.lines) == 1
+
+
+# -- time and signals ----------------------------------------------------------------------------------------------
+
+
+def until_hung_up(connection: socket.socket, _: bytes) -> None:
+    connection.recv(1)
+
+
+def test_a_slow_answer_is_a_refusal_at_the_entrys_own_time_limit(form: str, serve: Serve, folder: str) -> None:
+    serve(until_hung_up)
+
+    assert run(form, folder, wait=0.3) == refused("there was no answer in time")
+
+
+def test_an_input_without_end_is_a_refusal_at_the_time_limit(form: str, serve: Serve, folder: str) -> None:
+    serve(result())
+    words = command(form, "claude-code", "PreToolUse", "gate", 0.3, runtime_dir=folder)
+
+    with start(words) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.wait() == 2
+        assert (process.stdout.read(), process.stderr.read()) == refused("there was no answer in time")[1:]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT])
+def test_a_host_that_ends_the_entry_still_gets_a_whole_refusal(
+    form: str, serve: Serve, folder: str, number: signal.Signals
+) -> None:
+    def end_it(connection: socket.socket, _: bytes) -> None:
+        process.send_signal(number)
+        connection.recv(1)
+
+    words = command(form, "claude-code", "PermissionRequest", "gate", 60, runtime_dir=folder)
+    with start(words) as process:
+        serve(end_it)
+        stdout, stderr = process.communicate(DOCUMENT)
+
+    assert (process.returncode, stderr) == (0, b"")
+    message = json.loads(stdout)["hookSpecificOutput"]["decision"]["message"]
+    assert message == "hooklatch: refused: the agent ended this hook before there was an answer"
+
+
+# -- the host's side -----------------------------------------------------------------------------------------------
+
+
+def test_a_closed_standard_output_refuses(form: str, serve: Serve, folder: str) -> None:
+    daemon = serve(result(0, DENY))
+    line = ["/bin/sh", "-c", '"$@" >&-', "sh", *words_for(form, folder)]
+
+    done = subprocess.run(line, input=DOCUMENT, capture_output=True, check=False, env={})
+
+    assert (done.returncode, done.stdout, done.stderr) == refused("the answer cannot be written", "Bad file descriptor")
+    assert daemon.lines == []
+
+
+def test_a_standard_output_that_nobody_reads_refuses(form: str, serve: Serve, folder: str) -> None:
+    serve(result(0, DENY))
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    with start(words_for(form, folder), stdout=writer) as process:
+        os.close(writer)
+        _, stderr = process.communicate(DOCUMENT)
+
+    assert (process.returncode, b"", stderr) == refused("the answer cannot be written", "Broken pipe")
+
+
+def test_a_full_standard_output_refuses(form: str, serve: Serve, folder: str) -> None:
+    serve(result(0, DENY))
+
+    with open("/dev/full", "wb") as full, start(words_for(form, folder), stdout=full) as process:
+        _, stderr = process.communicate(DOCUMENT)
+
+    assert (process.returncode, b"", stderr) == refused("the answer cannot be written", "No space left on device")
+
+
+def test_a_closed_standard_error_changes_nothing(form: str, serve: Serve, folder: str) -> None:
+    daemon = serve(result(2, "", "no"))
+    line = ["/bin/sh", "-c", '"$@" 2>&-', "sh", *words_for(form, folder)]
+
+    done = subprocess.run(line, input=DOCUMENT, stdout=subprocess.PIPE, check=False, env={})
+
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert len(daemon.lines) == 1
+
+
+def test_a_closed_standard_input_refuses(form: str, folder: str) -> None:
+    line = ["/bin/sh", "-c", '"$@" <&-', "sh", *words_for(form, folder)]
+
+    done = subprocess.run(line, capture_output=True, check=False, env={})
+
+    expected = refused("standard input cannot be read", "Bad file descriptor")
+    assert (done.returncode, done.stdout, done.stderr) == expected
+
+
+def test_a_terminal_refuses(form: str, folder: str) -> None:
+    ours, theirs = pty.openpty()
+
+    with start(words_for(form, folder), stdin=theirs) as process:
+        stdout, stderr = process.communicate()
+    os.close(ours)
+    os.close(theirs)
+
+    expected = refused("standard input is a terminal; an agent starts this command")
+    assert (process.returncode, stdout, stderr) == expected
+
+
+def test_an_input_that_does_not_block_is_read(form: str, serve: Serve, folder: str) -> None:
+    daemon = serve(result())
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+
+    with start(words_for(form, folder), stdin=reader) as process:
+        os.close(reader)
+        os.write(writer, b"late")
+        os.close(writer)
+        process.communicate()
+
+    assert daemon.request()["params"]["document"] == "late"
+
+
+@pytest.mark.parametrize("size", [MAX_FRAME - 50, MAX_FRAME + 1])
+def test_an_event_that_is_too_large_refuses_once_it_is_read(form: str, serve: Serve, folder: str, size: int) -> None:
+    serve(result())
+
+    code, stdout, stderr = run(form, folder, b"x" * size)
+
+    assert (code, stdout) == (2, b"")
+    assert b"the event is too large for one line of the protocol" in stderr
+
+
+@pytest.mark.parametrize("document", [b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])
+def test_an_event_that_is_not_utf_8_refuses(form: str, serve: Serve, folder: str, document: bytes) -> None:
+    daemon = serve(result())
+
+    assert run(form, folder, b'{"a":"' + document + b'"}') == refused("the event is not UTF-8")
+    assert daemon.lines == []
+
+
+def test_a_variable_that_is_not_utf_8_refuses(form: str, serve: Serve, folder: str) -> None:
+    serve(result())
+
+    done = run(form, folder, environ={"CLAUDE_PROJECT_DIR": "/a/\udcff"})
+
+    assert done == refused("a variable of the environment is not UTF-8", "CLAUDE_PROJECT_DIR")
+
+
+# -- the command line ----------------------------------------------------------------------------------------------
+
+EXPECTED = "expected HOST EVENT --kind gate|context|notify --wait SECONDS"
+SECONDS = "--wait needs seconds, up to 999999.999"
+MISUSES = {
+    "": EXPECTED,
+    "codex": EXPECTED,
+    "codex A --kind gate": SECONDS,
+    "codex A --wait 0": SECONDS,
+    "codex A --wait x": SECONDS,
+    "codex A --wait -1": SECONDS,
+    "codex A --wait 1e3": SECONDS,
+    "codex A --wait 1.": SECONDS,
+    "codex A --wait .5": SECONDS,
+    "codex A --wait 1.2345": SECONDS,
+    "codex A --wait 1234567": SECONDS,
+    "codex A --wait": "--wait needs a value",
+    "codex A --kind": "--kind needs a value",
+    "codex A --wait 1 --runtime-dir": "--runtime-dir needs a value",
+    "codex A B --wait 1": "unexpected: B",
+    "codex A --wait 1 --other": "unexpected: --other",
+    "codex A/B --wait 1": "unexpected: A/B",
+    "codex \N{LATIN SMALL LETTER E WITH ACUTE} --wait 1": "unexpected: ??",
+    f"codex {'a' * 101} --wait 1": f"unexpected: {'a' * 101}",
+}
+
+
+@table("line", MISUSES)
+def test_a_wrong_command_line_refuses_and_says_what_is_wrong(form: str, line: str) -> None:
+    program = command(form, "a", "b", "gate", 1)[:-6]
+    environ = {"LC_ALL": "C.UTF-8"}
+
+    with start([*program, *line.split()], environ=environ) as process:
+        stdout, stderr = process.communicate(DOCUMENT)
+
+    why = "the command line of this hook is wrong; install hooklatch for this agent again"
+    assert (process.returncode, stdout, stderr) == refused(why, MISUSES[line])
+
+
+def test_an_unknown_kind_or_none_is_a_gate(form: str, folder: str) -> None:
+    program = command(form, "codex", "A", "gate", 1)[:-4]
+
+    for words in (["--wait", "1"], ["--kind", "gates", "--wait", "1"]):
+        with start([*program, *words, "--runtime-dir", folder]) as process:
+            process.communicate(DOCUMENT)
+        assert process.returncode == 2
+
+
+# -- where the daemon is -------------------------------------------------------------------------------------------
+
+
+def test_a_socket_that_nobody_serves_refuses(form: str, folder: str) -> None:
+    with socket.socket(socket.AF_UNIX) as abandoned:
+        abandoned.bind(f"{folder}/agent.sock")
+
+    assert b"agent.sock: Connection refused" in run(form, folder)[2]
+
+
+def test_a_path_too_long_for_a_socket_refuses(form: str) -> None:
+    assert run(form, "/" + "a" * 200)[2].endswith(b"AF_UNIX path too long)\n")
+
+
+def test_without_a_directory_it_says_so(form: str, folder: str) -> None:
+    assert run(form, None, environ={"HOME": folder})[0] == 2
+
+
+@pytest.mark.parametrize("place", ["run/hooklatch", ".local/state/hooklatch/run", "named"])
+def test_each_usual_directory_is_looked_into(form: str, folder: str, place: str) -> None:
+    os.mkdir(f"{folder}/run", 0o700)
+    os.makedirs(f"{folder}/{place}", exist_ok=True)
+    environ = {"HOME": folder, "XDG_RUNTIME_DIR": f"{folder}/run"}
+    if place == "named":
+        environ["HOOKLATCH_RUNTIME_DIR"] = f"{folder}/named"
+    daemon = Daemon(f"{folder}/{place}", result(2, "", "here"))
+
+    done = run(form, None, environ=environ)
+    daemon.close()
+
+    assert done == (2, b"", b"here")
+
+
+def test_a_runtime_directory_that_is_open_to_others_is_not_looked_into(form: str, folder: str) -> None:
+    os.makedirs(f"{folder}/run/hooklatch")
+    os.chmod(f"{folder}/run", 0o755)
+    daemon = Daemon(f"{folder}/run/hooklatch", result())
+
+    done = run(form, None, environ={"HOME": folder, "XDG_RUNTIME_DIR": f"{folder}/run"})
+    daemon.close()
+
+    assert done[0] == 2
+
+
+def words_for(form: str, folder: str) -> list[str]:
+    return command(form, "claude-code", "PreToolUse", "gate", 30, runtime_dir=folder)

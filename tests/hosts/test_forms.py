@@ -1,0 +1,124 @@
+"""The exact form of each answer, host by host; Claude Code's are in `test_claude_forms.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hooklatch.hosts.find import find
+from hooklatch.hosts.host import HookOutput
+from support.honoured import said
+from support.native import answered, decided, native
+from support.tables import table
+
+DENY = decided("deny", reason="no")
+ASK = decided("ask", reason="sure?")
+ALLOW = decided("allow")
+PATCH = decided("pass", patch={"tool_input": {"command": "ls"}})
+TEXT = decided("pass", append="remember")
+RESUME = decided("pass", resume="tests fail")
+HALT = decided("halt", reason="enough")
+
+NO = "no (hooklatch)"
+TOOL = "PreToolUse"
+DENIED = {"hookEventName": TOOL, "permissionDecision": "deny", "permissionDecisionReason": NO}
+CHANGED = {"command": "ls"}
+
+FORMS: list[tuple[str, str, Any, dict[str, Any]]] = [
+    ("codex", TOOL, DENY, {"hookSpecificOutput": DENIED}),
+    ("codex", TOOL, ALLOW, {}),
+    ("codex", TOOL, PATCH, {"hookSpecificOutput": {
+        "hookEventName": TOOL, "permissionDecision": "allow", "updatedInput": CHANGED}}),
+    ("codex", TOOL, TEXT, {"hookSpecificOutput": {"hookEventName": TOOL, "additionalContext": "remember"}}),
+    ("codex", "UserPromptSubmit", DENY, {"decision": "block", "reason": NO}),
+    ("codex", "PermissionRequest", ALLOW, {"hookSpecificOutput": {
+        "hookEventName": "PermissionRequest", "decision": {"behavior": "allow"}}}),
+    ("codex", "PermissionRequest", ASK, {}),
+    ("codex", "PreCompact", DENY, {"continue": False, "stopReason": NO}),
+    ("codex", "PostToolUse", HALT, {"continue": False, "stopReason": "enough (hooklatch)"}),
+    ("codex", "Stop", RESUME, {"decision": "block", "reason": "tests fail"}),
+    ("codex", "SessionStart", TEXT, {"hookSpecificOutput": {
+        "hookEventName": "SessionStart", "additionalContext": "remember"}}),
+    ("gemini", "BeforeTool", DENY, {"decision": "deny", "reason": NO}),
+    ("gemini", "BeforeTool", ALLOW, {"decision": "allow"}),
+    ("gemini", "BeforeTool", PATCH, {"hookSpecificOutput": {"hookEventName": "BeforeTool", "tool_input": CHANGED}}),
+    ("gemini", "BeforeTool", HALT, {
+        "decision": "deny", "reason": "enough (hooklatch)", "continue": False, "stopReason": "enough (hooklatch)"}),
+    ("gemini", "BeforeAgent", DENY, {"decision": "deny", "reason": NO}),
+    ("gemini", "AfterAgent", RESUME, {"decision": "deny", "reason": "tests fail"}),
+    ("gemini", "AfterTool", TEXT, {"hookSpecificOutput": {
+        "hookEventName": "AfterTool", "additionalContext": "remember"}}),
+    ("copilot", "preToolUse", DENY, {"permissionDecision": "deny", "permissionDecisionReason": NO}),
+    ("copilot", "preToolUse", PATCH, {"modifiedArgs": CHANGED}),
+    ("copilot", TOOL, DENY, {"hookSpecificOutput": DENIED}),
+    ("copilot", TOOL, PATCH, {"hookSpecificOutput": {"hookEventName": TOOL, "updatedInput": CHANGED}}),
+    ("copilot", "permissionRequest", DENY, {"behavior": "deny", "message": NO}),
+    ("copilot", "permissionRequest", ALLOW, {"behavior": "allow"}),
+    ("copilot", "agentStop", RESUME, {"decision": "block", "reason": "tests fail"}),
+    ("copilot", "sessionStart", TEXT, {"additionalContext": "remember"}),
+    ("cursor", "preToolUse", DENY, {"permission": "deny", "user_message": NO, "agent_message": NO}),
+    ("cursor", "preToolUse", PATCH, {"updated_input": CHANGED}),
+    ("cursor", "beforeSubmitPrompt", DENY, {"continue": False, "user_message": NO}),
+    ("cursor", "stop", RESUME, {"followup_message": "tests fail"}),
+    ("cursor", "sessionStart", TEXT, {"additional_context": "remember"}),
+    ("opencode", "tool.execute.before", DENY, {"verdict": "deny", "reason": NO}),
+    ("opencode", "tool.execute.before", PATCH, {"verdict": "pass", "args": CHANGED}),
+    ("opencode", "tool.execute.before", ALLOW, {"verdict": "pass"}),
+    ("qwen", TOOL, DENY, {"hookSpecificOutput": DENIED}),
+    ("qwen", "Stop", RESUME, {"decision": "block", "reason": "tests fail"}),
+]  # fmt: skip
+
+
+@table(("host", "event", "decision", "expected"), FORMS)
+def test_an_answer_has_the_hosts_form(host: str, event: str, decision: Any, expected: dict[str, Any]) -> None:
+    assert said(answered(host, event, decision)) == expected
+
+
+STRICTER: list[tuple[str, str, Any, dict[str, Any], str]] = [
+    ("codex", TOOL, ASK, {}, "cannot ask"),
+    ("codex", TOOL, HALT, {}, "cannot end the run"),
+    ("qwen", TOOL, PATCH, {}, "cannot change tool_input"),
+    ("cursor", "preToolUse", ASK, {}, "cannot ask"),
+    ("opencode", "tool.execute.before", ASK, {}, "cannot ask"),
+    ("gemini", "BeforeTool", PATCH, {"tool_input": {"command": "rm", "timeout": 3}}, "cannot take out"),
+    ("gemini", "BeforeAgent", decided("pass", patch={"prompt": "p"}), {}, "cannot change prompt"),
+    ("cursor", "beforeShellExecution", PATCH, {}, "cannot change tool_input"),
+    ("copilot", "permissionRequest", PATCH, {}, "cannot change tool_input"),
+]
+
+
+@table(("host", "event", "decision", "document", "why"), STRICTER)
+def test_what_a_host_cannot_be_told_becomes_a_deny_that_says_so(
+    host: str, event: str, decision: Any, document: dict[str, Any], why: str
+) -> None:
+    fit = find(host).fit(native(host, event, **document), decision)
+
+    assert fit.verdict == "deny"
+    assert why in fit.warnings[-1]
+    assert why in (fit.reason or "")
+    assert fit.patch is None
+
+
+def test_gemini_may_be_told_to_change_what_was_there() -> None:
+    fit = find("gemini").fit(native("gemini", "BeforeTool", tool_input={"command": "rm"}), PATCH)
+
+    assert fit.verdict == "pass"
+
+
+def test_an_allow_that_a_host_does_not_take_is_no_more_than_a_pass() -> None:
+    fit = find("codex").fit(native("codex", TOOL), ALLOW)
+
+    assert fit.verdict == "pass"
+    assert "takes no allow" in fit.warnings[0]
+
+
+def test_copilot_is_told_of_a_failed_tool_by_the_exit_code() -> None:
+    output = answered("copilot", "postToolUseFailure", TEXT)
+
+    assert output == HookOutput(exit_code=2, stderr="remember\n")
+
+
+def test_an_agent_of_ones_own_gets_the_decision_and_an_exit_code() -> None:
+    passed, denied = (answered("generic", "pre_tool_use", one) for one in (PATCH, DENY))
+
+    assert (passed.exit_code, said(passed)["patch"]) == (0, {"tool_input": CHANGED})
+    assert (denied.exit_code, said(denied)["verdict"], denied.stderr) == (2, "deny", f"{NO}\n")

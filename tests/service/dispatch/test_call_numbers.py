@@ -1,0 +1,84 @@
+"""Ids for tool calls that the host gives none, and one decision for a call that is told twice."""
+
+from __future__ import annotations
+
+from hooklatch.service.dispatch.call_numbers import MAX_KEPT, CallNumbers
+from hooklatch.service.dispatch.told_twice import LIFETIME, ToldTwice
+from support.native import decided
+from support.tables import table
+
+
+def test_the_two_ends_of_a_call_get_one_id() -> None:
+    calls = CallNumbers()
+
+    assert calls.begins("k") == calls.goes_on("k") == calls.ends("k") == "k-1"
+    assert calls.begins("k") == calls.ends("k") == "k-2"
+
+
+def test_equal_calls_at_once_end_in_the_order_in_which_they_began() -> None:
+    calls = CallNumbers()
+
+    assert [calls.begins("k"), calls.begins("k")] == ["k-1", "k-2"]
+    assert [calls.ends("k"), calls.ends("k"), calls.ends("k")] == ["k-1", "k-2", "k-2"]
+
+
+def test_an_end_without_a_beginning_has_an_id_too() -> None:
+    assert CallNumbers().ends("k") == "k-1"
+
+
+def test_only_so_many_calls_are_remembered() -> None:
+    calls = CallNumbers()
+    for number in range(MAX_KEPT + 1):
+        calls.begins(str(number))
+
+    assert calls.begins("0") == "0-1"
+    assert calls.begins(str(MAX_KEPT)) == f"{MAX_KEPT}-2"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_the_other_event_of_a_call_gets_the_decision_once() -> None:
+    told, decision = ToldTwice(Clock()), decided("pass")
+    told.keep("call", "first", decision)
+
+    assert told.take("call", "first") is None
+    assert told.take("another", "second") is None
+    assert told.take("call", "second") is decision
+    assert told.take("call", "second") is None
+
+
+@table("decision", [decided("deny"), decided("ask"), decided("halt"), decided("pass", patch={"tool_input": {}})])
+def test_what_does_not_let_the_call_pass_as_it_is_stands_for_itself_alone(decision: object) -> None:
+    told = ToldTwice(Clock())
+    told.keep("call", "first", decision)  # type: ignore[arg-type]  # a table's column
+
+    assert told.take("call", "second") is None
+
+
+def test_an_old_decision_stands_for_nothing() -> None:
+    clock = Clock()
+    told = ToldTwice(clock)
+    told.keep("call", "first", decided("pass"))
+    clock.now = LIFETIME + 1
+
+    assert told.take("call", "second") is None
+
+
+def test_two_equal_calls_need_two_decisions() -> None:
+    told = ToldTwice(Clock())
+    for _ in range(2):
+        told.keep("call", "first", decided("pass"))
+
+    assert [told.take("call", "second") is None for _ in range(3)] == [False, False, True]
+
+
+def test_an_event_that_is_told_once_keeps_nothing() -> None:
+    told = ToldTwice(Clock())
+    told.keep("", "first", decided("pass"))
+
+    assert told.take("", "second") is None

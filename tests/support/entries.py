@@ -1,0 +1,114 @@
+"""A daemon that answers `host` as it is told, and the entry started the way a host starts it."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from hooklatch.entry import building
+from hooklatch.entry.commands import Kind, entry_command
+
+__all__ = ["FORMS", "Daemon", "Talk", "DOCUMENT", "result", "command", "run", "start"]
+
+Talk = Callable[[socket.socket, bytes], None]
+HAS_COMPILER = any(map(shutil.which, building.COMPILERS))
+FORMS = ["python", *(["c", "sanitized"] if HAS_COMPILER else [])]  # what each test of the table is run with
+DOCUMENT = b'{"hook_event_name":"PreToolUse","tool_name":"Bash","tool_input":{"command":"ls"}}'
+
+
+def result(exit_code: int = 0, stdout: str = "", stderr: str = "") -> bytes:
+    body = {"exit_code": exit_code, "stdout": stdout, "stderr": stderr}
+    message = {"jsonrpc": "2.0", "id": 1, "result": body}
+    return json.dumps(message, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+class Daemon:
+    """A listener whose connections all get the same `talk`; it remembers the lines it was sent."""
+
+    def __init__(self, folder: str, talk: bytes | Talk) -> None:
+        self.folder = folder
+        self.lines: list[bytes] = []
+        self._talk = talk
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(f"{folder}/agent.sock")
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection, connection.makefile("rb") as lines:
+                line = lines.readline()
+                self.lines.append(line)
+                try:
+                    if isinstance(self._talk, bytes):
+                        connection.sendall(self._talk)
+                    else:
+                        self._talk(connection, line)
+                except OSError:
+                    continue  # the client went first
+
+    def request(self) -> dict[str, Any]:
+        """Return the only request."""
+        (line,) = self.lines
+        message: dict[str, Any] = json.loads(line)
+        return message
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes accept()
+        self._listener.close()
+        self._thread.join()
+
+
+@functools.cache
+def sanitized() -> str:
+    """Return the C form, built to end at once where it leaves what the language defines."""
+    folder = tempfile.mkdtemp(prefix="hl-entry-")
+    atexit.register(shutil.rmtree, folder)
+    program = Path(folder, "entry")
+    building.compile_entry(program, "-Werror", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    return str(program)
+
+
+def command(form: str, host: str, event: str, kind: Kind, wait: float, **more: Any) -> list[str]:
+    """Return the words of an entry in one of `FORMS`."""
+    if form == "sanitized":
+        return [sanitized(), *entry_command(host, event, kind, wait, **more)[4:]]
+    return entry_command(host, event, kind, wait, form="c" if form == "c" else "python", **more)
+
+
+def start(words: Sequence[str], *, environ: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[bytes]:
+    options: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
+    return subprocess.Popen(list(words), env={"HOME": "/none"} if environ is None else environ, **options)
+
+
+def run(
+    form: str,
+    folder: str | None,
+    stdin: bytes = DOCUMENT,
+    *,
+    host: str = "claude-code",
+    event: str = "PreToolUse",
+    kind: Kind = "gate",
+    wait: float = 30,
+    environ: dict[str, str] | None = None,
+    starts: bool = False,
+) -> tuple[int, bytes, bytes]:
+    """Start the entry for one event; return exit code, standard output and standard error."""
+    words = command(form, host, event, kind, wait, runtime_dir=folder, start=starts)
+    with start(words, environ=environ) as process:
+        stdout, stderr = process.communicate(stdin)
+    return process.returncode, stdout, stderr
