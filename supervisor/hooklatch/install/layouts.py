@@ -128,7 +128,8 @@ LAYOUTS: Final[Mapping[str, Layout]] = MappingProxyType(
                 canary={"sessionId": "hooklatch-doctor", "toolName": "bash", "toolArgs": {"command": "true"}},
             ),
             Layout(
-                name="cursor", programs=("cursor-agent", "cursor"), folder=".cursor", user="hooks.json", has_comments=None,
+                name="cursor", programs=("cursor-agent", "cursor"), folder=".cursor", user="hooks.json",
+                has_comments=None,
                 project=".cursor/hooks.json", shape=Shape(is_grouped=False, root=VERSIONED), has_type=False,
                 more=cursor_more, gate="preToolUse",
                 canary={
