@@ -33,10 +33,11 @@ from hooklatch.install.changing import (
     uninstalling_plugin,
 )
 from hooklatch.install.files import FileError
+from hooklatch.install.jsonc import beyond_json
 from hooklatch.install.layouts import LAYOUTS, Layout, Scope, Version, handler_of, is_known, shown
 from hooklatch.install.plugin import plugin_text
 
-__all__ = ["add_install", "add_uninstall", "files_of", "layout_of"]
+__all__ = ["add_install", "add_uninstall", "files_of", "layout_of", "unread"]
 
 NAMES = ", ".join(LAYOUTS)
 EXITS = (Exit.BAD_DATA, Exit.CANNOT_CREATE, Exit.NO_INPUT)
@@ -101,6 +102,8 @@ def install(arguments: argparse.Namespace) -> int:
     notes = [*notes_on(host, layout, scope, program, version, why), *left_out(host, layout, version, arguments.also)]
     if layout.name == "codex":
         notes += codex_trust.settle(path, program, arguments)
+    if not layout.is_plugin and (fault := unread(host, layout, path, change.after)) is not None:
+        notes.insert(0, f"NOT IN FORCE{'?' if layout.has_comments is None else ''}: {fault}")
     if not arguments.start and not is_served(arguments):
         notes.append(
             f"NO DAEMON RUNS: until one does, {host.title} is refused every tool call: hooklatch serve --detach"
@@ -141,6 +144,17 @@ def uninstall(arguments: argparse.Namespace) -> int:
     if not changes:
         output.say(f"nothing of hooklatch is in {' or '.join(paths)}")
     return Exit.OK
+
+
+def unread(host: Host, layout: Layout, path: str, data: bytes | None) -> str | None:
+    """Return what a program does not read in a file, though hooklatch does; it then goes without all of it."""
+    error = beyond_json((data or b"").decode(errors="replace"), has_comments=layout.has_comments is True)
+    if error is None:
+        return None
+    place = f"{path}:{error.line}:{error.column}"
+    if layout.has_comments is None:
+        return f"{host.title} may not read {error.what} ({place}), and ignore the whole file"
+    return f"{host.title} does not read {error.what} ({place}), and ignores the whole file"
 
 
 def is_served(arguments: argparse.Namespace) -> bool:
