@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples
 
-.PHONY: check test test-quick test-all ratios fuzz demo bench soak format format-check lint types clean
+.PHONY: check test test-quick test-all hosts hosts-page ratios fuzz demo bench soak format format-check lint types clean
 
 check: format-check lint types test ratios
 
@@ -31,11 +31,12 @@ types: $(VENV)/.ready
 # Each process would read and rewrite the tests, and import what it imports, from the source alone.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Everything.  Most tests wait for processes: three at once keep two cores busy.  tests/conftest.py says which tests
+# Everything but the real programs (`make hosts`).  Most tests wait for processes: three at once keep two cores busy.
+# tests/conftest.py says which tests
 # are kept together: those of a file, and those that would disturb each other.
 JOBS ?= 3
 test: $(VENV)/.ready
-	$(BIN)/python -m pytest -n $(JOBS)
+	$(BIN)/python -m pytest -n $(JOBS) -m 'not hosts'
 
 # What one runs while writing, in less than half a minute: the layers that do no I/O, and a real daemon.
 test-quick: $(VENV)/.ready
@@ -44,6 +45,17 @@ test-quick: $(VENV)/.ready
 # The quick tests, and those of processes and commands, on each of Python 3.11 to 3.14 that is on this machine.
 test-all:
 	.ci/test-all
+
+# The real programs, each headless with hooklatch installed, a model on loopback and no network.  `HOSTS` names some of them.
+# The first run downloads about 700 MiB into .hosts.  Where one cannot be installed, its tests are skipped, and say so.
+HOSTS ?=
+hosts: $(VENV)/.ready
+	-$(BIN)/python tests/real_hosts/install.py $(HOSTS)
+	$(BIN)/python -m pytest -n 2 -m hosts $(if $(HOSTS),$(foreach host,$(HOSTS),tests/real_hosts/test_$(subst -,_,$(host)).py),tests/real_hosts)
+
+# Plays the programs that are here once more, and writes what came of it into docs/hosts.md.
+hosts-page: $(VENV)/.ready
+	$(BIN)/python tests/real_hosts/page.py $(HOSTS)
 
 # Coverage-guided, two minutes a target; where atheris cannot be installed, `make test` fuzzes with Hypothesis all the same.
 fuzz: $(VENV)/.ready

@@ -173,6 +173,12 @@ def test_each_host_is_refused_in_the_form_that_it_honours(form: str, folder: str
             "hookEventName": "PermissionRequest",
             "decision": {"behavior": "deny", "message": f"hooklatch: refused: {why}"},
         }
+    code, stdout, stderr = run(form, folder, host="copilot", event="preToolUse")
+    assert (code, json.loads(stdout), stderr) == (
+        0,
+        {"permissionDecision": "deny", "permissionDecisionReason": f"hooklatch: refused: {why}"},
+        b"",
+    )
     code, stdout, stderr = run(form, folder, host="codex", event="PreCompact")
     assert (code, json.loads(stdout), stderr) == (
         0,

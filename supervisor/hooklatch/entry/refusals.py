@@ -42,6 +42,8 @@ FORMS: "Final" = {
     ("codex", "PermissionRequest"): _DIALOG,
     ("codex", "PreCompact"): ('{"continue":false,"stopReason":"', '"}\n'),
     ("qwen", "PermissionRequest"): _DIALOG,
+    # It blocks after exit code 2 too, but says nothing of why.
+    ("copilot", "preToolUse"): ('{"permissionDecision":"deny","permissionDecisionReason":"', '"}\n'),
 }
 # What a host gets on standard output where there is nothing to say: these parse it in any case.
 SILENCES: "Final" = {"cursor": "{}\n", "gemini": "{}\n"}

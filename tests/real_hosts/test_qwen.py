@@ -1,0 +1,14 @@
+"""Qwen Code itself with hooklatch installed."""
+
+from __future__ import annotations
+
+import pytest
+
+from real_hosts.cases import Cases
+from real_hosts.hosts.qwen import Qwen
+
+pytestmark = [pytest.mark.hosts, pytest.mark.slow, pytest.mark.timeout(600)]
+
+
+class TestQwen(Cases):
+    host = Qwen()
