@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hooklatch.entry.commands import ENTRY
 from hooklatch.hosts.find import find
 from hooklatch.install.entries import find_entries
 from hooklatch.install.layouts import LAYOUTS
-from support.commands import Place, new_place
+from support.commands import Place, new_place, serving
 from support.tables import table
 
 pytestmark = pytest.mark.slow
@@ -276,3 +277,29 @@ def test_a_codex_that_does_not_answer_is_not_believed_to_trust(place: Place) -> 
     done = place.run("install", "codex", "--program", program(place, "codex", "codex-cli 0.169.0"))
 
     assert "NOT TRUSTED, as far as is known: codex app-server" in done.stdout
+
+
+def test_installing_without_a_daemon_says_that_everything_will_be_refused(place: Place) -> None:
+    said = place.run("install", "claude-code").stdout
+    started = place.run("install", "claude-code", "--start").stdout
+
+    assert "NO DAEMON RUNS: until one does, Claude Code is refused every tool call: hooklatch serve --detach" in said
+    assert "NO DAEMON" not in started
+
+
+@pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="there is no compiler")
+def test_the_c_form_is_built_and_named_and_a_dry_run_builds_nothing(place: Place) -> None:
+    before = tree(place)
+    dry = place.run("install", "claude-code", "--form", "c", "--dry-run")
+    assert tree(place) == before
+
+    done = place.run("install", "claude-code", "--form", "c")
+    with serving(place):
+        (host,) = place.json("doctor")["hosts"]
+    gone = place.run("uninstall", "claude-code")
+
+    (program,) = (place.folder / ".local/state/hooklatch/entries").iterdir()
+    assert f'"command": "{program} claude-code PreToolUse --kind gate' in dry.stdout
+    assert f'"command": "{program} claude-code PreToolUse --kind gate' in done.stdout
+    assert (host["canary"], host["without_daemon"]) == ("refused by the daemon", "refused")
+    assert f"left: {program}, the entry as a C program" in gone.stdout
