@@ -71,7 +71,7 @@ ratios: $(VENV)/.ready
 	$(BIN)/python bench/check.py
 
 # docs/performance.md says what each measures.  Rivals that cannot be installed are left out, by name.
-BENCHES ?= run shapes deaths overload reload registration weight
+BENCHES ?= run shapes deaths overload reload registration weight entries
 bench: $(VENV)/.ready
 	-$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bench]'
 	bad=0; for name in $(BENCHES); do $(BIN)/python bench/$$name.py || bad=1; done; exit $$bad

@@ -5,11 +5,10 @@ memory    resident and proportional (PSS) memory of the daemon's own process wit
 growth    of the daemon while it answers very many fires on one connection: a line through what was resident at twenty
           moments of the second half, in bytes a fire
 start     from the start of the daemon's process to the first decision
-commands  `--help`, `status` and `fire` beside `python -c pass`, and the command that a host runs for each event
-          (supervisor/hooklatch/hosts/shim.py) beside `python -I -S -c pass`; in turns, medians
+commands  `--help`, `status` and `fire` beside `python -c pass`; in turns, medians (bench/entries.py has what hosts run)
 
 Bad would be: a worker over 8 MB of PSS; over 0.5 s to the first decision on an idle machine; growth of more than a
-byte a fire over a million; a command over 3 times a bare Python, the host's command over 1.5 times.
+byte a fire over a million; a command over 3 times a bare Python.
 
 Run: python bench/weight.py [--fires 1000000] [--rounds N] [--quick]
 """
@@ -17,13 +16,9 @@ Run: python bench/weight.py [--fires 1000000] [--rounds N] [--quick]
 from __future__ import annotations
 
 import argparse
-import json
-import socket
 import statistics
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -32,14 +27,10 @@ from machine import ROOT, print_machine, raise_open_files, save
 
 HOOKS, SESSIONS, MORE_SESSIONS = 10, 10, 1000
 MOST_PSS_MB, MOST_START, MOST_GROWTH = 8.0, 0.5, 1.0
-MOST_TIMES, MOST_TIMES_OF_HOST = 3.0, 1.5
+MOST_TIMES = 3.0
 SAMPLES = 40
 IN_FLIGHT = 16
-SHIM = ROOT / "supervisor" / "hooklatch" / "hosts" / "shim.py"
-EVENT = ROOT / "tests" / "data" / "claude-code-2.1.330" / "PreToolUse.jsonl"
-DECISION = {"decision_id": "1", "event": "pre_tool_use", "verdict": "pass", "cause": "policy", "warnings": []}
-ANSWER = json.dumps({"jsonrpc": "2.0", "id": 1, "result": DECISION}).encode() + b"\n"
-BARE, ISOLATED = "python -c pass", "python -I -S -c pass"
+BARE = "python -c pass"
 GUARD = '@hook("pre_tool_use", match="Other{0}")\ndef other_{0}(event):\n    return None\n'
 
 
@@ -123,50 +114,26 @@ def start(rounds: int) -> list[float]:
 
 def commands(rounds: int) -> dict[str, dict[str, float]]:
     """Return the median of each command, and how many times a bare Python that is."""
-    with tempfile.TemporaryDirectory() as folder, run_daemon() as daemon:
-        answer_at(f"{folder}/agent.sock")
+    with run_daemon() as daemon:
         own = [sys.executable, "-m", "hooklatch"]
         there = ["--runtime-dir", f"{daemon.folder}/run"]
-        isolated = [sys.executable, "-I", "-S"]
-        shim = [*isolated, str(SHIM), "claude-code", "--event", "PreToolUse", "--runtime-dir"]
-        event = EVENT.read_bytes().splitlines()[0]
-        cases: dict[str, tuple[list[str], bytes, str]] = {
-            BARE: ([sys.executable, "-c", "pass"], b"", BARE),
-            "hooklatch --help": ([*own, "--help"], b"", BARE),
-            "hooklatch status": ([*own, "status", *there], b"", BARE),
-            "hooklatch fire": ([*own, "fire", "pre_tool_use", "--payload", "-", *there], PAYLOAD_JSON, BARE),
-            ISOLATED: ([*isolated, "-c", "pass"], b"", ISOLATED),
-            "python -I -S -c 'import json, socket'": ([*isolated, "-c", "import json, socket"], b"", ISOLATED),
-            "a host's command, answered": ([*shim, folder], event, ISOLATED),
-            "a host's command, no daemon": ([*shim, f"{folder}/none"], event, ISOLATED),
+        cases: dict[str, tuple[list[str], bytes]] = {
+            BARE: ([sys.executable, "-c", "pass"], b""),
+            "hooklatch --help": ([*own, "--help"], b""),
+            "hooklatch status": ([*own, "status", *there], b""),
+            "hooklatch fire": ([*own, "fire", "pre_tool_use", "--payload", "-", *there], PAYLOAD_JSON),
         }
         times: dict[str, list[float]] = {name: [] for name in cases}
         for turn in range(rounds + 1):
-            for name, (command, text, _) in cases.items():
+            for name, (command, text) in cases.items():
                 took = milliseconds(command, text)
                 if turn:  # the first fills caches, and compiles the modules once
                     times[name].append(took)
     medians = {name: statistics.median(series) for name, series in times.items()}
     return {
-        name: {"p50_ms": median, "x": median / medians[cases[name][2]], "best_ms": min(times[name])}
+        name: {"p50_ms": median, "x": median / medians[BARE], "best_ms": min(times[name])}
         for name, median in medians.items()
     }
-
-
-def answer_at(path: str) -> None:
-    """Answer each line there for ever, in a thread: what remains is the cost of the command."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(path)
-    listener.listen(16)
-
-    def answer() -> None:
-        while True:
-            connection, _ = listener.accept()
-            with connection, connection.makefile("rb") as lines:
-                if lines.readline():
-                    connection.sendall(ANSWER)
-
-    threading.Thread(target=answer, daemon=True).start()
 
 
 def milliseconds(command: list[str], text: bytes) -> float:
@@ -204,7 +171,7 @@ def main() -> int:
     print(f"\n{'commands':<44}{'p50 ms':>12}{'x bare':>10}")
     for name, row in found.items():
         print(f"{name:<44}{row['p50_ms']:12.1f}{row['x']:10.2f}")
-    print(f"bad: over {MOST_TIMES:g} times; a host's command over {MOST_TIMES_OF_HOST:g}")
+    print(f"bad: over {MOST_TIMES:g} times")
 
     grown = growth(fires)
     print(

@@ -1,6 +1,6 @@
 """A live demo: a daemon, a recorded session of Claude Code played through it, and several failures on the way.
 
-Each event is sent as Claude Code does: one `hooklatch hook claude-code` process per event.  The session was recorded
+Each event is sent as Claude Code does: one process of the entry that is installed for it.  The session was recorded
 from Claude Code 2.1.330 (examples/recorded-session.jsonl).  Nothing outside a temporary directory is touched.
 """
 
@@ -17,6 +17,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from hooklatch.entry.commands import entry_command
+from hooklatch.hosts.find import find
 
 HERE = Path(__file__).resolve().parent
 PATIENCE = 30.0  # seconds to wait for something that should be there at once
@@ -55,8 +58,10 @@ class Demo:
         return daemon
 
     def send(self, event: dict[str, Any]) -> subprocess.Popen[str]:
+        name = event["hook_event_name"]
+        spec = find("claude-code").events[name]
         process = subprocess.Popen(
-            self.hooklatch("hook", "claude-code"), env=self.environment, text=True,
+            entry_command("claude-code", name, spec.kind, spec.wait), env=self.environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         )  # fmt: skip
         assert process.stdin is not None

@@ -139,5 +139,5 @@ def test_the_demo_shows_the_deny_the_recovery_and_the_reload() -> None:
     )
 
     assert done.returncode == 0, done.stdout + done.stderr
-    for expected in ("SIGKILL", "DENY", "revision", "no_daemon", "done:"):
+    for expected in ("SIGKILL", "DENY", "revision", "no hooklatch daemon listens", "done:"):
         assert expected in done.stdout

@@ -28,8 +28,8 @@ BELOW = {
     "record": {"core", *GROUND},
     "service": {"processes", "record", "dialects", "hosts", "importing", "core", *GROUND},
     "client": {"core", *GROUND},
-    "hosts": {"core", "paths"},
-    "entry": {"paths"},
+    "hosts": {"core"},
+    "entry": {"paths", "hosts"},
     "install": {"hosts", "entry", "core", "paths"},
     "dialects": {"hosts", "core"},
     "importing": {"dialects", "hosts", "core"},
@@ -61,8 +61,6 @@ ROOMS = {
     "hooklatch.cli": ("terminal", "testing", "hooks", "hosts", "daemon"),
     "hooklatch_worker": ("author", "sandbox", "shell", "lsp", "runtime"),
 }
-# What an agent starts for each event: whatever it imports, each event waits for.
-STARTED_BY_HOSTS = ("claude_code", "exchange", "hook_command", "light_json", "settings", "shim", "wording")
 MOST = 12  # modules in a folder; more is a sign that it wants rooms
 SHELLS = {"trio", "socket", "asyncio", "threading", "multiprocessing", "subprocess", "time", "psutil", "os", "select"}
 SANS_IO = [
@@ -260,13 +258,6 @@ def test_each_room_is_named_and_says_what_lives_there() -> None:
 @table("folder", sorted({path.parent for _, path in ALL}), ids=lambda path: path.name)
 def test_a_folder_can_be_taken_in_at_a_glance(folder: Path) -> None:
     assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= MOST
-
-
-def test_what_hosts_start_needs_nothing_but_the_interpreter() -> None:
-    started = [SUPERVISOR / "hosts" / f"{name}.py" for name in STARTED_BY_HOSTS]
-    imported = {one.partition(".")[0] for path in started for one in imports_of(path)}
-
-    assert imported <= sys.stdlib_module_names | {"hooklatch"}
 
 
 def test_entries_need_nothing_but_the_interpreter() -> None:

@@ -91,23 +91,11 @@ def test_misuse_ends_with_64_and_points_to_the_help(place: Place, words: list[st
     assert done.stdout == ""
 
 
-def test_misuse_of_what_a_host_starts_blocks_the_host(place: Place) -> None:
-    assert place.run("--nope", "hook", "claude-code").returncode == 2
-    assert place.run("hook", "nobody").returncode == 2
-
-
 def test_options_may_stand_before_the_command(place: Place) -> None:
     done = place.run("--runtime-dir", str(place.folder / "elsewhere"), "status")
 
     assert done.returncode == 69
     assert str(place.folder / "elsewhere/admin.sock") in done.stderr
-
-
-def test_hook_takes_options_that_stand_before_it(place: Place) -> None:
-    done = place.run("--runtime-dir", "/run/mine", "hook", "claude-code", "--settings")
-
-    assert done.returncode == 0
-    assert "--runtime-dir /run/mine" in done.stdout
 
 
 def test_the_version_is_printed(place: Place) -> None:

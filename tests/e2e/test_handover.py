@@ -10,7 +10,6 @@ import json
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -23,7 +22,7 @@ import pytest
 import trio
 
 import hooklatch
-from hooklatch.hosts import shim
+from hooklatch.entry.commands import entry_command
 from support.commands import Started
 from support.daemons import Client
 from support.service_manager import Manager, managing
@@ -127,18 +126,21 @@ async def fire_alone(path: str, tally: Tally) -> None:
 
 
 def fire_as_claude_code(runtime: Path, tally: Tally) -> None:
-    command = [sys.executable, "-I", "-S", str(Path(shim.__file__)), "claude-code", "--runtime-dir", str(runtime)]
+    command = entry_command("claude-code", "PreToolUse", "gate", 60, runtime_dir=runtime)
     for number in tally.numbers():
         event = {"hook_event_name": "PreToolUse", "session_id": "cc", "cwd": "/", **call(number)}
+        event["tool_input"] |= {"command": "true", "file_path": "/x"}
         done = subprocess.run(command, input=json.dumps(event).encode(), capture_output=True, timeout=30, check=False)
         said = json.loads(done.stdout)["hookSpecificOutput"] if done.stdout else {}
         verdict, reason = said.get("permissionDecision", "nothing"), said.get("permissionDecisionReason", "")
+        if done.returncode == 2:
+            verdict, reason = "deny", done.stderr.decode()
         local = [cause for cause in LOCAL if cause in reason or ("daemon" in reason and cause == "no_daemon")]
         expected = f"no {number}" if number % 2 else f"fine {number}"
         if reason.startswith(expected):
-            tally.note("shim", number, verdict, "policy", expected)
+            tally.note("entry", number, verdict, "policy", expected)
         else:
-            tally.note("shim", number, verdict, local[0] if local else "?", f"{done.returncode} {reason}")
+            tally.note("entry", number, verdict, local[0] if local else "?", f"{done.returncode} {reason}")
 
 
 async def ended(daemon: Started) -> str:
@@ -206,7 +208,7 @@ async def test_no_call_is_lost_or_wrongly_answered_while_daemons_follow_each_oth
     record_property("answers", {f"{who} {cause}": count for (who, cause), count in sorted(tally.counts.items())})
     record_property("slowest_s", round(tally.slowest, 2))
     assert tally.wrong == []
-    assert tally.of("shim", "policy") > 0
+    assert tally.of("entry", "policy") > 0
 
 
 async def test_a_call_that_runs_is_finished_by_the_old_daemon_while_new_ones_wait_for_the_next(tmp_path: Path) -> None:

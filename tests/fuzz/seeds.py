@@ -170,7 +170,7 @@ def seeds_of(name: str) -> list[bytes]:
         "native": lambda: (payload + b"\xff" + answer for payload in recorded() for answer in ANSWERS[:9:4]),
         "rendering": lambda: ANSWERS,
         "registrations": lambda: DEFINITIONS,
-        "claude_code": recorded,
+        "host": recorded,
         "custom_events": lambda: EVENTS,
         "language_servers": served,
         "shell_answers": lambda: ANSWERS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from typing import Any
 
@@ -15,18 +14,19 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.hooks.definitions import InvalidHookError, read_definition
 from hooklatch.core.hooks.matchers import MatcherError
 from hooklatch.core.payload import Payload, PayloadError
-from hooklatch.core.protocol import Request, RpcError, convert, read_message
+from hooklatch.core.protocol import RpcError
 from hooklatch.dialects.dialect import InvalidDialectError
 from hooklatch.dialects.find import BUILT_IN, from_table
 from hooklatch.dialects.reading import read_answer
 from hooklatch.dialects.registration import read_matcher
 from hooklatch.dialects.rendering import render
 from hooklatch.dialects.translation import to_canonical, to_native
-from hooklatch.hosts import claude_code
+from hooklatch.hosts.find import find, names
+from hooklatch.hosts.host import UnreadableError, denied
 from hooklatch.service.dispatch.dialect_fires import payload_of, read_native_hooks
 from hooklatch_worker.author import verdicts
 
-__all__ = ["read_dialect", "read_native", "read_rendered", "read_registrations", "read_claude_code"]
+__all__ = ["read_dialect", "read_native", "read_rendered", "read_registrations", "read_host"]
 
 CATALOGUE = Catalogue.standard()
 DIALECTS = tuple(BUILT_IN.values())
@@ -83,10 +83,6 @@ def read_rendered(data: bytes) -> None:
     decision = document(data)
     if not isinstance(decision, dict):
         return
-    for name in claude_code.EVENTS:
-        answer = claude_code.render(name, decision)
-        if answer.stdout:
-            json.loads(answer.stdout)
     try:
         made = msgspec.to_builtins(msgspec.convert(decision, WireDecision))
     except msgspec.ValidationError:
@@ -129,24 +125,20 @@ def read_registrations(data: bytes) -> None:
             said(error)
 
 
-def read_claude_code(data: bytes) -> None:
-    try:
-        native = claude_code.read(data)
-    except claude_code.UnreadableError as error:
-        return said(error)
-    try:
-        line = claude_code.fire_request(native)
-    except claude_code.UnreadableError as error:
-        return said(error)
-    if line is None:
-        return None
-    try:
-        request = read_message(line.removesuffix(b"\n"))
-    except RpcError:
-        return None  # the daemon refuses it and the host denies: a lone surrogate, a number of too many digits
-    assert isinstance(request, Request)
-    assert request.method == "fire"
-    params = convert(request.params, FireParams)
-    payload = Payload(bytes(params.payload))
-    assert native.document.keys() <= payload.fields.keys()
-    return None
+def read_host(data: bytes) -> None:
+    """Read a document as each host's, for each of its events; what can be read is answered, too."""
+    for name in names():
+        host = find(name)
+        for event in (None, *host.events):
+            try:
+                native = host.read(event, data, {})
+                if not native.event:
+                    continue
+                request = host.request(native)
+            except UnreadableError as error:
+                said(error)
+                host.failure(error.event, error.cause, str(error))
+                continue
+            payload = Payload(bytes(request.params.payload))
+            assert native.document.keys() <= payload.fields.keys() or name == "generic"
+            host.answer(native, denied(native.event, "policy", "no"))

@@ -27,7 +27,7 @@ TARGETS: dict[str, Target] = {
     "native": systems.read_native,
     "rendering": systems.read_rendered,
     "registrations": systems.read_registrations,
-    "claude_code": systems.read_claude_code,
+    "host": systems.read_host,
     "custom_events": files.read_custom_event,
     "language_servers": wires.read_language_server,
     "shell_answers": wires.read_shell_answer,

@@ -58,7 +58,7 @@ LARGE_INPUTS: dict[str, list[Callable[[int], bytes]]] = {
     "settings": [lambda n: numbered(COMMAND, n, '{"hooks":{"PreToolUse":[', "]}}", ",")],
     "importing": [lambda n: numbered(COMMAND, n, '{"hooks":{"PreToolUse":[', "]}}", ",")],
     "native": [lambda n: numbered('"k%d":1', n, '{"tool_name":"a",', "}", ",")],
-    "claude_code": [lambda n: numbered('"k%d":1', n, '{"hook_event_name":"PreToolUse",', "}", ",")],
+    "host": [lambda n: numbered('"k%d":1', n, '{"hook_event_name":"PreToolUse",', "}", ",")],
     "language_servers": [
         lambda n: repeated(b"Content-Length: 2\r\n\r\n{}", n),
         lambda n: repeated(b"A: b\r\n", n),

@@ -12,10 +12,10 @@ import pytest
 from hooklatch.core.hooks.definitions import HookDefinition
 from hooklatch.core.hooks.shell_definitions import ShellCommand
 from hooklatch.dialects.systems.reasonix import REASONIX
-from hooklatch.hosts import claude_code
 from hooklatch.importing import Imported, UnreadableFileError, claude, read_hooks, reasonix
 from hooklatch.importing.writing import write_toml
 from hooklatch.service.config.configuration import read_config
+from hooklatch_worker.shell.forms import CLAUDE_NAMES
 from support.tables import table
 
 RADIUM = """
@@ -88,7 +88,7 @@ def notes_of(data: bytes | str, name: str = "settings.json") -> str:
 
 
 def test_the_events_are_those_that_a_command_can_be_told_of() -> None:
-    assert claude.EVENTS == claude_code.EVENTS
+    assert {theirs: ours for ours, theirs in CLAUDE_NAMES.items()} == claude.EVENTS
     assert reasonix.EVENTS.keys() < REASONIX.events.keys()
 
 
@@ -273,7 +273,7 @@ def test_an_entry_on_a_known_gate_that_cannot_run_keeps_its_place(data: bytes, s
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (claude_file("PostToolBatch"), "no event here for 'PostToolBatch'"),
+        (claude_file("CwdChanged"), "no event here for 'CwdChanged'"),
         (b'{"hooks": {"Nonsense": 1}}', "its entries are a list"),
         (b'[{"event": "Stop", "command": "x"}, 1]', "it is not an object"),
         (b'[{"event": "Stop", "command": "x"}, {"command": "x"}]', "it names no event"),

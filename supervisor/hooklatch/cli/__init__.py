@@ -1,7 +1,6 @@
 """The `hooklatch` command.
 
-Must import quickly: an agent starts `hooklatch hook` for every event.  So a command's dependencies are only imported
-when it runs.
+A command's dependencies are only imported when it runs: a person waits for each of them.
 """
 
 import sys
@@ -14,10 +13,6 @@ INTERRUPTED = 130  # the code that a shell reports for a command ended by SIGINT
 def main() -> int:
     """Run the command line and return the exit code."""
     words = sys.argv[1:]
-    if words[:1] == ["hook"]:
-        from hooklatch.hosts import shim
-
-        return shim.main(words[1:])
     try:
         from hooklatch.cli import commands
 

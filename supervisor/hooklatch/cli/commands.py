@@ -17,7 +17,6 @@ COMMANDS = (
         "serve", "daemon.serve",
         "run the daemon until SIGTERM or Ctrl-C, or with --detach in the background; SIGHUP reloads",
     ),
-    ("hook", "daemon.serve", "answer one hook event of an agent (see: hooklatch hook --help)"),
     ("stop", "daemon.stop", "let the daemon answer the fires in flight and exit, and wait until it is gone"),
     ("fire", "testing.fire", "fire one event and print the decision"),
     ("hooks", "hooks.hooks", "list hooks in firing order, or change them"),

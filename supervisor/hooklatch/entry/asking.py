@@ -15,7 +15,18 @@ import posix
 import sys
 import time
 
-from hooklatch.entry.refusals import BLOCK, CHUNK, MAX_FRAME, NOTICE, REFUSED, SILENCE, VARIABLES, failure, quoted
+from hooklatch.entry.refusals import (
+    BLOCK,
+    CHUNK,
+    DOCUMENTED,
+    MAX_FRAME,
+    NOTICE,
+    REFUSED,
+    SILENCE,
+    VARIABLES,
+    failure,
+    quoted,
+)
 from hooklatch.paths import AGENT_SOCKET, pointed_dir, runtime_dirs
 
 try:
@@ -26,11 +37,12 @@ except ImportError:
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as signals
+    from collections.abc import Mapping
     from typing import NoReturn
 else:
     import _signal as signals  # `signal` imports enum, and enum half of the library
 
-__all__ = ["run"]
+__all__ = ["Entry", "UnansweredError", "ask", "read_answer", "run"]
 
 HEAD = b'{"jsonrpc":"2.0","id":1,"method":"host","params":{"host":"%s","event":"%s","document":"'
 RESULT = '{"jsonrpc":"2.0","id":1,"result":{"exit_code":'
@@ -128,11 +140,11 @@ def run(words: list[str]) -> "NoReturn":
         signals.setitimer(signals.ITIMER_REAL, entry.limit / 1000, 0.05)
         check_output()
         document = read_input()
-        answer = ask(entry, document, deadline)
+        answer = ask(entry, document, deadline, posix.environ)
         if entry.kind == "notify":
             code, stdout, stderr = failure(entry.host, entry.event, "notify", "")
         else:
-            code, stdout, stderr = read_answer(answer, is_gate=entry.kind == "gate")
+            code, stdout, stderr = read_answer(entry, answer)
     except UnansweredError as error:
         entry.fail(error.why, error.detail)
     except BaseException as error:
@@ -196,22 +208,30 @@ def write(descriptor: int, data: bytes) -> None:
 # -- the daemon's side ---------------------------------------------------------------------------------------------
 
 
-def ask(entry: Entry, document: bytes, deadline: float) -> bytes:
-    """Return the line that the daemon answers."""
-    before = HEAD % (entry.host.encode(), entry.event.encode()) + quoted(document) + b'","environ":{' + passed_on()
+def ask(entry: Entry, document: bytes, deadline: float, environ: "Mapping[bytes, bytes]") -> bytes:
+    """Return the line that the daemon answers; `environ` is the host's.
+
+    Raises:
+        UnansweredError: there is none, or none that is whole.
+    """
+    before = HEAD % (entry.host.encode(), entry.event.encode()) + quoted(document) + b'","environ":{'
+    before += passed_on(environ)
     socket, path = connected(entry)
-    remaining = max(1, int((deadline - time.monotonic()) * 1000))
-    line = before + b'},"budget":%d.%03d}}\n' % (remaining // 1000, remaining % 1000)
-    if len(line) - 1 > MAX_FRAME:
-        raise UnansweredError("huge", b"%d bytes" % (len(line) - 1))
-    send(socket, path, line)
-    return receive(socket, path)
+    try:
+        remaining = max(1, int((deadline - time.monotonic()) * 1000))
+        line = before + b'},"budget":%d.%03d}}\n' % (remaining // 1000, remaining % 1000)
+        if len(line) - 1 > MAX_FRAME:
+            raise UnansweredError("huge", b"%d bytes" % (len(line) - 1))
+        send(socket, path, line)
+        return receive(socket, path)
+    finally:
+        socket.close()
 
 
-def passed_on() -> bytes:
+def passed_on(environ: "Mapping[bytes, bytes]") -> bytes:
     pairs: list[bytes] = []
     for name in VARIABLES:
-        value = posix.environ.get(name.encode())
+        value = environ.get(name.encode())
         if value is not None:
             try:
                 value.decode()
@@ -328,7 +348,7 @@ def check_alive(path: bytes) -> None:
         probe.close()
 
 
-def read_answer(line: bytes, *, is_gate: bool) -> "tuple[int, bytes, bytes]":
+def read_answer(entry: Entry, line: bytes) -> "tuple[int, bytes, bytes]":
     """Return exit code, standard output and standard error out of the daemon's answer.
 
     It is taken only in the one form that the daemon writes: any other was not written by it, or not for this.
@@ -349,16 +369,20 @@ def read_answer(line: bytes, *, is_gate: bool) -> "tuple[int, bytes, bytes]":
     except (ValueError, SystemError):
         # SystemError: Python 3.11's scanner raises json.JSONDecodeError only if `json` is imported.
         raise UnansweredError("rubbish") from None
-    return checked(int(code), *outputs, is_gate=is_gate)
+    return checked(entry, int(code), *outputs)
 
 
-def checked(code: int, stdout: bytes, stderr: bytes, *, is_gate: bool) -> "tuple[int, bytes, bytes]":
+def checked(entry: Entry, code: int, stdout: bytes, stderr: bytes) -> "tuple[int, bytes, bytes]":
     document = stdout.rstrip(b" \t\r\n")
     if document and not (document.startswith(b"{") and document.endswith(b"}")):
         raise UnansweredError("rubbish")
-    if code == BLOCK and is_gate:
+    if code == BLOCK and entry.kind == "gate":
         # Where a refusal comes with a document, or without a text, some hosts go on.
-        return code, b"", stderr if stderr.strip(b" \t\r\n") else REFUSED.encode()
+        return (
+            code,
+            stdout if entry.host in DOCUMENTED else b"",
+            stderr if stderr.strip(b" \t\r\n") else REFUSED.encode(),
+        )
     return code, stdout, stderr
 
 

@@ -702,9 +702,11 @@ static void pass_on(const struct bytes *line) {
     if (size > 0 && (out.at[0] != '{' || out.at[size - 1] != '}')) fail(WHY_RUBBISH);
     if (code == BLOCK && entry.kind == GATE) {
         /* Where a refusal comes with a document, or without a text, some hosts go on. */
+        bool is_documented = false;
+        for (size_t i = 0; i < COUNT(documented); i++) is_documented |= strcmp(documented[i], entry.host) == 0;
+        if (!is_documented) out.size = 0;
         while (text < err.size && is_space(err.at[text])) text++;
-        if (text == err.size) leave(code, "", 0, REFUSED, strlen(REFUSED));
-        leave(code, "", 0, err.at, err.size);
+        if (text == err.size) leave(code, out.at, out.size, REFUSED, strlen(REFUSED));
     }
     leave(code, out.at, out.size, err.at, err.size);
 }

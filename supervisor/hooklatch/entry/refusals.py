@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from typing import Final
 
 __all__ = [
-    "BEFORE", "BLOCK", "CHUNK", "FORMS", "MAX_FRAME", "NOTICE", "PATH_LIMIT", "REFUSED", "SILENCE", "SILENCES",
-    "VARIABLES", "WORDS", "failure", "plain", "quoted",
+    "BEFORE", "BLOCK", "CHUNK", "DOCUMENTED", "FORMS", "MAX_FRAME", "NOTICE", "PATH_LIMIT", "REFUSED", "SILENCE",
+    "SILENCES", "VARIABLES", "WORDS", "failure", "plain", "quoted",
 ]  # fmt: skip
 
 BLOCK: "Final" = 2  # the exit code that stops an agent; after any other it goes on
@@ -47,6 +47,9 @@ FORMS: "Final" = {
 }
 # What a host gets on standard output where there is nothing to say: these parse it in any case.
 SILENCES: "Final" = {"cursor": "{}\n", "gemini": "{}\n"}
+
+# Agents of one's own, which get the decision beside exit code 2.  Elsewhere a document there could undo the refusal.
+DOCUMENTED: "Final" = ("generic",)
 
 # Why there is no decision.  A detail in brackets follows.
 WORDS: "Final" = {

@@ -73,7 +73,7 @@ def test_the_files_are_private_and_the_next_steps_are_named(place: Place) -> Non
     assert (config.parent / "guards.py").stat().st_mode & 0o777 == 0o600
     assert f"hooklatch serve --detach --config {config}" in done.stdout
     assert "| hooklatch fire pre_tool_use --payload -" in done.stdout
-    assert "hooklatch hook claude-code --settings" in done.stdout
+    assert "hooklatch install claude-code" in done.stdout
 
 
 @pytest.mark.parametrize("name", ["hooks.toml", "guards.py"])

@@ -6,6 +6,7 @@ Slow: each command is a process of its own, and so is the daemon.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import pytest
 
 from hooklatch.install.layouts import LAYOUTS
-from support.commands import Daemon, Place, new_place, serving
+from support.commands import PROGRAM, Daemon, Place, new_place, serving
 from support.tables import table
 
 pytestmark = pytest.mark.slow
@@ -148,3 +149,47 @@ def test_a_plugin_that_refuses_nothing_is_found(installed: Daemon) -> None:
         path.write_text(text)
 
     assert "OpenCode: DEAD: a call that has to be refused went through" in whats(said)
+
+
+@table(
+    "line",
+    [
+        "touch ran; hooklatch/entry --kind gate --wait 1",
+        "{entry}; touch ran",
+        "{entry} $(touch ran)",
+        "/bin/sh -c 'touch ran' hooklatch/entry --kind gate --wait 1",
+    ],
+)
+def test_looking_at_a_project_does_not_run_what_it_holds(line: str) -> None:
+    with new_place() as place, serving(place):
+        place.run("install", "claude-code", "--project")
+        path = place.folder / ".claude/settings.local.json"
+        settings = json.loads(path.read_text())
+        handler = settings["hooks"]["PreToolUse"][0]["hooks"][0]
+        handler["command"] = line.format(entry=handler["command"])
+        path.write_text(json.dumps(settings))
+
+        said = found(place)
+
+        assert "starts something other than this installation's entry, so it was not tried" in whats(said)
+        assert not list(place.folder.rglob("ran"))
+
+
+def test_a_projects_entries_are_tried_too() -> None:
+    with new_place() as place, serving(place):
+        place.run("install", "gemini", "--project", "--start")
+        (host,) = found(place)["hosts"]
+
+    assert (host["file"], host["canary"]) == (str(place.folder / ".gemini/settings.json"), "refused by the daemon")
+
+
+def test_entries_in_two_places_that_both_run_are_named() -> None:
+    with new_place() as place, serving(place):
+        (place.folder / "project").mkdir()
+        for scope in ("--user", "--project"):
+            done = place.shell(f"{shlex.join(PROGRAM)} install qwen {scope}", place.folder / "project")
+            assert done.returncode == 0, done.stderr
+        done = place.shell(f"{shlex.join(PROGRAM)} doctor --json", place.folder / "project")
+        hints = [one["what"] for one in json.loads(done.stdout)["hints"]]
+
+    assert any("both have its entries, so each event asks twice" in hint for hint in hints)

@@ -276,3 +276,11 @@ def test_a_codex_that_does_not_answer_is_not_believed_to_trust(place: Place) -> 
     done = place.run("install", "codex", "--program", program(place, "codex", "codex-cli 0.169.0"))
 
     assert "NOT TRUSTED, as far as is known: codex app-server" in done.stdout
+
+
+def test_installing_without_a_daemon_says_that_everything_will_be_refused(place: Place) -> None:
+    said = place.run("install", "claude-code").stdout
+    started = place.run("install", "claude-code", "--start").stdout
+
+    assert "NO DAEMON RUNS: until one does, Claude Code is refused every tool call: hooklatch serve --detach" in said
+    assert "NO DAEMON" not in started

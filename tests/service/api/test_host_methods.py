@@ -269,3 +269,42 @@ async def test_an_adapters_own_bug_elsewhere_is_silence(daemon: Daemon, monkeypa
     answer = await told(daemon, "SessionStart", {"hook_event_name": "SessionStart", "source": "startup"}, host="codex")
 
     assert answer["result"] == {"exit_code": 0, "stdout": "", "stderr": ""}
+
+
+async def test_a_canary_is_refused_by_the_daemon_itself_and_is_no_fire(daemon: Daemon) -> None:
+    nonce = "ab" * 16
+    before = daemon.parts.statistics.fired
+
+    answer = await told(daemon, "PreToolUse", {**call("Glob", pattern="*"), "hooklatch_canary": nonce})
+
+    assert is_denied(answer)
+    assert nonce in answer["result"]["stdout"]
+    assert daemon.parts.statistics.fired == before
+
+
+async def test_a_session_that_begins_in_a_project_without_trust_is_told_and_so_is_the_status(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    (tmp_path / ".hooklatch").mkdir()
+    start = {"session_id": "s", "cwd": str(tmp_path), "hook_event_name": "SessionStart", "source": "startup"}
+
+    answer = await told(daemon, "SessionStart", start, budget=5)
+    elsewhere = await told(daemon, "SessionStart", {**start, "cwd": "/"}, budget=5)
+
+    assert f"{tmp_path}/.hooklatch is not trusted, its hooks are ignored" in said(answer)["systemMessage"]
+    assert said(elsewhere) == {}
+    assert [one for one in daemon.parts.projects.all_warnings() if str(tmp_path) in one]
+
+
+async def test_projects_without_trust_that_hosts_began_in_are_forgotten_at_some_point(
+    daemon: Daemon, tmp_path: Path
+) -> None:
+    projects = daemon.parts.projects
+    for number in range(150):
+        (tmp_path / str(number) / ".hooklatch").mkdir(parents=True)
+        projects.begun([str(tmp_path / str(number)), None])
+
+    shown = [one for one in projects.all_warnings() if f"{tmp_path}/" in one]
+
+    assert len(shown) == 100
+    assert not any(f"{tmp_path}/0/" in one for one in shown)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,11 +11,11 @@ from pathlib import Path
 import pytest
 import trio
 
+from hooklatch.entry.commands import entry_command
 from hooklatch.service.registry.places import alike, dashed, find_place, nearest
 from hooklatch.service.registry.session_starts import SessionStarts
 from support.daemons import Daemon, child_of, running_daemon
 from support.ground import Ground, refused
-from support.host_daemon import SHIM
 from support.tables import table
 
 BROKEN = "$loop"
@@ -247,7 +246,8 @@ async def test_claude_codes_entry_is_held_to_where_it_began(tmp_path: Path) -> N
 
 async def ask_as_claude(daemon: Daemon, tool: str, event: dict[str, str], project: str) -> str:
     document = {"hook_event_name": "PreToolUse", "tool_name": tool, "tool_input": {}, **event}
-    command = [sys.executable, "-I", "-S", SHIM, "claude-code", "--runtime-dir", os.path.dirname(daemon.agent)]
+    folder = os.path.dirname(daemon.agent)
+    command = entry_command("claude-code", "PreToolUse", "gate", 60, runtime_dir=folder)
     environment = {"HOME": "/none"} | ({"CLAUDE_PROJECT_DIR": project} if project else {})
     done = await trio.run_process(command, stdin=json.dumps(document).encode(), capture_stdout=True, env=environment)
     return tool if b'"deny"' in done.stdout else ""

@@ -28,11 +28,13 @@ CLAUDE_NAMES = {
     "session_start": "SessionStart",
     "session_end": "SessionEnd",
     "user_prompt_submit": "UserPromptSubmit",
+    "user_prompt_expansion": "UserPromptExpansion",
     "pre_tool_use": "PreToolUse",
     "permission_request": "PermissionRequest",
     "permission_denied": "PermissionDenied",
     "post_tool_use": "PostToolUse",
     "post_tool_use_failure": "PostToolUseFailure",
+    "post_tool_batch": "PostToolBatch",
     "stop": "Stop",
     "stop_failure": "StopFailure",
     "subagent_started": "SubagentStart",
@@ -40,9 +42,11 @@ CLAUDE_NAMES = {
     "pre_compact": "PreCompact",
     "post_compact": "PostCompact",
     "notification": "Notification",
+    "task_created": "TaskCreated",
     "task_completed": "TaskCompleted",
     "teammate_idle": "TeammateIdle",
     "config_change": "ConfigChange",
+    "pre_model_switch": "PreModelSwitch",
 }
 
 # Claude Code's names of canonical fields, where they differ.
@@ -50,10 +54,12 @@ CLAUDE_FIELDS = {
     "permission_request": {"suggestions": "permission_suggestions"},
     "subagent_started": {"subagent_id": "agent_id"},
     "subagent_stop": {"subagent_id": "agent_id", "result": "last_assistant_message"},
+    "task_created": {"subject": "task_subject", "description": "task_description", "teammate": "teammate_name"},
     "task_completed": {"subject": "task_subject", "teammate": "teammate_name"},
     "teammate_idle": {"teammate": "teammate_name"},
     "config_change": {"path": "file_path"},
 }
+OURS = frozenset({"tool_kind", "tool_args"})  # what an adapter says of a tool, beside the host's own words
 CLAUDE_METADATA = ("transcript_path", "prompt_id", "permission_mode", "effort")
 # Claude Code always sends these, and scripts read them unconditionally.
 CLAUDE_DEFAULTS: dict[str, dict[str, Any]] = {
@@ -142,7 +148,7 @@ def claude(event: Event) -> dict[str, Any]:
         if value is not None:
             document[key] = value
     renamed = CLAUDE_FIELDS.get(event.event, {})
-    document.update((key, value) for key, value in event.payload.items() if key not in renamed)
+    document.update((key, value) for key, value in event.payload.items() if key not in renamed and key not in OURS)
     for ours, theirs in renamed.items():
         if ours in event.payload and theirs not in event.payload:
             document[theirs] = event.payload[ours]

@@ -60,7 +60,7 @@ def doctor(arguments: argparse.Namespace) -> int:
             status, hooks = link.ask("status"), link.ask("hooks")["hooks"]
             events = link.ask("events")["events"]
         found = [
-            *of_status(status), *of_project(status), *of_programs(status, hooks), *of_hooks(hooks),
+            *of_status(status), *of_project(status), *of_programs(status, hooks), *of_hooks(hooks, status),
             *of_events(status, events, hosts), *of_hosts(hooks, events, hosts),
         ]  # fmt: skip
     except HooklatchError as error:
@@ -141,15 +141,16 @@ def program_of(command: str) -> str | None:
     return first if "/" not in first or os.path.isabs(first) else None
 
 
-def of_hooks(hooks: list[dict[str, Any]]) -> Iterator[Diagnosis]:
+def of_hooks(hooks: list[dict[str, Any]], status: dict[str, Any]) -> Iterator[Diagnosis]:
     """Report hooks that do not run, or that run twice for the same."""
+    known = [one["what"] for one in status["wrong"]]
     for hook in hooks:
         name = shlex.quote(hook["name"])
         if not hook["enabled"]:
             yield Diagnosis(
                 f"{hook['name']} is off", f"if it should run: hooklatch hooks enable {name}", is_problem=False
             )
-        elif hook["problem"]:
+        elif hook["problem"] and not any(what in hook["problem"] or hook["name"] in what for what in known):
             yield Diagnosis(f"{hook['name']} is inactive: {hook['problem']}", f"see: hooklatch hooks show {name}")
     seen: dict[tuple[str, ...], str] = {}
     for hook in hooks:

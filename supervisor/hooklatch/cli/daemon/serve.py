@@ -1,4 +1,4 @@
-"""serve, and `hook` for command lines with options before it.  Starts the daemon; does not know its parts."""
+"""serve.  Starts the daemon; does not know its parts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import directories
 
-__all__ = ["add_hook", "add_serve"]
+__all__ = ["add_serve"]
 
 logger = logging.getLogger("hooklatch.serve")
 HOOKS_D = "hooks.d"
@@ -41,19 +41,6 @@ def add_serve(parser: Parser) -> None:
     parser.add_argument(
         "--detach", action="store_true", help="return when it is ready, and leave it running (see: hooklatch stop)"
     )
-
-
-def add_hook(parser: Parser) -> None:
-    example = "hooklatch hook claude-code --settings > .claude/settings.local.json"
-    parser.runs(hook, example=example, exits=(Exit.REFUSED,), general=(Exit.OK,))
-    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="HOST ...", help="the host, and its options")
-
-
-def hook(arguments: argparse.Namespace) -> int:
-    from hooklatch.hosts import shim
-
-    chosen = ["--runtime-dir", arguments.runtime_dir] if arguments.runtime_dir else []
-    return shim.main([*arguments.words, *chosen])
 
 
 def serve(arguments: argparse.Namespace) -> int:

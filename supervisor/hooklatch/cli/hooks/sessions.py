@@ -29,7 +29,7 @@ def sessions(arguments: argparse.Namespace) -> int:
     elif result["sessions"]:
         output.say_table(TITLES, [row_of(session) for session in result["sessions"]])
     else:
-        output.say("no sessions (one-shots, such as `hooklatch fire` and `hooklatch hook`, open none)")
+        output.say("no sessions (one-shots, such as `hooklatch fire` and the entries of hosts, open none)")
     return Exit.OK
 
 

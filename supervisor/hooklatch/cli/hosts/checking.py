@@ -19,10 +19,11 @@ from typing import cast
 from hooklatch.cli.hosts import codex_trust, plugin_trial
 from hooklatch.cli.hosts.install import files_of
 from hooklatch.cli.hosts.programs import Ended, LateError, program_of, run, version_of
+from hooklatch.entry.commands import entry_command
 from hooklatch.hosts import canary
 from hooklatch.hosts.find import find
 from hooklatch.hosts.host import Host
-from hooklatch.install import files
+from hooklatch.install import files, record
 from hooklatch.install.entries import Found, find_entries
 from hooklatch.install.files import FileError
 from hooklatch.install.jsonc import JsoncError, parse
@@ -63,8 +64,19 @@ class Checked:
 
 def check_hosts() -> list[Checked]:
     """Return what is found in the settings of every program, those of this folder's project included."""
-    return [checked for layout in LAYOUTS.values() for path in files_of(layout, user=False, project=False)
+    found = [checked for layout in LAYOUTS.values() for path in files_of(layout, user=False, project=False)
             if (checked := check_file(find(layout.name), layout, path)) is not None]  # fmt: skip
+    check_twice(found)
+    return found
+
+
+def check_twice(found: list[Checked]) -> None:
+    """Report programs that ask twice, since both their user's and a project's settings have entries."""
+    for number, one in enumerate(found):
+        before = [other.file for other in found[:number] if other.host == one.host and other.events]
+        if before and one.events and one.host != "claude-code":  # which runs a handler once, however often it is there
+            what = f"{one.file} and {before[0]} both have its entries, so each event asks twice"
+            one.wrong(what, f"hooklatch uninstall {one.host} --project", is_problem=False)
 
 
 def check_file(host: Host, layout: Layout, path: str) -> Checked | None:
@@ -78,7 +90,12 @@ def check_file(host: Host, layout: Layout, path: str) -> Checked | None:
     if data is None:
         return None
     if layout.is_plugin:
-        return check_plugin(checked, layout, data) if is_plugin(data) else None
+        if not is_plugin(data):
+            return None
+        if is_own(layout, path) or is_unchanged(path, data):
+            return check_plugin(checked, layout, data)
+        refuse_to_start(checked, again)
+        return checked
     text = data.decode(errors="replace").removeprefix("\ufeff")
     try:
         found = list(find_entries(text))
@@ -98,10 +115,36 @@ def check_file(host: Host, layout: Layout, path: str) -> Checked | None:
     if not gates:
         checked.wrong(f"{path} has no entry for {layout.gate}: tool calls are not guarded", again)
     for gate in gates[:1]:
-        try_gate(checked, layout, gate, again)
+        if is_own(layout, path) or is_ours(str(gate.handler[layout.command]), gate.words):
+            try_gate(checked, layout, gate, again)
+        else:
+            refuse_to_start(checked, again)
     if layout.name == "codex":
         check_trust(checked, layout)
     return checked
+
+
+def is_own(layout: Layout, path: str) -> bool:
+    """Say whether a file is the person's own: what it starts, every session of the agent starts too."""
+    return path == layout.file("user", os.environ, "")
+
+
+def is_ours(line: str, words: tuple[str, ...]) -> bool:
+    """Say whether a line starts this installation's entry and nothing else, however it came into a project."""
+    program = entry_command("HOST", "EVENT", "gate", 1.0)
+    count = program.index("HOST")
+    return shlex.join(words) == line.strip() and list(words[:count]) == program[:count]
+
+
+def is_unchanged(path: str, data: bytes) -> bool:
+    known = record.installed(os.environ).get(path)
+    return known is not None and known.digest == record.digest(data)
+
+
+def refuse_to_start(checked: Checked, again: str) -> None:
+    # A project may come from anywhere, and looking at it must not run what it holds.
+    what = f"{checked.file} starts something other than this installation's entry, so it was not tried"
+    checked.wrong(what, f"look at it; if it is hooklatch's, write it anew: {again} --project")
 
 
 def check_entries(checked: Checked, host: Host, layout: Layout, found: list[Found], again: str) -> None:

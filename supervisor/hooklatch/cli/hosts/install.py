@@ -15,7 +15,9 @@ from hooklatch.cli.hosts.programs import program_of, version_of
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.requests import one_shot
 from hooklatch.entry.commands import entry_command
+from hooklatch.errors import HooklatchError
 from hooklatch.hosts.find import UnknownHostError, find
 from hooklatch.hosts.host import Host, NativeEvent
 from hooklatch.install import record
@@ -94,6 +96,10 @@ def install(arguments: argparse.Namespace) -> int:
     notes = [*notes_on(host, layout, scope, program, version, why), *left_out(host, layout, version, arguments.also)]
     if layout.name == "codex":
         notes += codex_trust.settle(path, program, arguments)
+    if not arguments.start and not is_served(arguments):
+        notes.append(
+            f"NO DAEMON RUNS: until one does, {host.title} is refused every tool call: hooklatch serve --detach"
+        )
     say_change(host, change, backup, notes, arguments, done="installed")
     return Exit.OK
 
@@ -126,6 +132,14 @@ def uninstall(arguments: argparse.Namespace) -> int:
     if not changes:
         output.say(f"nothing of hooklatch is in {' or '.join(paths)}")
     return Exit.OK
+
+
+def is_served(arguments: argparse.Namespace) -> bool:
+    try:
+        with one_shot(arguments):
+            return True
+    except HooklatchError:
+        return False
 
 
 def uninstalling_any(layout: Layout, path: str) -> Change:

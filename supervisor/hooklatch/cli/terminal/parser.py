@@ -90,10 +90,8 @@ class Parser(argparse.ArgumentParser):
         self.set_defaults(run=run)
 
     def error(self, message: str) -> NoReturn:
-        # A host takes every code but 2 for "go on", so a command line meant for a host must fail with 2.
-        is_for_a_host = self.prog == PROGRAM and "hook" in sys.argv[1:]
         self.print_usage(sys.stderr)
-        self.exit(Exit.REFUSED if is_for_a_host else Exit.USAGE, f"hooklatch: {message}; see: {self.prog} --help\n")
+        self.exit(Exit.USAGE, f"hooklatch: {message}; see: {self.prog} --help\n")
 
 
 def declaration(module: str, name: str) -> Callable[[Parser], None]:

@@ -1,4 +1,4 @@
-"""Asks the daemon, one thing after another.  Imports the hook command's connection and little else, to start fast.
+"""Asks the daemon, one thing after another.  Imports little, to start fast.
 
 A daemon that says nothing for 5 s is pinged, and given up after 5 s more: a slow hook costs nothing, a stopped daemon
 costs ten seconds.
@@ -14,9 +14,9 @@ import struct
 import time
 from contextlib import closing, contextmanager
 
+from hooklatch.cli.terminal.connection import SILENCE, Connection, NoDaemonError, OversizedAnswerError, sockets
+from hooklatch.cli.terminal.light_json import dumps, is_object, loads
 from hooklatch.errors import DaemonUnreachableError, RequestFailedError, UnreadableAnswerError
-from hooklatch.hosts.exchange import SILENCE, Connection, NoDaemonError, OversizedAnswerError, sockets
-from hooklatch.hosts.light_json import dumps, is_object, loads
 from hooklatch.paths import ADMIN_SOCKET, AGENT_SOCKET, pointed_dir, runtime_dirs, state_dir
 from hooklatch.version import PROTOCOL, VERSION
 

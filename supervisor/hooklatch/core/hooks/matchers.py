@@ -36,30 +36,28 @@ class MatcherError(ValueError):
 class Matcher:
     """A compiled matcher; `text` is its display form, `source` its canonical JSON form.
 
-    `weight` is the maximum number of steps per character; 0 if the value is compared as a whole.  `names` are what it
-    is compared with then; a pattern has none.
+    `weight` is the maximum number of steps per character; 0 if the value is compared as a whole.
     """
 
-    __slots__ = ("_test", "names", "source", "text", "weight")
+    __slots__ = ("_test", "source", "text", "weight")
 
-    def __init__(
-        self,
-        source: object,
-        text: str,
-        test: Callable[[str], bool] | None,
-        weight: int = 0,
-        *,
-        names: frozenset[str] = frozenset(),
-    ) -> None:
+    def __init__(self, source: object, text: str, test: Callable[[str], bool] | None, weight: int = 0) -> None:
         self.source = source
         self.text = text
         self.weight = weight
-        self.names = names
         self._test = test
 
     @property
     def matches_all(self) -> bool:
         return self._test is None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """What a value is compared with as a whole; a pattern has none."""
+        source = self.source
+        if isinstance(source, str):
+            return frozenset({source})
+        return frozenset(cast("list[str]", source)) if isinstance(source, list) else frozenset()
 
     def matches(self, value: str) -> bool:
         return self._test is None or self._test(value)
@@ -87,7 +85,7 @@ def compile_matcher(source: object) -> Matcher:
         case None | "*":
             return Matcher(None, "*", None)
         case str():
-            return Matcher(source, checked_name(source), source.__eq__, names=frozenset({source}))
+            return Matcher(source, checked_name(source), source.__eq__)
         case list():
             return of_names(cast("list[object]", source))
         case {"glob": object() as pattern}:
@@ -104,7 +102,7 @@ def of_names(names: Sequence[object]) -> Matcher:
     if not names or not all(isinstance(name, str) for name in names):
         raise MatcherError(f"a list of names must hold at least one string, and only strings, not {shown(names)}")
     known = frozenset(checked_name(name) for name in cast("Sequence[str]", names))
-    return Matcher(list(names), "|".join(sorted(known)), known.__contains__, names=known)
+    return Matcher(list(names), "|".join(sorted(known)), known.__contains__)
 
 
 def of_glob(pattern: object, source: Mapping[str, object]) -> Matcher:

@@ -42,7 +42,9 @@ EVENTS: Final[dict[str, NativeEvent]] = {
     "SubagentStart": context("subagent_started", "context", renamed=AGENT),
     "SubagentStop": context("subagent_stop", "halt resume", renamed={**AGENT, "result": "last_assistant_message"}),
     "TaskCreated": gate("task_created", "", renamed=TASK),
-    "TaskCompleted": context("task_completed", "resume", renamed=TASK),
+    "TaskCompleted": context(
+        "task_completed", "resume", renamed={"subject": "task_subject", "teammate": "teammate_name"}
+    ),
     "TeammateIdle": context("teammate_idle", "resume", renamed={"teammate": "teammate_name"}),
     # Text for the model keeps it working here, so that is what it is: `resume`.
     "Stop": context("stop", "halt resume"),

@@ -37,13 +37,13 @@ from hooklatch.service.process.folders import (
     StartError,
     check_config,
     check_nobody_listens,
+    pointing,
     raise_open_files,
     take_locks,
     take_over,
 )
 from hooklatch.service.process.lifecycle import Lifecycle
 from hooklatch.service.process.parts import Parts
-from hooklatch.service.process.pointer import pointing
 from hooklatch.service.process.service_manager import Notifier
 from hooklatch.service.process.signals import Signals
 from hooklatch.service.process.socket_activation import ActivationError, Inherited, take_sockets

@@ -9,11 +9,14 @@ import resource
 import shlex
 import socket
 import stat
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 
 import msgspec
 import trio
 
 from hooklatch.directories import LockedError, lock
+from hooklatch.paths import POINTER
 from hooklatch.service.config.file_safety import UnsafeFileError, check_folders, make_private
 from hooklatch.service.config.path_lookup import Absent, Fault, look
 from hooklatch.service.process.lifecycle import DRAIN_TIMEOUT
@@ -26,6 +29,7 @@ __all__ = [
     "check_config",
     "check_nobody_listens",
     "make_runtime_dir",
+    "pointing",
     "raise_open_files",
     "take_locks",
     "take_over",
@@ -129,6 +133,37 @@ async def take_over(options: Options) -> list[int]:
                 logger.info("waiting: %s", error)
             await trio.sleep(LOCK_INTERVAL)
     raise AssertionError("unreachable")
+
+
+@contextmanager
+def pointing(state_dir: str, runtime_dir: str) -> Generator[None]:
+    """Say in the state directory where the daemon listens, for clients whose environment names another directory.
+
+    A cron job, `sudo -u` or another XDG_RUNTIME_DIR lead elsewhere; `paths.pointed_dir` reads what is written here.
+    """
+    path = os.path.join(state_dir, POINTER)
+    try:
+        write_pointer(path, os.fsencode(os.path.abspath(runtime_dir)) + b"\n")
+    except OSError as error:
+        logger.warning("where this daemon listens cannot be written down: %s", error.strerror, extra={"path": path})
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # a stale one is harmless: clients check who listens
+            os.unlink(path)
+
+
+def write_pointer(path: str, line: bytes) -> None:
+    """Write it whole, so that no reader sees half a path."""
+    new = f"{path}.new"
+    with suppress(FileNotFoundError):
+        os.unlink(new)
+    fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(fd, line)
+    finally:
+        os.close(fd)
+    os.replace(new, path)
 
 
 def check_nobody_listens(path: str) -> None:

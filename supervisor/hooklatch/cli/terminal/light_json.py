@@ -1,4 +1,4 @@
-"""JSON without the `json` package, whose regular expressions double the start-up time of a hook command.
+"""JSON without the `json` package, whose regular expressions double the start-up time of a command.
 
 Uses the C accelerators of `json`, and `json` itself on interpreters without them.  Strict: it accepts exactly one
 finite JSON document that all parsers read alike.

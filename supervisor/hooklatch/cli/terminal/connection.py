@@ -6,8 +6,6 @@ whose text names the socket path and the reason.
 
 import time
 
-from hooklatch.paths import AGENT_SOCKET
-
 try:
     import _socket as sockets  # `socket` itself costs as much as starting the interpreter
 except ImportError:
@@ -15,13 +13,13 @@ except ImportError:
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from typing import TypeVar
 
     A = TypeVar("A")
     T = TypeVar("T")
 
-__all__ = ["MAX_FRAME", "Connection", "NoDaemonError", "OversizedAnswerError", "exchange", "sockets"]
+__all__ = ["MAX_FRAME", "Connection", "NoDaemonError", "OversizedAnswerError", "SILENCE", "sockets"]
 
 MAX_FRAME = 9 * 2**20  # bytes; the protocol's limit for a line
 SILENCE = 5.0  # seconds without progress before the daemon is pinged, and the timeout of the ping
@@ -35,39 +33,6 @@ class NoDaemonError(Exception):
 
 class OversizedAnswerError(Exception):
     """The answer is longer than the protocol allows."""
-
-
-def exchange(line: bytes, directories: "Sequence[str]", *, timeout: float, silence: float = SILENCE) -> bytes:
-    """Send `line` to the first daemon that listens in `directories`; return the line that it answers.
-
-    Raises:
-        NoDaemonError: nothing listens, the daemon hung up or did not answer a ping, or `timeout` has passed.
-        OversizedAnswerError: the answer exceeds the frame limit.
-    """
-    deadline = time.monotonic() + timeout
-    socket, path = _connect(directories, silence)
-    try:
-        connection = Connection(socket, path, deadline=deadline, silence=silence)
-        connection.send(line)
-        return connection.receive_line()
-    finally:
-        socket.close()
-
-
-def _connect(directories: "Sequence[str]", timeout: float) -> "tuple[sockets.socket, str]":
-    failures: list[str] = []
-    for directory in directories:
-        path = f"{directory.rstrip('/')}/{AGENT_SOCKET}"
-        socket = sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM)
-        socket.settimeout(timeout)
-        try:
-            socket.connect(path)
-        except (OSError, ValueError) as error:
-            socket.close()
-            failures.append(f"{path} ({getattr(error, 'strerror', None) or error})")
-        else:
-            return socket, path
-    raise NoDaemonError(f"is not reachable at {' or '.join(failures) or 'any known path'}")
 
 
 class Connection:

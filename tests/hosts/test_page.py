@@ -1,0 +1,25 @@
+"""The page of hosts says what the tables in force say."""
+
+from __future__ import annotations
+
+from hooklatch.hosts.find import find, names
+from hooklatch.hosts.host import NativeEvent
+from support.repository import ROOT
+from support.tables import table
+
+PAGE = (ROOT / "docs" / "host-events.md").read_text()
+ORDER = ("allow", "deny", "ask", "halt", "patch", "context", "resume")
+OTHERS = [name for name in names() if name not in ("claude-code", "generic")]  # a page of its own; the catalogue
+
+
+def row(name: str, event: NativeEvent) -> str:
+    can = ", ".join(word for word in ORDER if word in event.can) or "nothing"
+    return f"| {name} | {f'`{event.event}`' if event.event else '-'} | {event.kind} | {can} |"
+
+
+@table("host", OTHERS)
+def test_the_page_has_a_hosts_table_as_it_is_in_force(host: str) -> None:
+    section = PAGE.partition(f"\n## {find(host).title}\n")[2].partition("\n## ")[0]
+
+    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
+    assert rows == [row(name, event) for name, event in find(host).events.items()]
