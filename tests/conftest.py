@@ -19,7 +19,13 @@ ALONE = {
     "tests/record/test_storage_bench.py",
     "tests/test_bench.py",
 }
-FIRST = {*ALONE, "tests/fuzz/test_bounds.py", "tests/model/test_fake_workers.py"}
+FIRST = {
+    *ALONE,
+    "tests/fuzz/test_bounds.py",
+    "tests/model/test_fake_workers.py",
+    "tests/real_hosts/test_opencode.py",
+    "tests/real_hosts/test_qwen.py",
+}
 
 
 def pytest_configure(config: pytest.Config) -> None:

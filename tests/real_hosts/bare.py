@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from real_hosts.hosts.host import Host
-from real_hosts.rows import Result, a_place, make, play, result
-from real_hosts.theatre import Stage
+from real_hosts.rows import Result, a_place, make, play, play_all, result
+from real_hosts.theatre import PATIENCE, Stage
 
 __all__ = ["bare_results"]
 
-# A question that nobody can answer ends the session of some programs, so it comes last.
-ROWS = ("pass", "deny", "rewrite", "raise", "exit_2", "killed", "hang", "rubbish", "half", "noise", "ask")
+ROWS = ("pass", "deny", "rewrite", "raise", "exit_2", "killed", "hang", "rubbish", "half", "noise")
 SHORT = 15  # seconds after which a session that a hook hangs in is ended
 
 
 def bare_results(host: Host, stage: Stage) -> dict[str, Result]:
     """Play each row against the program with one plain hook; return what came of it."""
-    together = [row for row in ROWS if row not in {*host.bare_alone, *host.bare_never}]
-    found = _played(host, stage, together)
+    rows = [row for row in ROWS if row not in {*host.bare_alone, *host.bare_never}]
+    with a_place(host, stage) as place:
+        host.add_bare_hook(place, is_there=True)
+        found = play_all(host, place, stage, rows, ends="ask" not in host.bare_never, reason=_reason)
     for row in (*host.bare_alone, "missing"):
-        found |= _played(host, stage, [row])
+        found[row] = _alone(host, stage, row)
     return found
 
 
-def _played(host: Host, stage: Stage, rows: Sequence[str]) -> dict[str, Result]:
+def _alone(host: Host, stage: Stage, row: str) -> Result:
     with a_place(host, stage) as place:
-        host.add_bare_hook(place, is_there=rows != ["missing"])
-        turns = [[make(host, place, row)] for row in rows]
-        outcome = play(host, place, stage, {"main": turns}, **({"patience": SHORT} if len(rows) == 1 else {}))
-        return {row: result(place, outcome, row, ("main", turn, 0), _reason(row)) for turn, row in enumerate(rows)}
+        host.add_bare_hook(place, is_there=row != "missing")
+        patience = SHORT if row == "hang" else PATIENCE
+        outcome = play(host, place, stage, {"main": [[make(host, place, row)]]}, patience=patience)
+        return result(place, outcome, row, ("main", 0, 0), _reason(row))
 
 
 def _reason(row: str) -> str:

@@ -5,6 +5,7 @@ Slow, all of them: they start programs of some hundred megabytes, and daemons.
 
 from __future__ import annotations
 
+import shutil
 from typing import ClassVar
 
 import pytest
@@ -65,6 +66,21 @@ class Cases:
         assert ran
         assert seen == self.host.watched
         assert outcome.left == []
+
+    @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler: cc is not on the PATH")
+    def test_the_entry_in_c_passes_and_refuses_as_the_script_does(self, stage: Stage) -> None:
+        with guarded(self.host, stage, form="c") as it:
+            with serving(it.ground):
+                outcome = it.play(it.turn("pass"), it.turn("deny"), it.turn("raise"))
+                words = [
+                    it.result(outcome, row, turn, f"{row}_guard").word
+                    for turn, row in enumerate(("pass", "deny", "raise"))
+                ]
+            it.play(it.turn("no_daemon"))
+            ran_without = (it.place.folder / "no_daemon.ran").exists()
+
+        assert words == [RAN, TOLD, TOLD]
+        assert not ran_without
 
     def test_the_page_says_what_this_program_does(self, bare: Results, with_hooklatch: Results) -> None:
         title = self.host.program.title

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from hooklatch_worker.sandbox import linux
 from real_hosts.hosts.host import Host, Place
 from real_hosts.model.conversation import Turn
-from real_hosts.rows import BLOCKED, ENDED, TOLD, Result, a_place, make, play, result
+from real_hosts.rows import BLOCKED, ENDED, TOLD, Result, a_place, make, play, play_all, result
 from real_hosts.theatre import PATIENCE, Outcome, Stage
 from support.commands import Place as Ground
 from support.commands import new_place, serving
@@ -46,19 +46,17 @@ class Guarded:
         """Return a turn of one call for each row, all at once."""
         return [make(self.host, self.place, row) for row in rows]
 
-    def result(
-        self, outcome: Outcome, row: str, turn: int, reason: str, *, index: int = 0, play: str = "main"
-    ) -> Result:
-        """Return what came of a row that was played there."""
-        return result(self.place, outcome, row, (play, turn, index), reason)
+    def result(self, outcome: Outcome, row: str, turn: int, reason: str) -> Result:
+        """Return what came of a row that was played in that turn."""
+        return result(self.place, outcome, row, ("main", turn, 0), reason)
 
 
 @contextmanager
-def guarded(host: Host, stage: Stage, source: str = "guards.py") -> Iterator[Guarded]:
+def guarded(host: Host, stage: Stage, source: str = "guards.py", *, form: str = "python") -> Iterator[Guarded]:
     """Install hooklatch into a program; no daemon runs yet."""
     files = {"hooks.toml": CONFIG.format(source=source), source: (TESTS / "real_hosts/hooks" / source).read_text()}
     with a_place(host, stage) as place, new_place(files) as ground:
-        host.install(place, ground, stage)
+        host.install(place, ground, stage, form)
         yield Guarded(host, stage, place, ground)
 
 
@@ -74,21 +72,11 @@ def guarded_results(host: Host, stage: Stage) -> dict[str, Result]:
 
 def _misbehaviour(host: Host, stage: Stage) -> dict[str, Result]:
     with guarded(host, stage) as it, serving(it.ground):
-        allowed = it.place.folder / "subagent_allowed.ran"
-        # Some start a sub-agent and go on: the session must not end before it.
-        wait = host.shell(f"for each in $(seq 200); do test -e {allowed} && break; sleep 0.1; done")
-        several = it.turn("one_of_two", "other_of_two", "third")
-        turns = [*(it.turn(row) for row in ROWS), several, [host.subagent("sub")], [wait], it.turn("ask")]
-        outcome = it.play(*turns, sub=[it.turn("subagent"), it.turn("subagent_allowed")])
-        assert allowed.exists(), f"the sub-agent did not come to its end: {outcome.stdout}{outcome.stderr}"
-        return {
-            **{row: it.result(outcome, row, turn, f"{row}_guard") for turn, row in enumerate(ROWS)},
-            "one_of_two": it.result(outcome, "one_of_two", len(ROWS), "deny_guard"),
-            "other_of_two": it.result(outcome, "other_of_two", len(ROWS), "", index=1),
-            "third": it.result(outcome, "third", len(ROWS), "", index=2),
-            "subagent": it.result(outcome, "subagent", 0, "deny_guard", play="sub"),
-            "ask": it.result(outcome, "ask", len(turns) - 1, "ask_guard"),
-        }
+        return play_all(host, it.place, stage, ROWS, ends=True, reason=_reason)
+
+
+def _reason(row: str) -> str:
+    return "deny_guard" if row in ("one_of_two", "subagent") else f"{row}_guard"
 
 
 def _missing_guard(host: Host, stage: Stage) -> dict[str, Result]:

@@ -5,7 +5,7 @@ Each row is a call of the shell tool that makes the file `ROW.ran`; whether it i
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ __all__ = [
     "a_place",
     "make",
     "play",
+    "play_all",
     "result",
 ]
 
@@ -78,6 +79,32 @@ def play(
     outcome = stage.play(argv, folder=place.folder, cwd=place.project, env=environment, plays=plays, patience=patience)
     assert not outcome.errors, outcome.errors
     return outcome
+
+
+def play_all(
+    host: Host, place: Place, stage: Stage, rows: Sequence[str], *, ends: bool, reason: Callable[[str], str]
+) -> dict[str, Result]:
+    """Play rows in one session, then calls made at once, a sub-agent and, as what `ends` it, a question.
+
+    `reason` is what the model should be told of a row that blocks.  A question that nobody can answer ends the session
+    of some programs, so it comes last.
+    """
+    allowed = place.folder / "subagent_allowed.ran"
+    # Some start a sub-agent and go on: the session must not end before it.
+    wait = host.shell(f"for each in $(seq 200); do test -e {allowed} && break; sleep 0.1; done")
+    several = ("one_of_two", "other_of_two", "third")
+    last = ["ask"] if ends else []
+    main = [
+        *([make(host, place, row)] for row in rows), [make(host, place, row) for row in several],
+        [host.subagent("sub")], [wait], *([make(host, place, row)] for row in last),
+    ]  # fmt: skip
+    sub = [[make(host, place, row)] for row in ("subagent", "subagent_allowed")]
+    outcome = play(host, place, stage, {"main": main, "sub": sub})
+    assert allowed.exists(), f"the sub-agent did not come to its end: {outcome.stdout}{outcome.stderr}"
+    calls = {row: ("main", turn, 0) for turn, row in enumerate(rows)}
+    calls |= {row: ("main", len(rows), index) for index, row in enumerate(several)}
+    calls |= {"subagent": ("sub", 0, 0), **{row: ("main", len(main) - 1, 0) for row in last}}
+    return {row: result(place, outcome, row, call, reason(row)) for row, call in calls.items()}
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def main() -> int:
     row, reason = found[1], f"refused-{found[1]}"
     deny = answers["deny"].replace(WHY, reason)
     match row:
-        case "deny" | "one_of_two":
+        case "deny" | "one_of_two" | "subagent":
             print(deny)
         case "ask":
             print(answers["ask"].replace(WHY, reason))

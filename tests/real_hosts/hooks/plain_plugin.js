@@ -4,7 +4,9 @@ export const Plain = async () => ({
     const row = /(\w+)\.ran/.exec(output.args.command ?? "")?.[1]
     switch (row) {
       case "deny":
-        throw new Error("refused-deny")
+      case "one_of_two":
+      case "subagent":
+        throw new Error(`refused-${row}`)
       case "rewrite":
         output.args.command = output.args.command.replace("rewrite.ran", "rewritten.ran")
         return

@@ -112,12 +112,12 @@ class Host(ABC):
     def native(self) -> Mapping[str, str]:
         """Return the host's own answers: deny and ask (the reason is WHY), and rewrite (the new input is INPUT)."""
 
-    def install(self, place: Place, ground: Ground, stage: Stage) -> None:
+    def install(self, place: Place, ground: Ground, stage: Stage, form: str = "python") -> None:
         """Have hooklatch write its entries into the person's settings, as a person would.
 
         On the stage too, since it starts the program, to ask for its version.
         """
-        words = [sys.executable, "-m", "hooklatch", "install", self.name, "--user", *self.install_words]
+        words = [sys.executable, "-m", "hooklatch", "install", self.name, "--user", "--form", form, *self.install_words]
         environment = {**place.environment, "HOOKLATCH_RUNTIME_DIR": str(ground.runtime)}
         program = ["--program", str(self.program.path)]
         done = stage.play([*words, *program], folder=place.folder, cwd=place.project, env=environment, plays={})
