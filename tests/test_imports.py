@@ -29,9 +29,10 @@ BELOW = {
     "service": {"processes", "record", "dialects", "importing", "core", *GROUND},
     "client": {"core", *GROUND},
     "hosts": {"paths"},
+    "bridges": {"client", "core", *GROUND},
     "dialects": {"hosts", "core"},
     "importing": {"dialects", "hosts", "core"},
-    "cli": {"service", "processes", "record", "client", "hosts", "dialects", "importing", "core", *GROUND},
+    "cli": {"service", "processes", "record", "bridges", "client", "hosts", "dialects", "importing", "core", *GROUND},
     "__main__": {"cli"},
     **{name: set[str]() for name in GROUND},
 }
@@ -43,7 +44,7 @@ ROOMS = {
     "hooklatch.core": ("hooks", "decisions"),
     "hooklatch.record": ("files", "content", "storage"),
     "hooklatch.dialects": ("systems",),
-    "hooklatch.cli": ("terminal", "testing", "hooks", "daemon"),
+    "hooklatch.cli": ("terminal", "testing", "hooks", "bridges", "daemon"),
     "hooklatch_worker": ("author", "sandbox", "shell", "lsp", "runtime"),
 }
 MOST = 12  # modules in a folder; more is a sign that it wants rooms
