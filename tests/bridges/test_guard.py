@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import trio
 from hooklatch.bridges.guard import Guard, open_guard, open_guard_sync
 from hooklatch.bridges.rulings import Abilities, Refuse, Ruling, Run
 from support.bridged import REFUSALS, Bridged
-from support.scripted_daemon import Peer, ScriptedDaemon
+from support.scripted_daemon import Peer, ScriptedDaemon, decision
 
 SOME = Abilities(name="a test", rewrites=True)
 
@@ -167,6 +167,35 @@ def test_a_daemon_that_never_decides_holds_no_thread_either(scripted: ScriptedDa
 
     assert "in time" in texts(ruling)
     assert "in time" in texts(also)
+
+
+def hang_up(peer: Peer) -> None:
+    peer.welcome()
+    peer.read_until("fire")
+
+
+def talk_rubbish(peer: Peer) -> None:
+    peer.welcome()
+    while message := peer.read():
+        peer.send(b'{"jsonrpc":"2.0","id":%d,"result":{"verdict":"allow"}}\n' % message["id"])
+
+
+def answer_about_something_else(peer: Peer) -> None:
+    peer.welcome()
+    while message := peer.read():
+        peer.answer(message, decision("stop", "pass"))
+
+
+@pytest.mark.parametrize("script", [hang_up, talk_rubbish, answer_about_something_else])
+async def test_a_daemon_that_dies_or_talks_rubbish_meanwhile_is_a_refusal(
+    scripted: ScriptedDaemon, script: Callable[[Peer], None]
+) -> None:
+    scripted.play(script)
+
+    async with open_guard(runtime_dir=Path(scripted.path).parent) as guard:
+        ruling = await ask(guard, "hello")
+
+    assert "fail-safe deny" in texts(ruling)
 
 
 async def test_an_input_that_changes_while_it_is_judged_is_refused(place: Bridged) -> None:

@@ -13,10 +13,10 @@ from __future__ import annotations
 import logging
 import queue
 import threading
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any, Final, TypeVar, Unpack
+from typing import Any, Final, TypeVar, Unpack, cast
 
 import anyio
 import anyio.lowlevel
@@ -123,11 +123,11 @@ class Guard:
     async def _fire(self, event: str, payload: Mapping[str, Any], **options: Any) -> object:
         if isinstance(self._session, SyncSession):
             fire: Callable[[], object] = partial(self._session.fire, event, payload=payload, **options)
-            fired: object = await anyio.to_thread.run_sync(fire, abandon_on_cancel=True)
-            return fired
+            return await anyio.to_thread.run_sync(fire, abandon_on_cancel=True)
         if anyio.lowlevel.current_token() != self._home:
             raise RuntimeError("this event loop is not the one that opened the session; use open_guard_sync()")
-        return await self._session.fire(event, payload=payload, **options)
+        fire_async = cast("Callable[..., Awaitable[object]]", self._session.fire)  # as one, not as its overloads
+        return await fire_async(event, payload=payload, **options)
 
     def _blocking(self) -> SyncSession:
         if not isinstance(self._session, SyncSession):
