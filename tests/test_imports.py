@@ -246,6 +246,30 @@ def test_a_folder_can_be_taken_in_at_a_glance(folder: Path) -> None:
     assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= MOST
 
 
+BRIDGES = {
+    "claude_agent_sdk": {"claude_agent_sdk"},
+    "google_adk": {"google"},
+    "langchain": {"langchain", "langchain_core", "langgraph"},
+    "openai_agents": {"agents"},
+    "pydantic_ai": {"pydantic_ai", "pydantic_core"},
+    "strands": {"strands"},
+}
+
+
+def test_a_bridge_imports_its_own_sdk_and_no_other() -> None:
+    ours = sys.stdlib_module_names | {"hooklatch", "hooklatch_worker", "anyio", "msgspec"}
+    for path in (SUPERVISOR / "bridges").glob("*.py"):
+        found = {one.partition(".")[0] for one in imports_of(path)} - ours
+
+        assert found == BRIDGES.get(path.stem, set()), path.name
+
+
+def test_the_proxy_for_mcp_loads_no_sdk() -> None:
+    loaded = {name.partition(".")[0] for name in loaded_by("import hooklatch.cli.bridges.mcp")}
+
+    assert not loaded & {"mcp", "pydantic", "asyncio", *(name for names in BRIDGES.values() for name in names)}
+
+
 def test_hosts_need_nothing_but_the_interpreter() -> None:
     imported = {one.partition(".")[0] for _, path in modules_of(SUPERVISOR / "hosts") for one in imports_of(path)}
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -223,3 +225,23 @@ async def test_a_cancelled_question_is_no_permission(place: Bridged) -> None:
 
     assert scope.cancelled_caught
     assert answers == []
+
+
+NEEDS = {
+    "claude_agent_sdk": "claude-agent-sdk",
+    "google_adk": "google-adk",
+    "langchain": "langchain",
+    "openai_agents": "openai-agents",
+    "pydantic_ai": "pydantic-ai",
+    "strands": "strands",
+}
+
+
+@pytest.mark.parametrize(("bridge", "extra"), NEEDS.items(), ids=NEEDS)
+def test_without_its_sdk_a_bridge_says_what_to_install(bridge: str, extra: str) -> None:
+    hidden = ["agents", "claude_agent_sdk", "google", "langchain", "pydantic_ai", "strands"]
+    code = f"import sys; sys.modules.update(dict.fromkeys({hidden})); import hooklatch.bridges.{bridge}"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert f"pip install 'hooklatch[{extra}]'" in done.stderr

@@ -121,6 +121,8 @@ def test_hooks_see_the_servers_name_and_hear_of_results(client: Client, place: B
     failed = place.wait_told("post_tool_use_failure")
     assert (heard["tool_name"], heard["tool_input"]) == ("mcp__words__speak", {"word": "hello"})
     assert heard["tool_use_id"] == "toolu_1"
+    assert heard["tool_kind"] == "mcp"
+    assert heard["tool_args"] == {"server": "words", "tool": "speak", "arguments": {"word": "hello"}}
     assert heard["tool_response"]["content"][0]["text"] == "said hello"
     assert failed["tool_use_id"] == "mcp-two"
     assert ("mcp__words__speak", {"word": "hello"}) in place.asked()

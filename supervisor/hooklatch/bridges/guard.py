@@ -53,10 +53,22 @@ class Guard:
         self._home = None if isinstance(session, SyncSession) else anyio.lowlevel.current_token()
 
     async def before_tool(
-        self, name: str, tool_input: object, tool_use_id: str | None, abilities: Abilities, /, **envelope: str | None
+        self,
+        name: str,
+        tool_input: object,
+        tool_use_id: str | None,
+        abilities: Abilities,
+        /,
+        *,
+        kind: Mapping[str, Any] | None = None,
+        **envelope: str | None,
     ) -> Ruling:
-        """Fire pre_tool_use.  `tool_input` is an object, or its JSON; `envelope` has agent_id and agent_type."""
-        return await self._ask(self._tool_question(name, tool_input, tool_use_id, envelope), abilities)
+        """Fire pre_tool_use.
+
+        `tool_input` is an object, or its JSON; `kind` has `tool_kind` and `tool_args` where the bridge knows more than
+        the tool's name says; `envelope` has agent_id and agent_type.
+        """
+        return await self._ask(self._tool_question(name, tool_input, tool_use_id, envelope, kind or {}), abilities)
 
     async def before_prompt(self, prompt: str, abilities: Abilities, /) -> Ruling:
         """Fire user_prompt_submit."""
@@ -66,7 +78,7 @@ class Guard:
         self, name: str, tool_input: object, tool_use_id: str | None, abilities: Abilities, /, **envelope: str | None
     ) -> Ruling:
         """Do what `before_tool` does, in a thread without an event loop; only over a session of `connect_sync`."""
-        return self._ask_blocking(self._tool_question(name, tool_input, tool_use_id, envelope), abilities)
+        return self._ask_blocking(self._tool_question(name, tool_input, tool_use_id, envelope, {}), abilities)
 
     def before_prompt_blocking(self, prompt: str, abilities: Abilities, /) -> Ruling:
         """Do what `before_prompt` does, in a thread without an event loop; only over a session of `connect_sync`."""
@@ -90,11 +102,16 @@ class Guard:
             log.warning("not told: event=%s %s", event, printed(error))
 
     def _tool_question(
-        self, name: str, tool_input: object, tool_use_id: str | None, envelope: Mapping[str, str | None]
+        self,
+        name: str,
+        tool_input: object,
+        tool_use_id: str | None,
+        envelope: Mapping[str, str | None],
+        kind: Mapping[str, Any],
     ) -> Callable[[], Question]:
         def question() -> Question:
             value = read_object(tool_input)
-            payload: dict[str, Any] = {"tool_name": name, "tool_input": value}
+            payload: dict[str, Any] = {"tool_name": name, "tool_input": value, **kind}
             if tool_use_id:
                 payload["tool_use_id"] = tool_use_id
             return Question("pre_tool_use", "tool_input", value, payload, {k: v for k, v in envelope.items() if v})

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Final, TypeAlias
 
 import anyio
+import msgspec
 from anyio.abc import Process, TaskGroup
 
 from hooklatch.bridges.guard import Guard
@@ -104,7 +105,9 @@ class Proxy:
         ruling: Ruling | None = None
         try:
             with scope:
-                ruling = await self._guard.before_tool(call.tool, call.arguments, call.tool_use_id, ABILITIES)
+                ruling = await self._guard.before_tool(
+                    call.tool, call.arguments, call.tool_use_id, ABILITIES, kind=call.kind
+                )
         finally:
             if self._asking.get(call.id) is scope:
                 del self._asking[call.id]
@@ -115,11 +118,13 @@ class Proxy:
             return
         if ruling.is_rewritten:
             message = with_arguments(message, ruling.value)
-        self._running[call.id] = CallRequest(call.id, call.tool, ruling.value, call.tool_use_id)
+        self._running[call.id] = msgspec.structs.replace(call, arguments=ruling.value)
         await self._to_server(dumps(message))
 
     async def _tell(self, call: CallRequest, answer: Message) -> None:
-        payload = {"tool_name": call.tool, "tool_input": call.arguments, "tool_use_id": call.tool_use_id}
+        payload = {
+            "tool_name": call.tool, "tool_input": call.arguments, "tool_use_id": call.tool_use_id, **call.kind,
+        }  # fmt: skip
         has_failed, said = result_text(answer)
         if has_failed:
             await self._guard.tell("post_tool_use_failure", **payload, error=said)

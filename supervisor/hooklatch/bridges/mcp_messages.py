@@ -35,12 +35,24 @@ class UnreadableMessageError(ValueError):
 
 
 class CallRequest(msgspec.Struct, frozen=True):
-    """A request to call a tool."""
+    """A request to call a tool; `name` is the server's own name for it, `server` "" where nobody has named that."""
 
     id: Id
-    tool: str
+    server: str
+    name: str
     arguments: dict[str, Any]
     tool_use_id: str
+
+    @property
+    def tool(self) -> str:
+        """Return the tool's name as hooks see it: `mcp__SERVER__TOOL` if the server has a name."""
+        return f"mcp__{self.server}__{self.name}" if self.server else self.name
+
+    @property
+    def kind(self) -> dict[str, Any]:
+        """Return what the tool is, whatever it is called."""
+        told = {"server": self.server, "tool": self.name, "arguments": self.arguments}
+        return {"tool_kind": "mcp", "tool_args": told}
 
 
 def read_strictly(line: bytes) -> Message:
@@ -81,7 +93,7 @@ def is_call(message: Message) -> bool:
 
 
 def call_of(message: Message, server: str | None) -> CallRequest:
-    """Return what is called; the tool is named `mcp__SERVER__TOOL` if the server has a name.
+    """Return what is called.
 
     Raises:
         UnreadableMessageError: it has no usable id, name or arguments.
@@ -100,9 +112,8 @@ def call_of(message: Message, server: str | None) -> CallRequest:
         raise UnreadableMessageError("the arguments of a tool are an object", INVALID_PARAMS)
     meta = fields.get("_meta")
     told = cast("dict[str, Any]", meta).get(CLAUDE_ID) if isinstance(meta, dict) else None
-    tool = name if server is None else f"mcp__{server}__{name}"
     tool_use_id = told if isinstance(told, str) and told else f"mcp-{identity}"
-    return CallRequest(identity, tool, cast("dict[str, Any]", arguments or {}), tool_use_id)
+    return CallRequest(identity, server or "", name, cast("dict[str, Any]", arguments or {}), tool_use_id)
 
 
 def with_arguments(message: Message, arguments: dict[str, Any]) -> Message:
