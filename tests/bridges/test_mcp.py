@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
-from hooklatch.bridges.mcp import command_of
+from hooklatch.bridges.guard import open_guard
+from hooklatch.bridges.mcp import command_of, run_proxy
 from hooklatch.bridges.mcp_messages import UnreadableMessageError, call_of, dumps, read_strictly
 from support.bridged import REFUSALS, Bridged
 from support.daemons import nothing_left
@@ -277,7 +279,6 @@ def test_what_is_no_message_is_an_error(line: bytes) -> None:
 def test_the_real_library_sees_a_refusal_as_an_error(place: Bridged, tmp_path: Path) -> None:
     """Slow: the library is large, and two processes are started."""
     pytest.importorskip("mcp", reason="the package mcp is not installed (pip install 'hooklatch[bridges]')")
-    import anyio
     from mcp import ClientSession, StdioServerParameters
     from mcp.client.stdio import stdio_client
 
@@ -311,6 +312,46 @@ def speak(word: str) -> str:
 
 server.run()
 """
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("library", ["asyncio", "trio"])
+def test_a_program_runs_the_proxy_over_streams_of_its_own(place: Bridged, tmp_path: Path, library: str) -> None:
+    """Slow: a process is started."""
+    log, answers = tmp_path / "log", {}
+
+    async def main() -> int:
+        requests, receiving = anyio.create_memory_object_stream[bytes](10)
+        has_both = anyio.Event()
+
+        async def receive() -> bytes:
+            try:
+                return await receiving.receive()
+            except anyio.EndOfStream:
+                return b""
+
+        async def send(line: bytes) -> None:
+            message = json.loads(line)
+            answers[message["id"]] = message["result"]["content"][0]["text"]
+            if len(answers) == 2:
+                has_both.set()
+
+        async def ask() -> None:
+            call = CALL.replace('"id":9', '"id":8').replace("deny", "hello")
+            await requests.send(f"{CALL}\n{call[:50]}".encode())
+            await requests.send(f"{call[50:]}\n".encode())
+            await has_both.wait()
+            await requests.aclose()
+
+        async with open_guard(runtime_dir=place.runtime_dir) as guard, anyio.create_task_group() as group, receiving:
+            group.start_soon(ask)
+            return await run_proxy(guard, [sys.executable, str(SERVER), str(log)], receive, send)
+
+    with nothing_left(), nobody_survives():
+        code = anyio.run(main, backend=library)
+
+    assert code == 0
+    assert answers == {9: "that word is not said here", 8: "said hello"}
 
 
 @pytest.mark.slow
