@@ -29,6 +29,7 @@ BELOW = {
     "service": {"processes", "record", "dialects", "hosts", "importing", "core", *GROUND},
     "client": {"core", *GROUND},
     "hosts": {"core"},
+    "bridges": {"client", "core", *GROUND},
     "entry": {"paths", "hosts"},
     "install": {"hosts", "entry", "core", "paths"},
     "dialects": {"hosts", "core"},
@@ -37,6 +38,7 @@ BELOW = {
         "service",
         "processes",
         "record",
+        "bridges",
         "client",
         "hosts",
         "install",
@@ -58,7 +60,7 @@ ROOMS = {
     "hooklatch.record": ("files", "content", "storage"),
     "hooklatch.dialects": ("systems",),
     "hooklatch.hosts": ("programs",),
-    "hooklatch.cli": ("terminal", "testing", "hooks", "hosts", "daemon"),
+    "hooklatch.cli": ("terminal", "testing", "hooks", "bridges", "hosts", "daemon"),
     "hooklatch_worker": ("author", "sandbox", "shell", "lsp", "runtime"),
 }
 MOST = 12  # modules in a folder; more is a sign that it wants rooms
@@ -258,6 +260,30 @@ def test_each_room_is_named_and_says_what_lives_there() -> None:
 @table("folder", sorted({path.parent for _, path in ALL}), ids=lambda path: path.name)
 def test_a_folder_can_be_taken_in_at_a_glance(folder: Path) -> None:
     assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= MOST
+
+
+BRIDGES = {
+    "claude_agent_sdk": {"claude_agent_sdk"},
+    "google_adk": {"google"},
+    "langchain": {"langchain", "langchain_core", "langgraph"},
+    "openai_agents": {"agents"},
+    "pydantic_ai": {"pydantic_ai", "pydantic_core"},
+    "strands": {"strands"},
+}
+
+
+def test_a_bridge_imports_its_own_sdk_and_no_other() -> None:
+    ours = sys.stdlib_module_names | {"hooklatch", "hooklatch_worker", "anyio", "msgspec"}
+    for path in (SUPERVISOR / "bridges").glob("*.py"):
+        found = {one.partition(".")[0] for one in imports_of(path)} - ours
+
+        assert found == BRIDGES.get(path.stem, set()), path.name
+
+
+def test_the_proxy_for_mcp_loads_no_sdk() -> None:
+    loaded = {name.partition(".")[0] for name in loaded_by("import hooklatch.cli.bridges.mcp")}
+
+    assert not loaded & {"mcp", "pydantic", "asyncio", *(name for names in BRIDGES.values() for name in names)}
 
 
 def test_entries_need_nothing_but_the_interpreter() -> None:

@@ -108,6 +108,37 @@ def test_without_a_daemon_nothing_is_run(example: str, tmp_path: Path) -> None:
     assert all(block["is_error"] and "fail-safe deny" in block["content"] for block in blocks.values())
 
 
+def conversation(environment: Mapping[str, str]) -> list[dict[str, Any]]:
+    lines = output_of(str(ROOT / "examples/agent_loop.py"), environment=environment).splitlines()
+    return [json.loads(line) for line in lines]
+
+
+@pytest.mark.slow
+def test_the_plain_loop_tells_the_model_of_each_call(environment: Mapping[str, str]) -> None:
+    """Slow: it is a process."""
+    prompt, calls, results, said = conversation(environment)
+
+    hello, removal, root = results["content"]
+    assert (prompt["content"], len(calls["content"])) == ("clean up", 3)
+    assert hello["content"].startswith("hello\n")
+    assert "is_error" not in hello
+    assert (removal["is_error"], removal["content"]) == (True, "name the files to remove")
+    assert (root["is_error"], root["content"]) == (True, "the user said no (this runs as root)")
+    assert json.loads(said["content"][0]["text"]) == results["content"]
+
+
+@pytest.mark.slow
+def test_the_plain_loop_says_nothing_to_the_model_without_a_daemon(tmp_path: Path) -> None:
+    """Slow: it is a process."""
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples/agent_loop.py")],
+        env={**os.environ, "HOOKLATCH_RUNTIME_DIR": str(tmp_path)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "user_prompt_submit refused" in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0])
 def test_the_blocks_of_the_page_run(block: str, environment: Mapping[str, str]) -> None:

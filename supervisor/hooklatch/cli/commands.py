@@ -51,6 +51,7 @@ COMMANDS = (
         "import", "hooks.import_hooks",
         "convert hooks of Claude Code, Reasonix or Radium to a file for hooks.d; without --to, print it",
     ),
+    ("mcp", "bridges.mcp", "start an MCP server behind a proxy that has each call of its tools judged"),
     (
         "test", "testing.policy_tests",
         "fire recorded payloads at the configured hooks and compare the decisions; needs no daemon",

@@ -1,0 +1,139 @@
+"""claude-agent-sdk: the callbacks of its HookMatchers, and can_use_tool.  Knows their forms; decides nothing.
+
+Claude Code takes a callback that fails for one without an opinion, unless its matcher says `on_failure="block"`: so
+these do, and a CLI too old to honour that is refused by the SDK itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
+
+from hooklatch.bridges.extras import missing
+from hooklatch.bridges.guard import Guard
+from hooklatch.bridges.rulings import Abilities, Ask, Refuse, Run
+
+try:
+    from claude_agent_sdk import (
+        CanUseTool,
+        ClaudeAgentOptions,
+        HookContext,
+        HookInput,
+        HookJSONOutput,
+        HookMatcher,
+        PermissionResult,
+        PermissionResultAllow,
+        PermissionResultDeny,
+        ToolPermissionContext,
+    )
+    from claude_agent_sdk.types import HookEvent
+except ModuleNotFoundError as error:
+    raise missing("claude-agent-sdk", error) from error
+
+__all__ = ["can_use_tool", "guarded", "hooks"]
+
+HOOK: Final = Abilities(name="Claude Code", rewrites=True, asks=True, asks_about_rewrites=True)
+PROMPT: Final = Abilities(name="Claude Code")
+MARGIN: Final = 5.0  # seconds between our refusal and the end of the host's patience
+# What each event is told as, and which of its keys go along.
+TOLD: Final[Mapping[HookEvent, tuple[str, tuple[str, ...]]]] = {
+    "PostToolUse": ("post_tool_use", ("tool_name", "tool_input", "tool_use_id", "tool_response", "duration_ms")),
+    "PostToolUseFailure": (
+        "post_tool_use_failure", ("tool_name", "tool_input", "tool_use_id", "error", "is_interrupt"),
+    ),
+    "Stop": ("stop", ("last_assistant_message", "stop_hook_active")),
+    "SubagentStop": ("subagent_stop", ("agent_type",)),
+    "Notification": ("notification", ("message", "notification_type", "title")),
+}  # fmt: skip
+Callback = Callable[[HookInput, str | None, HookContext], Awaitable[HookJSONOutput]]
+
+
+def guarded(guard: Guard, options: ClaudeAgentOptions | None = None) -> ClaudeAgentOptions:
+    """Return the options with the guard's hooks beside those that are there already."""
+    options = options or ClaudeAgentOptions()
+    ours, theirs = hooks(guard), options.hooks or {}
+    merged = {event: [*ours.get(event, ()), *theirs.get(event, ())] for event in (*ours, *theirs)}
+    return replace(options, hooks=merged)
+
+
+def hooks(guard: Guard) -> dict[HookEvent, list[HookMatcher]]:
+    """Return what `ClaudeAgentOptions(hooks=...)` takes: gates on every tool and prompt, notifications on the rest."""
+
+    async def before_tool(given: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
+        fields = cast("Mapping[str, Any]", given)
+        ruling = await guard.before_tool(
+            fields["tool_name"], fields["tool_input"], tool_use_id or fields.get("tool_use_id"), HOOK,
+            agent_id=fields.get("agent_id"), agent_type=fields.get("agent_type"),
+        )  # fmt: skip
+        return cast("HookJSONOutput", tool_answer(ruling))
+
+    async def before_prompt(given: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
+        ruling = await guard.before_prompt(cast("Mapping[str, Any]", given)["prompt"], PROMPT)
+        if isinstance(ruling, Run):
+            return {}
+        stop = {"continue_": False, "stopReason": ruling.text} if isinstance(ruling, Refuse) and ruling.halts else {}
+        return cast("HookJSONOutput", {"decision": "block", "reason": ruling.text, **stop})
+
+    found: dict[HookEvent, list[HookMatcher]] = {
+        "PreToolUse": [gate(before_tool, guard.limit("pre_tool_use"))],
+        "UserPromptSubmit": [gate(before_prompt, guard.limit("user_prompt_submit"))],
+    }
+    for event, (name, keys) in TOLD.items():
+        found[event] = [HookMatcher(hooks=[told(guard, name, keys)])]
+    return found
+
+
+def gate(callback: Callback, limit: float) -> HookMatcher:
+    return HookMatcher(hooks=[callback], timeout=limit + MARGIN, on_failure="block")
+
+
+def told(guard: Guard, event: str, keys: tuple[str, ...]) -> Callback:
+    async def tell(given: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
+        fields = cast("Mapping[str, Any]", given)
+        await guard.tell(event, **{key: fields[key] for key in keys if key in fields})
+        return {}
+
+    return tell
+
+
+def tool_answer(ruling: Run | Ask | Refuse) -> dict[str, Any]:
+    """Return the answer to PreToolUse."""
+    specific: dict[str, Any] = {"hookEventName": "PreToolUse"}
+    match ruling:
+        case Refuse(text=text, halts=halts):
+            specific |= {"permissionDecision": "deny", "permissionDecisionReason": text}
+            stop = {"continue_": False, "stopReason": text} if halts else {}
+            return {"hookSpecificOutput": specific, **stop}
+        case Ask(text=text, value=value, is_rewritten=is_rewritten):
+            specific |= {"permissionDecision": "ask", "permissionDecisionReason": text}
+        case Run(value=value, is_rewritten=is_rewritten, is_approved=is_approved):
+            if not is_rewritten and not is_approved:
+                return {}
+            specific |= {"permissionDecision": "allow"} if is_approved else {}
+    specific |= {"updatedInput": value} if is_rewritten else {}
+    return {"hookSpecificOutput": specific}
+
+
+def can_use_tool(guard: Guard, ask: CanUseTool | None = None) -> CanUseTool:
+    """Return what `ClaudeAgentOptions(can_use_tool=...)` takes: the hooks' allow is a permission, a deny refuses.
+
+    Claude Code calls it only where it would ask a person.  What no hook allows goes to `ask`, with the input as hooks
+    want it; without that it is refused.  It is no substitute for `hooks`, since most calls ask nobody.
+    """
+
+    async def decide(name: str, tool_input: dict[str, Any], context: ToolPermissionContext) -> PermissionResult:
+        ruling = await guard.before_tool(name, tool_input, context.tool_use_id, HOOK, agent_id=context.agent_id)
+        if isinstance(ruling, Refuse):
+            return PermissionResultDeny(message=ruling.text, interrupt=ruling.halts)
+        if isinstance(ruling, Run) and ruling.is_approved:
+            return PermissionResultAllow(updated_input=ruling.value)
+        if ask is None:
+            why = ruling.text if isinstance(ruling, Ask) else "no hook allows it"
+            return PermissionResultDeny(message=f"permission is needed, and nobody is there to give it: {why}")
+        answer = await ask(name, ruling.value, context)
+        if isinstance(answer, PermissionResultAllow) and answer.updated_input is None:
+            return replace(answer, updated_input=ruling.value)  # else the SDK takes the input as the model gave it
+        return answer
+
+    return decide

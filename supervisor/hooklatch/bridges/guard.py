@@ -1,0 +1,258 @@
+"""The guard that a bridge asks before something happens, and tells afterwards.  Knows a session; knows no SDK.
+
+`before_tool` and `before_prompt` always answer: an error, a daemon that is away or a deadline is a refusal; only the
+caller's own cancellation comes out of them, and then nothing may run either.  `tell` answers nothing, raises nothing
+and waits for no hook.
+
+A session of `hooklatch.session` belongs to the event loop that opened it; one of `connect_sync` to the whole process,
+so a guard over it serves any loop and any thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Any, Final, TypeVar, Unpack, cast
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
+import msgspec
+
+from hooklatch.bridges.rulings import Abilities, Refuse, Ruling, read_object, rule
+from hooklatch.client.async_client import Session, session
+from hooklatch.client.protocol.decisions import Decision
+from hooklatch.client.protocol.json_values import encode_plain
+from hooklatch.client.session.options import Options
+from hooklatch.client.session.tool_runs import plain, printed
+from hooklatch.client.sync_client import SyncSession, connect_sync
+
+__all__ = ["Guard", "open_guard", "open_guard_sync"]
+
+log = logging.getLogger("hooklatch.bridges")
+T = TypeVar("T")
+BUDGET: Final = 30.0  # seconds; for an event of which the daemon has said nothing yet
+GRACE: Final = 7.0  # seconds; the daemon decides by its budget, and the client gives up a silent daemon after 5
+RECEIPT: Final = 0.5  # seconds; a notification is sent by then, whether or not the daemon has said that it has it
+
+
+class Guard:
+    """What the bridges of one program ask.  Any number of agents, tasks and, over `connect_sync`, threads may share it.
+
+    `deadline` is in seconds: after it a question without an answer is refused; by default the event's own budget, and
+    what the client needs to find out that a daemon is silent.
+    """
+
+    def __init__(self, session: Session | SyncSession, *, deadline: float | None = None) -> None:
+        self._session = session
+        self._deadline = deadline
+        self._home = None if isinstance(session, SyncSession) else anyio.lowlevel.current_token()
+
+    async def before_tool(
+        self,
+        name: str,
+        tool_input: object,
+        tool_use_id: str | None,
+        abilities: Abilities,
+        /,
+        *,
+        kind: Mapping[str, Any] | None = None,
+        **envelope: str | None,
+    ) -> Ruling:
+        """Fire pre_tool_use.
+
+        `tool_input` is an object, or its JSON; `kind` has `tool_kind` and `tool_args` where the bridge knows more than
+        the tool's name says; `envelope` has agent_id and agent_type.
+        """
+        return await self._ask(self._tool_question(name, tool_input, tool_use_id, envelope, kind or {}), abilities)
+
+    async def before_prompt(self, prompt: str, abilities: Abilities, /) -> Ruling:
+        """Fire user_prompt_submit."""
+        return await self._ask(lambda: Question("user_prompt_submit", "prompt", prompt, {"prompt": prompt}), abilities)
+
+    def before_tool_blocking(
+        self, name: str, tool_input: object, tool_use_id: str | None, abilities: Abilities, /, **envelope: str | None
+    ) -> Ruling:
+        """Do what `before_tool` does, in a thread without an event loop; only over a session of `connect_sync`."""
+        return self._ask_blocking(self._tool_question(name, tool_input, tool_use_id, envelope, {}), abilities)
+
+    def before_prompt_blocking(self, prompt: str, abilities: Abilities, /) -> Ruling:
+        """Do what `before_prompt` does, in a thread without an event loop; only over a session of `connect_sync`."""
+        question = Question("user_prompt_submit", "prompt", prompt, {"prompt": prompt})
+        return self._ask_blocking(lambda: question, abilities)
+
+    async def tell(self, event: str, /, **payload: Any) -> None:
+        """Fire an event that nobody waits for; values that JSON cannot say become text."""
+        try:
+            with anyio.move_on_after(RECEIPT):
+                await self._fire(event, tidy(payload), wait=False)
+        except Exception as error:
+            log.warning("not told: event=%s %s", event, printed(error))
+
+    def tell_blocking(self, event: str, /, **payload: Any) -> None:
+        """Do what `tell` does, in a thread without an event loop; only over a session of `connect_sync`."""
+        try:
+            blocking = self._blocking()
+            within(RECEIPT, partial(blocking.fire, event, wait=False, payload=tidy(payload)))
+        except Exception as error:
+            log.warning("not told: event=%s %s", event, printed(error))
+
+    def _tool_question(
+        self,
+        name: str,
+        tool_input: object,
+        tool_use_id: str | None,
+        envelope: Mapping[str, str | None],
+        kind: Mapping[str, Any],
+    ) -> Callable[[], Question]:
+        def question() -> Question:
+            value = read_object(tool_input)
+            payload: dict[str, Any] = {"tool_name": name, "tool_input": value, **kind}
+            if tool_use_id:
+                payload["tool_use_id"] = tool_use_id
+            return Question("pre_tool_use", "tool_input", value, payload, {k: v for k, v in envelope.items() if v})
+
+        return question
+
+    async def _ask(self, make: Callable[[], Question], abilities: Abilities) -> Ruling:
+        try:
+            question = make()
+            sent = question.encoded()
+            with anyio.fail_after(self.limit(question.event)):
+                fired = await self._fire(question.event, question.payload, wait=True, envelope=question.envelope)
+            return question.settled(sent, fired, abilities)
+        except Exception as error:
+            return failed(error)
+
+    def _ask_blocking(self, make: Callable[[], Question], abilities: Abilities) -> Ruling:
+        try:
+            question = make()
+            sent = question.encoded()
+            fire = partial(self._blocking().fire, question.event, payload=question.payload, envelope=question.envelope)
+            return question.settled(sent, within(self.limit(question.event), fire), abilities)
+        except Exception as error:
+            return failed(error)
+
+    async def _fire(self, event: str, payload: Mapping[str, Any], **options: Any) -> object:
+        if isinstance(self._session, SyncSession):
+            fire: Callable[[], object] = partial(self._session.fire, event, payload=payload, **options)
+            return await anyio.to_thread.run_sync(fire, abandon_on_cancel=True)
+        if anyio.lowlevel.current_token() != self._home:
+            raise RuntimeError("this event loop is not the one that opened the session; use open_guard_sync()")
+        fire_async = cast("Callable[..., Awaitable[object]]", self._session.fire)  # as one, not as its overloads
+        return await fire_async(event, payload=payload, **options)
+
+    def _blocking(self) -> SyncSession:
+        if not isinstance(self._session, SyncSession):
+            raise TypeError("a call without an event loop needs a guard of open_guard_sync()")
+        return self._session
+
+    def limit(self, event: str) -> float:
+        """Return after how many seconds a question about this event is refused."""
+        return self._session.budgets.get(event, BUDGET) + GRACE if self._deadline is None else self._deadline
+
+
+class Question(msgspec.Struct, frozen=True):
+    """One event that can refuse; `value` is what stands at `key` of its payload, and what may go on."""
+
+    event: str
+    key: str
+    value: Any
+    payload: dict[str, Any]
+    envelope: dict[str, str] = {}
+
+    def encoded(self) -> bytes:
+        """Return the value as it is sent.
+
+        Raises:
+            InvalidPayloadError: it is not plain finite JSON.
+        """
+        return bytes(encode_plain(self.value, self.key))
+
+    def settled(self, sent: bytes, fired: object, abilities: Abilities) -> Ruling:
+        """Return the ruling; a value that was changed while guards judged it is refused."""
+        if not isinstance(fired, Decision):
+            return Refuse(text="the hook daemon did not decide (fail-safe deny)")
+        if self.encoded() != sent:
+            return Refuse(text=f"the {self.key} was changed while its guards judged it")
+        return rule(fired, self.key, self.value, abilities)
+
+
+def failed(error: Exception) -> Refuse:
+    if isinstance(error, TimeoutError):
+        return Refuse(text="no decision came in time (fail-safe deny); see: hooklatch status")
+    return Refuse(text=f"the guard could not be asked (fail-safe deny): {printed(error)}")
+
+
+def tidy(payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: plain(value) for key, value in payload.items() if value is not None}
+
+
+def within(seconds: float, function: Callable[[], T]) -> T:
+    """Call a function in a thread of its own, and wait for it.
+
+    Raises:
+        TimeoutError: it takes longer; the thread is left behind, and ends with the program.
+    """
+    outcome: queue.SimpleQueue[Callable[[], T]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            result = function()
+        except BaseException as error:  # raised where somebody waits for it
+            outcome.put(partial(throw, error))
+        else:
+            outcome.put(lambda: result)
+
+    threading.Thread(target=run, name="hooklatch-guard", daemon=True).start()
+    try:
+        return outcome.get(timeout=seconds)()
+    except queue.Empty:
+        raise TimeoutError(f"nothing after {seconds} s") from None
+
+
+def throw(error: BaseException) -> Any:
+    raise error
+
+
+@asynccontextmanager
+async def open_guard(
+    session_id: str | None = None, /, *, deadline: float | None = None, **options: Unpack[Options]
+) -> AsyncGenerator[Guard]:
+    """Open a session and guard it: `async with open_guard(host="my-agent") as guard`.
+
+    session_start and session_end are fired where the block begins and ends.  Without a daemon it opens too, and
+    refuses.
+
+    Raises:
+        DaemonUnreachableError, RequestFailedError: see `hooklatch.connect`.
+    """
+    async with session(session_id, **options) as opened:
+        guard = Guard(opened, deadline=deadline)
+        await guard.tell("session_start", source="startup")
+        try:
+            yield guard
+        finally:
+            with anyio.CancelScope(shield=True):
+                await guard.tell("session_end")
+
+
+@contextmanager
+def open_guard_sync(
+    session_id: str | None = None, /, *, deadline: float | None = None, **options: Unpack[Options]
+) -> Generator[Guard]:
+    """Open a guard for a program that starts its agent without an event loop, or in several: any thread may use it.
+
+    Otherwise as `open_guard`.
+    """
+    with connect_sync(session_id=session_id, **options) as opened:
+        guard = Guard(opened, deadline=deadline)
+        guard.tell_blocking("session_start", source="startup")
+        try:
+            yield guard
+        finally:
+            guard.tell_blocking("session_end")

@@ -1,0 +1,128 @@
+"""From a decision to what an SDK is told: run with this, ask a person, or refuse with this text.
+
+Pure: knows decisions and what an SDK can express; knows no SDK, no session and no clock.  A decision that cannot be
+expressed becomes the nearest stricter one, and the text says so.
+
+| decision                            | ruling                                                     |
+|-------------------------------------|------------------------------------------------------------|
+| pass, allow                         | run with the input as it is                                |
+| pass, allow, with another input     | run with that one; where the SDK cannot: refuse            |
+| ask                                 | ask; where the SDK cannot, or cannot show the input: refuse|
+| deny, halt, any other               | refuse                                                     |
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from hooklatch.client.protocol.decisions import Decision
+from hooklatch.core.payload import canonical
+from hooklatch_worker.author.ambiguity import ambiguity
+
+__all__ = ["Abilities", "Ask", "Refuse", "Ruling", "Run", "UnreadableInputError", "read_object", "rule"]
+
+
+class Abilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What an SDK can express at one of its points; `name` is how a refusal names it.
+
+    rewrites: what goes on can be replaced.
+    asks: there is a form for an approval, and this program handles it.
+    asks_about_rewrites: that form shows what would go on, also if a hook has replaced it.
+    """
+
+    name: str
+    rewrites: bool = False
+    asks: bool = False
+    asks_about_rewrites: bool = False
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True):
+    """It may go on, with `value`.  `is_approved`: a hook said allow, so that the SDK need not ask by itself."""
+
+    value: Any
+    is_rewritten: bool = False
+    is_approved: bool = False
+    decision: Decision | None = None
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True):
+    """A person has to approve it, with `value`; `text` says why."""
+
+    text: str
+    value: Any
+    is_rewritten: bool = False
+    decision: Decision | None = None
+
+
+class Refuse(msgspec.Struct, frozen=True, kw_only=True):
+    """It must not go on; `text` is for the model.  `halts`: the whole run should end."""
+
+    text: str
+    halts: bool = False
+    decision: Decision | None = None
+
+
+Ruling: TypeAlias = Run | Ask | Refuse
+
+
+class UnreadableInputError(ValueError):
+    """The input of a tool is not one JSON object that every parser reads alike."""
+
+
+def rule(decision: Decision, key: str, value: object, abilities: Abilities) -> Ruling:
+    """Translate the decision on an event whose payload has `value` at `key`."""
+    if decision.verdict not in ("pass", "allow", "ask"):
+        return Refuse(text=decision.reason or decision.explanation, halts=decision.verdict == "halt", decision=decision)
+    patch = decision.patch or {}
+    if foreign := patch.keys() - {key}:
+        return refusal(f"a hook wants another {min(foreign)}, and {abilities.name} has no place for it", decision)
+    wanted = patch.get(key, value)
+    if isinstance(value, dict) is not isinstance(wanted, dict) or isinstance(value, str) is not isinstance(wanted, str):
+        return refusal(f"a hook wants a {key} of another type", decision)
+    is_rewritten = canonical(msgspec.json.encode(wanted)) != canonical(msgspec.json.encode(value))
+    if decision.verdict == "ask":
+        return question(decision, key, wanted, is_rewritten, abilities)
+    if is_rewritten and not abilities.rewrites:
+        return refusal(f"a hook wants another {key}, and {abilities.name} cannot replace it", decision)
+    chosen = wanted if is_rewritten else value
+    return Run(value=chosen, is_rewritten=is_rewritten, is_approved=decision.verdict == "allow", decision=decision)
+
+
+def question(decision: Decision, key: str, wanted: object, is_rewritten: bool, abilities: Abilities) -> Ask | Refuse:
+    why = decision.reason or "a hook asks for it"
+    if not abilities.asks:
+        return refusal(f"approval is needed, and nobody can be asked in {abilities.name}: {why}", decision)
+    if is_rewritten and not abilities.asks_about_rewrites:
+        said = f"approval is needed, and {abilities.name} cannot show the {key} that a hook wants instead: {why}"
+        return refusal(said, decision)
+    return Ask(text=why, value=wanted, is_rewritten=is_rewritten, decision=decision)
+
+
+def refusal(text: str, decision: Decision) -> Refuse:
+    return Refuse(text=text, decision=decision)
+
+
+def read_object(text: object) -> dict[str, Any]:
+    """Return a tool's input as an object, from JSON text if an SDK gives it as that; nothing at all is no keys.
+
+    Raises:
+        UnreadableInputError: it is something else, or parsers differ on it: the SDK's own may take what no guard saw.
+    """
+    if text is None or text in ("", b""):
+        return {}
+    if isinstance(text, dict):
+        return cast("dict[str, Any]", text)
+    if not isinstance(text, str | bytes):
+        raise UnreadableInputError("the input is not a JSON object")
+    try:
+        data = text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError:
+        raise UnreadableInputError("the input contains a lone surrogate, which UTF-8 cannot encode") from None
+    if (problem := ambiguity(data)) is not None:
+        raise UnreadableInputError(f"the input is not JSON that all parsers read alike: {problem}")
+    value: object = msgspec.json.decode(data)
+    if not isinstance(value, dict):
+        raise UnreadableInputError("the input is not a JSON object")
+    return cast("dict[str, Any]", value)

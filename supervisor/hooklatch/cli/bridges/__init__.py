@@ -1,0 +1,4 @@
+"""Commands that stand between an agent and something else: mcp.
+
+One module per command.
+"""
