@@ -61,7 +61,12 @@ class Common:
         return self.calls
 
     def opened(self) -> dict[str, Any]:
-        return {"connected": self.session.is_connected, "session_id": self.session.session_id}
+        session = self.session
+        return {
+            "connected": session.is_connected,
+            "session_id": session.session_id,
+            "child_token": session.child_token,
+        }
 
 
 def announced(one: Any) -> dict[str, Any]:

@@ -5,26 +5,15 @@ One program for each client, one scripted daemon for all.  A language without it
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from clients.programs import LANGUAGES, Program, command_of
+from clients.programs import Program
 from clients.scripts import ScriptedServer, matches, scenarios
 from hooklatch.core.hooks.catalogue import Catalogue
-from support.survivors import nobody_survives
 from support.tables import table
 
 SCENARIOS = list(scenarios())
-
-
-@pytest.fixture(scope="module", params=LANGUAGES)
-def program(request: pytest.FixtureRequest) -> Generator[Program]:
-    command = command_of(request.param)
-    with nobody_survives(), Program(command) as running:
-        yield running
 
 
 @table("number, scenario", enumerate(SCENARIOS), ids=[scenario["name"] for scenario in SCENARIOS])

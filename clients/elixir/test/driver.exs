@@ -34,7 +34,6 @@ defmodule Driver do
 
     case Hooklatch.open([host: "conformance"] ++ given ++ patience) do
       {:ok, session} ->
-        Process.put(:hooklatch_native, session)
         {:ok, identity} = Hooklatch.identity(session)
 
         {%{connected: Hooklatch.connected?(session), session_id: identity.session_id},
@@ -109,6 +108,83 @@ defmodule Driver do
     if state.session, do: Hooklatch.close(state.session)
     {%{}, state}
   end
+
+  defp command("native", %{"call" => "configure", "path" => path}, state) do
+    Hooklatch.Native.configure(path: path)
+    {%{}, state}
+  end
+
+  # Callbacks arrive as what they answer; the answer shows which terms came back.
+  defp command("native", %{"call" => "fire"} = command, state) do
+    alias Hooklatch.BeamAgent.Hooks
+
+    hooks =
+      for hook <- command["hooks"] do
+        event = String.to_atom(hook["event"])
+        callback = fn context -> beam_answer(hook["answer"], context) end
+
+        if hook["matcher"],
+          do: Hooks.hook(event, callback, %{tool_name: hook["matcher"]}),
+          else: Hooks.hook(event, callback)
+      end
+
+    event = String.to_atom(command["event"])
+
+    context =
+      Map.merge(%{event: event}, Map.new(command["context"], fn {key, one} -> {String.to_atom(key), one} end))
+
+    {tag, value} = Hooks.fire(event, context, Hooks.build_registry(hooks))
+    {%{result: [tag, if(is_map(value), do: inspect_keys(value), else: value)]}, state}
+  end
+
+  defp command("native", %{"call" => call} = command, state) do
+    alias Hooklatch.ExAthena.Hooks
+
+    hooks =
+      for {event, entries} <- command["hooks"], into: %{} do
+        functions = for entry <- entries, do: fn input, id -> athena_answer(entry, input, id) end
+
+        {String.to_atom(event),
+         if(event == "PreToolUse", do: [%{matcher: "write|edit", hooks: functions}], else: functions)}
+      end
+
+    result =
+      case call do
+        "run_pre_tool_use" ->
+          Hooks.run_pre_tool_use(hooks, command["tool"], command["input"], "t-1")
+
+        "run_lifecycle" ->
+          Hooks.run_lifecycle(hooks, String.to_atom(command["event"]), payload(command))
+
+        "outputs" ->
+          Hooks.run_lifecycle_with_outputs(hooks, String.to_atom(command["event"]), payload(command))
+      end
+
+    {%{result: if(is_tuple(result), do: Tuple.to_list(result), else: result)}, state}
+  end
+
+  defp payload(command), do: Map.new(command["payload"], fn {key, one} -> {String.to_atom(key), one} end)
+
+  defp inspect_keys(map), do: Map.new(map, fn {key, one} -> {inspect(key), one} end)
+
+  defp beam_answer(["ok"], context), do: {:ok, context}
+  defp beam_answer(["ok", more], context), do: {:ok, Map.merge(context, more)}
+  defp beam_answer(["deny", reason], _), do: {:deny, reason}
+  defp beam_answer(["ask", reason], _), do: {:ask, reason}
+  defp beam_answer(["raise", text], _), do: raise(text)
+  defp beam_answer(["throw", text], _), do: throw(text)
+  defp beam_answer(["exit"], _), do: Process.exit(self(), :kill)
+  defp beam_answer(["no_shell"], %{tool_name: "Bash"}), do: {:deny, "No shell access allowed"}
+  defp beam_answer(["no_shell"], context), do: {:ok, context}
+  defp beam_answer(_, _), do: :whatever
+
+  defp athena_answer(["protected"], %{:tool_name => _, "path" => path}, _),
+    do: if(path =~ "priv/secrets", do: {:deny, :protected_path}, else: :ok)
+
+  defp athena_answer(["stalled"], %{finish_reason: reason}, _), do: {:halt, reason}
+  defp athena_answer([tag, value], _, _), do: {String.to_atom(tag), value}
+  defp athena_answer(["ok"], _, _), do: :ok
+  defp athena_answer(_, _, _), do: raise("kaputt")
 
   defp fire(session, command) do
     options = for key <- ~w(call_id timeout context envelope), do: {String.to_atom(key), command[key]}

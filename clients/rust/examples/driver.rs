@@ -201,7 +201,8 @@ impl Driver {
         let session = Session::open(options)?;
         self.news = Some(session.announcements());
         self.session = Some(Arc::new(session));
-        Ok(json!({"connected": self.session().is_connected(), "session_id": self.session().session_id()}))
+        Ok(json!({"connected": self.session().is_connected(), "session_id": self.session().session_id(),
+            "child_token": self.session().child_token()}))
     }
 
     fn native(&mut self, command: &Value) -> Result<Value, Error> {

@@ -41,7 +41,7 @@ const COMMANDS = {
     session = await connect({ path, liveness, dialect, require, host: "conformance" });
     adapter = dialect === "ethos" ? new HookRegistry(session) : dialect === "reasonix" ? new Hooks(session) : null;
     session.onAnnouncement((/** @type {any} */ one) => news.push(one));
-    return { connected: session.isConnected, session_id: session.sessionId };
+    return { connected: session.isConnected, session_id: session.sessionId, child_token: session.childToken };
   },
   fire,
   begin(command) {
