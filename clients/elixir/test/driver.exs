@@ -36,8 +36,9 @@ defmodule Driver do
       {:ok, session} ->
         {:ok, identity} = Hooklatch.identity(session)
 
-        {%{connected: Hooklatch.connected?(session), session_id: identity.session_id},
-         %{state | session: session}}
+        connected = Hooklatch.connected?(session)
+        answer = %{connected: connected, session_id: identity.session_id, child_token: identity.child_token}
+        {answer, %{state | session: session}}
 
       {:error, problem} ->
         {failure(problem), %{state | session: nil}}
