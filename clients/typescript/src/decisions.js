@@ -96,7 +96,10 @@ function problemOf(value) {
 export class Decision {
   /** @param {Record<string, any>} fields */
   constructor(fields) {
-    Object.assign(this, EMPTY, fields);
+    // Only keys that a decision has: a wire's "allowed" or "__proto__" is none of them.
+    const known = Object.keys(EMPTY).filter((key) => Object.hasOwn(fields, key));
+    Object.assign(this, EMPTY, Object.fromEntries(known.map((key) => [key, fields[key]])));
+    /** @type {string} */ this.decision_id = fields.decision_id;
     /** @type {string} */ this.verdict = fields.verdict;
     /** @type {string} */ this.event = fields.event;
     /** @type {string | null} */ this.reason = fields.reason ?? null;
