@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples
 
-.PHONY: check test test-quick test-all hosts hosts-page ratios fuzz demo bench soak format format-check lint types clean
+.PHONY: check test test-quick test-all clients hosts hosts-page ratios fuzz demo bench soak format format-check lint types clean
 
 check: format-check lint types test ratios
 
@@ -41,6 +41,12 @@ test: $(VENV)/.ready
 # What one runs while writing, in less than half a minute: the layers that do no I/O, and a real daemon.
 test-quick: $(VENV)/.ready
 	$(BIN)/python -m pytest -q -n 2 -m 'not slow' @.ci/quick-tests
+
+# The clients in other languages: formatted, checked by their own compilers, and held to clients/conformance.jsonl and a
+# real daemon (which `make test` does too).  A language without its toolchain is named and skipped.
+clients: $(VENV)/.ready
+	.ci/check-clients
+	$(BIN)/python -m pytest -n $(JOBS) tests/clients tests/e2e/test_node_example.py
 
 # The quick tests, and those of processes and commands, on each of Python 3.11 to 3.14 that is on this machine.
 test-all:
@@ -81,4 +87,4 @@ soak: $(VENV)/.ready
 	$(BIN)/python tests/chaos/soak.py $(MINUTES)
 
 clean:
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache clients/elixir/_build clients/rust/target clients/rust/Cargo.lock clients/typescript/node_modules

@@ -10,8 +10,8 @@ from support.repository import ROOT
 from support.tables import table
 
 TOP = {
-    ".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "bench", "docs",
-    "examples", "packaging", "pyproject.toml", "supervisor", "tests", "typings", "workers",
+    ".ci", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "bench",
+    "clients", "docs", "examples", "packaging", "pyproject.toml", "supervisor", "tests", "typings", "workers",
 }  # fmt: skip
 MAX_LINES = 500
 

@@ -70,13 +70,15 @@ def talk_rubbish(peer: Peer) -> None:
     peer.read()
 
 
-@pytest.mark.parametrize("script", [hang_up, refuse, talk_rubbish])
-def test_whatever_goes_wrong_is_a_refusal(daemon: ScriptedDaemon, script: Callable[[Peer], None]) -> None:
+@pytest.mark.parametrize(
+    ("script", "cause"), [(hang_up, "no_daemon"), (refuse, "no_daemon"), (talk_rubbish, "protocol")]
+)
+def test_whatever_goes_wrong_is_a_refusal(daemon: ScriptedDaemon, script: Callable[[Peer], None], cause: str) -> None:
     daemon.play(script)
 
     exit_code, answer = run_example(daemon.path)
 
-    assert (exit_code, answer["verdict"], answer["cause"]) == (2, "deny", "no_daemon")
+    assert (exit_code, answer["verdict"], answer["cause"]) == (2, "deny", cause)
 
 
 def test_no_daemon_is_a_refusal(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+[inputs: ["mix.exs", "lib/**/*.ex", "test/**/*.exs"], line_length: 110]

@@ -1,0 +1,184 @@
+/**
+ * What a host does with the answer to a fire, and the decision when there is no answer.
+ *
+ * Knows a decision's shape and which events cannot refuse; does not know connections or clocks.
+ */
+
+import { randomUUID } from "node:crypto";
+
+import { DaemonUnreachableError, InvalidPayloadError, RequestFailedError, UnreadableAnswerError } from "./errors.js";
+
+const VERDICTS = ["pass", "allow", "deny", "ask", "halt", "claim"];
+const GOES_ON = ["pass", "allow", "claim"];
+
+// The catalogue's events that cannot refuse. Whatever is not here counts as a gate.
+const PASSING = new Set(
+  (
+    "compact_stage custom_log error_intercept error_log error_recover error_transform message_claim message_dispatch " +
+    "message_received message_send message_sent metrics model_request model_response notification performance " +
+    "permission_denied personality_switch post_compact post_model post_tool_use post_tool_use_failure pre_iteration " +
+    "prompt_build session_end session_start stop stop_failure subagent_started subagent_stop task_completed " +
+    "teammate_idle telemetry tool_path tool_result"
+  ).split(" "),
+);
+
+/** @param {string} event */
+export const refusesWhenUnknown = (event) => !PASSING.has(event);
+
+/** @param {unknown} value */
+const isText = (value) => typeof value === "string";
+/** @param {unknown} value */
+const isNumber = (value) => typeof value === "number";
+/** @param {unknown} value */
+const isFlag = (value) => typeof value === "boolean";
+/** @param {unknown} value */
+export const isObject = (value) => typeof value === "object" && value !== null && !Array.isArray(value);
+/** @param {(value: unknown) => boolean} check */
+const orNull = (check) => (/** @type {unknown} */ value) => value === null || check(value);
+/** @param {(value: unknown) => boolean} check */
+const listOf = (check) => (/** @type {unknown} */ value) => Array.isArray(value) && value.every(check);
+
+/** @type {Record<string, (value: unknown) => boolean>} */
+const SHAPE = {
+  cause: orNull(isText),
+  reason: orNull(isText),
+  layer: orNull(isText),
+  hook: orNull(isText),
+  retryable: isFlag,
+  patch: orNull(isObject),
+  payload_digest: orNull(isText),
+  inject: listOf(isObject),
+  append: orNull(isText),
+  resume: orNull(isText),
+  context: orNull(isObject),
+  revision: orNull(Number.isInteger),
+  duration_ms: isNumber,
+  outcomes: listOf(isObject),
+  warnings: listOf(isText),
+  name: isText,
+  followed_by: listOf((one) => problemOf(one) === ""),
+  record: orNull(isObject),
+};
+
+const EMPTY = {
+  cause: null,
+  reason: null,
+  layer: null,
+  hook: null,
+  retryable: false,
+  patch: null,
+  payload_digest: null,
+  inject: [],
+  append: null,
+  resume: null,
+  value: null,
+  context: null,
+  revision: null,
+  duration_ms: 0,
+  outcomes: [],
+  warnings: [],
+  name: "",
+  rendered: null,
+  followed_by: [],
+  record: null,
+};
+
+/** @param {any} value */
+function problemOf(value) {
+  if (!isObject(value)) return "it is no object";
+  if (!isText(value.decision_id) || !isText(value.event)) return "it names no decision or no event";
+  if (!VERDICTS.includes(value.verdict)) return `its verdict is ${JSON.stringify(value.verdict)}`;
+  const wrong = Object.keys(SHAPE).find((key) => key in value && !SHAPE[key](value[key]));
+  return wrong === undefined ? "" : `its ${wrong} has another shape`;
+}
+
+/** The one answer to a fire, under the keys of the wire. */
+export class Decision {
+  /** @param {Record<string, any>} fields */
+  constructor(fields) {
+    // Only keys that a decision has: a wire's "allowed" or "__proto__" is none of them.
+    const known = Object.keys(EMPTY).filter((key) => Object.hasOwn(fields, key));
+    Object.assign(this, EMPTY, Object.fromEntries(known.map((key) => [key, fields[key]])));
+    /** @type {string} */ this.decision_id = fields.decision_id;
+    /** @type {string} */ this.verdict = fields.verdict;
+    /** @type {string} */ this.event = fields.event;
+    /** @type {string | null} */ this.reason = fields.reason ?? null;
+    /** @type {string | null} */ this.cause = fields.cause ?? null;
+    /** @type {string | null} */ this.hook = fields.hook ?? null;
+    /** @type {number | null} */ this.revision = fields.revision ?? null;
+    /** @type {any} */ this.rendered = fields.rendered ?? null;
+    Object.freeze(this);
+  }
+
+  /** Whether the action may go on: not for deny and halt, and not for ask, which needs approval first. */
+  get allowed() {
+    return GOES_ON.includes(this.verdict);
+  }
+
+  /** Whether the person at the host has to approve it. */
+  get needsAsking() {
+    return this.verdict === "ask";
+  }
+
+  /** Whether the client decided by itself, without an answer of the daemon. */
+  get isLocal() {
+    return this.revision === null;
+  }
+
+  /** Who decided and why, in one line. */
+  get explanation() {
+    const who = this.hook ? ` by ${this.hook}` : "";
+    return `${this.event} refused${who}: ${this.reason || this.cause || this.verdict}`;
+  }
+
+  /**
+   * Return the error block that the Messages API needs for a tool call that was refused.
+   *
+   * @param {string} toolUseId
+   */
+  asToolResult(toolUseId) {
+    if (this.allowed) throw new TypeError(`the decision is ${this.verdict}: run the tool and send its own result`);
+    return { type: "tool_result", tool_use_id: toolUseId, is_error: true, content: this.reason || this.explanation };
+  }
+}
+
+/**
+ * Read the answer to a fire of `event`; the decision on a native one has that event's name in the catalogue.
+ *
+ * @param {any} result
+ * @param {string} event
+ * @param {boolean} isNative
+ */
+export function readDecision(result, event, isNative) {
+  const problem = problemOf(result);
+  if (problem) throw new UnreadableAnswerError(`the answer is not a valid decision: ${problem}`);
+  if (!isNative && result.event !== event) {
+    throw new UnreadableAnswerError(`the answer decides on ${result.event}, not on ${event}`);
+  }
+  const followed = (result.followed_by ?? []).map((/** @type {any} */ one) => new Decision(one));
+  return new Decision({ ...result, followed_by: followed });
+}
+
+/**
+ * Decide in place of the daemon: deny what could refuse, pass with a warning what could not.
+ *
+ * @param {string} event
+ * @param {unknown} error
+ */
+export function decideLocally(event, error) {
+  const cause = causeOf(error);
+  const message = error instanceof Error ? error.message : String(error);
+  const fields = { decision_id: `local-${randomUUID()}`, event };
+  if (!refusesWhenUnknown(event))
+    return new Decision({ ...fields, verdict: "pass", warnings: [`${cause}: ${message}`] });
+  const retryable = cause === "no_daemon" || cause === "overload";
+  const reason = `the hook daemon did not decide (fail-safe deny): ${message}`;
+  return new Decision({ ...fields, verdict: "deny", cause, reason, retryable });
+}
+
+/** @param {unknown} error */
+function causeOf(error) {
+  if (error instanceof DaemonUnreachableError) return "no_daemon";
+  if (error instanceof InvalidPayloadError) return "payload";
+  return error instanceof RequestFailedError && error.label === "overload" ? "overload" : "protocol";
+}

@@ -1,0 +1,90 @@
+"""What tests of the clients share: each client's program, and a real daemon that may be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from clients.programs import LANGUAGES, Program, command_of
+from support.survivors import nobody_survives
+
+GUARDS = """
+from hooklatch import amend, ask, deny, hook
+
+@hook("pre_tool_use", match="Shell")
+def guard(event):
+    command = event.tool_input["command"]
+    if "rm -rf" in command:
+        return deny("name the files to remove, ☃")
+    if "sudo" in command:
+        return ask("this runs as root")
+    if "mine" in command:
+        return amend(tool_input={**event.tool_input, "command": command.replace("mine", "theirs")})
+    if "kaputt" in command:
+        raise RuntimeError("kaputt")
+"""
+
+
+class RealDaemon:
+    """A daemon in a process of its own, with real guards."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = str(folder / "run" / "agent.sock")
+        (folder / "hooks.toml").write_text('[[source]]\npath = "guards.py"\n')
+        (folder / "guards.py").write_text(GUARDS)
+        self._environ = {
+            **os.environ,
+            "HOOKLATCH_CONFIG": str(folder / "hooks.toml"),
+            "HOOKLATCH_RUNTIME_DIR": str(folder / "run"),
+            "XDG_STATE_HOME": str(folder / "state"),
+        }
+        self.start()
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "hooklatch", "serve", "--json"],
+            env=self._environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert json.loads(self._process.stdout.readline())["ready"]
+
+    def kill(self) -> None:
+        self.end(signal.SIGKILL)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> None:
+        with self._process as process:
+            process.send_signal(number)
+
+
+@pytest.fixture(scope="module", params=LANGUAGES)
+def program(request: pytest.FixtureRequest) -> Generator[Program]:
+    command = command_of(request.param)
+    with nobody_survives(), Program(command) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def daemon(program: Program, tmp_path_factory: pytest.TempPathFactory) -> Generator[RealDaemon]:
+    """Run one that every test of a client asks, and none changes."""
+    running = RealDaemon(tmp_path_factory.mktemp("daemon"))
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def own_daemon(program: Program, tmp_path: Path) -> Generator[RealDaemon]:
+    """Run one that the test may change and kill; that nothing of it is left, `program` asserts."""
+    running = RealDaemon(tmp_path)
+    yield running
+    running.end()

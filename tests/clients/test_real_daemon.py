@@ -1,0 +1,127 @@
+"""Each client with a real daemon and real guards, also with one that is killed while it decides."""
+
+from __future__ import annotations
+
+import os
+import select
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import hooklatch
+from clients.conftest import GUARDS, RealDaemon
+from clients.programs import Program
+
+pytestmark = pytest.mark.slow  # a process of each language, and a daemon for each test
+
+
+def wait_for(file: Path) -> None:
+    while not file.exists():  # pytest's timeout ends it; nobody tells
+        select.select([], [], [], 0.002)
+
+
+def fire(program: Program, command: str) -> dict[str, Any]:
+    payload = {"tool_name": "Shell", "tool_input": {"command": command}}
+    answer: dict[str, Any] = program.do(do="fire", event="pre_tool_use", payload=payload)
+    return answer
+
+
+def test_the_operators_guards_decide(program: Program, daemon: RealDaemon) -> None:
+    assert program.do(do="open", path=daemon.path)["connected"]
+
+    passed, denied, asked, patched, failed = (
+        fire(program, command) for command in ("ls", "rm -rf /", "sudo ls", "ls mine", "kaputt")
+    )
+    program.do(do="close")
+
+    assert (passed["verdict"], passed["allowed"], passed["is_local"]) == ("pass", True, False)
+    assert (denied["verdict"], denied["allowed"], denied["reason"]) == ("deny", False, "name the files to remove, ☃")
+    assert (asked["verdict"], asked["allowed"]) == ("ask", False)
+    assert patched["patch"] == {"tool_input": {"command": "ls theirs"}}
+    assert patched["allowed"]
+    assert (failed["verdict"], failed["allowed"], failed["cause"]) == ("deny", False, "crash")
+
+
+def test_a_served_hook_is_called_by_another_clients_fire(program: Program, daemon: RealDaemon) -> None:
+    opened = program.do(do="open", path=daemon.path)
+    does = {"answer": {"verdict": "deny", "reason": "not in my house"}}
+    program.do(do="serve", event="pre_tool_use", id="mine", does=does)
+
+    with hooklatch.connect_sync(daemon.path, parent=(opened["session_id"], opened["child_token"])) as child:
+        decision = child.fire("pre_tool_use", tool_name="Read", tool_input={"path": "é"})
+    calls = program.do(do="called", count=1)
+    program.do(do="close")
+
+    assert (decision.verdict, decision.reason, decision.hook) == ("deny", "not in my house", "mine")
+    assert calls == [{"tool_name": "Read", "tool_input": {"path": "é"}}]
+
+
+def test_a_served_hook_that_throws_denies(program: Program, daemon: RealDaemon) -> None:
+    program.do(do="open", path=daemon.path)
+    program.do(do="serve", event="pre_tool_use", id="mine", does={"raise": "kaputt"})
+
+    decision = fire(program, "ls")
+    program.do(do="close")
+
+    assert (decision["verdict"], decision["cause"], decision["hook"]) == ("deny", "crash", "mine")
+
+
+def test_a_reload_is_announced(program: Program, own_daemon: RealDaemon) -> None:
+    program.do(do="open", path=own_daemon.path)
+    program.do(do="subscribe")
+
+    fresh = own_daemon.folder / "fresh.py"
+    fresh.write_text(
+        'from hooklatch import deny, hook\n\n@hook("pre_tool_use")\ndef never(event):\n    return deny("never")\n'
+    )
+    changed = own_daemon.folder / "hooks.toml.new"
+    changed.write_text('[[source]]\npath = "fresh.py"\n')
+    os.replace(changed, own_daemon.folder / "hooks.toml")
+    announcement = program.do(do="announcement")
+    decision = fire(program, "ls")
+    program.do(do="close")
+
+    assert announcement["topic"] == "registry"
+    assert announcement["revision"] is not None or announcement["resync"] is not None
+    assert (decision["verdict"], decision["reason"]) == ("deny", "never")
+
+
+def test_a_daemon_that_is_killed_while_it_decides_has_denied(program: Program, own_daemon: RealDaemon) -> None:
+    (own_daemon.folder / "guards.py").write_text(
+        "import time\nfrom pathlib import Path\nfrom hooklatch import hook\n\n"
+        '@hook("pre_tool_use", timeout=60)\ndef slow(event):\n'
+        f"    Path({str(own_daemon.folder / 'begun')!r}).touch()\n    time.sleep(50)\n"
+    )
+    own_daemon.end()
+    own_daemon.start()
+    program.do(do="open", path=own_daemon.path)
+    payload = {"tool_name": "Shell", "tool_input": {"command": "ls"}}
+    program.do(do="begin", **{"as": "a"}, event="pre_tool_use", payload=payload)
+    wait_for(own_daemon.folder / "begun")
+
+    own_daemon.kill()
+    lost = program.do(do="end", **{"as": "a"})
+    away = fire(program, "ls")
+    (own_daemon.folder / "guards.py").write_text(GUARDS)
+    own_daemon.start()
+    program.do(do="wait", **{"for": "connected"})
+    back = fire(program, "ls")
+    program.do(do="close")
+
+    assert (lost["verdict"], lost["cause"], lost["is_local"]) == ("deny", "no_daemon", True)
+    assert (away["verdict"], away["cause"]) == ("deny", "no_daemon")
+    assert (back["verdict"], back["is_local"]) == ("pass", False)
+
+
+def test_many_fires_at_once_each_get_their_own_answer(program: Program, daemon: RealDaemon) -> None:
+    program.do(do="open", path=daemon.path)
+    commands = [f"{'rm -rf' if number % 3 == 0 else 'ls'} {number}" for number in range(150)]
+
+    for number, command in enumerate(commands):
+        payload = {"tool_name": "Shell", "tool_input": {"command": command}}
+        program.do(do="begin", **{"as": str(number)}, event="pre_tool_use", payload=payload)
+    answers = [program.do(do="end", **{"as": str(number)})["verdict"] for number in range(len(commands))]
+    program.do(do="close")
+
+    assert answers == ["deny" if number % 3 == 0 else "pass" for number in range(len(commands))]
