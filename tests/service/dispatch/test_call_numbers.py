@@ -42,8 +42,20 @@ class Clock:
         return self.now
 
 
+def told_twice() -> ToldTwice:
+    return ToldTwice(Clock(), lambda: 1)
+
+
+def test_a_decision_of_other_hooks_stands_for_nothing() -> None:
+    epochs = iter([1, 2])
+    told = ToldTwice(Clock(), lambda: next(epochs))
+    told.keep("call", "first", decided("pass"))
+
+    assert told.take("call", "second") is None
+
+
 def test_the_other_event_of_a_call_gets_the_decision_once() -> None:
-    told, decision = ToldTwice(Clock()), decided("pass")
+    told, decision = told_twice(), decided("pass")
     told.keep("call", "first", decision)
 
     assert told.take("call", "first") is None
@@ -54,7 +66,7 @@ def test_the_other_event_of_a_call_gets_the_decision_once() -> None:
 
 @table("decision", [decided("deny"), decided("ask"), decided("halt"), decided("pass", patch={"tool_input": {}})])
 def test_what_does_not_let_the_call_pass_as_it_is_stands_for_itself_alone(decision: object) -> None:
-    told = ToldTwice(Clock())
+    told = told_twice()
     told.keep("call", "first", decision)  # type: ignore[arg-type]  # a table's column
 
     assert told.take("call", "second") is None
@@ -62,7 +74,7 @@ def test_what_does_not_let_the_call_pass_as_it_is_stands_for_itself_alone(decisi
 
 def test_an_old_decision_stands_for_nothing() -> None:
     clock = Clock()
-    told = ToldTwice(clock)
+    told = ToldTwice(clock, lambda: 1)
     told.keep("call", "first", decided("pass"))
     clock.now = LIFETIME + 1
 
@@ -70,7 +82,7 @@ def test_an_old_decision_stands_for_nothing() -> None:
 
 
 def test_two_equal_calls_need_two_decisions() -> None:
-    told = ToldTwice(Clock())
+    told = told_twice()
     for _ in range(2):
         told.keep("call", "first", decided("pass"))
 
@@ -78,7 +90,7 @@ def test_two_equal_calls_need_two_decisions() -> None:
 
 
 def test_an_event_that_is_told_once_keeps_nothing() -> None:
-    told = ToldTwice(Clock())
+    told = told_twice()
     told.keep("", "first", decided("pass"))
 
     assert told.take("", "second") is None

@@ -27,6 +27,7 @@ from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import Fit
 from hooklatch.service.dispatch.told_twice import ToldTwice
 from hooklatch.service.loading.projects import Projects
+from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.registry.statistics import Statistics
 from hooklatch.service.transport.connection import Connection
@@ -54,12 +55,14 @@ class HostParams(msgspec.Struct, frozen=True):
 class HostMethods:
     """Fires what hosts tell, and words the decisions for them."""
 
-    def __init__(self, dispatcher: Dispatcher, statistics: Statistics, projects: Projects) -> None:
+    def __init__(
+        self, dispatcher: Dispatcher, statistics: Statistics, projects: Projects, registries: Registries
+    ) -> None:
         self._dispatcher = dispatcher
         self._statistics = statistics
         self._projects = projects
         self._calls = CallNumbers()
-        self._told_twice = ToldTwice(trio.current_time)
+        self._told_twice = ToldTwice(trio.current_time, lambda: registries.epoch)
 
     @property
     def methods(self) -> MethodTable:

@@ -145,7 +145,7 @@ class Parts:
             of_clients=[
                 session_methods.methods,
                 self.hook_methods.methods,
-                HostMethods(self.dispatcher, self.statistics, self.projects).methods,
+                HostMethods(self.dispatcher, self.statistics, self.projects, self.registries).methods,
                 SkippedFires(self.registries, self.statistics, record).methods,
                 HookReports(self.status, self.dialects, self.native).methods,
                 self.status.methods,

@@ -110,6 +110,11 @@ class Registries:
         self._telling = trio.Lock()
 
     @property
+    def epoch(self) -> int:
+        """Return a number that grows with every change of hooks that sessions share, those of projects included."""
+        return self._epoch
+
+    @property
     def api_hooks(self) -> list[Hook]:
         return list(self._api.values())
 
