@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples
 
-.PHONY: check test test-quick test-all clients hosts hosts-page ratios fuzz demo bench soak format format-check lint types clean
+.PHONY: check test test-quick test-all bridges clients hosts hosts-page ratios fuzz demo bench soak format format-check lint types clean
 
 check: format-check lint types test ratios
 
@@ -58,6 +58,14 @@ HOSTS ?=
 hosts: $(VENV)/.ready
 	-$(BIN)/python tests/real_hosts/install.py $(HOSTS)
 	$(BIN)/python -m pytest -n 2 -m hosts $(if $(HOSTS),$(foreach host,$(HOSTS),tests/real_hosts/test_$(subst -,_,$(host)).py),tests/real_hosts)
+
+# The bridges into agents' SDKs, with the real packages: 690 MB, half of it Claude Code.  Their types are checked only here.
+BRIDGES := $(addprefix supervisor/hooklatch/bridges/,claude_agent_sdk.py google_adk.py langchain.py openai_agents.py pydantic_ai.py strands.py)
+bridges: $(VENV)/.ready
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[bridges]'
+	$(BIN)/mypy $(BRIDGES)
+	$(BIN)/pyright $(BRIDGES)
+	$(BIN)/python -m pytest -n 2 tests/bridges
 
 # Plays the programs that are here once more, and writes what came of it into docs/hosts.md.
 hosts-page: $(VENV)/.ready

@@ -15,11 +15,11 @@ pytest.importorskip(
 pytest.importorskip("real_hosts.model.server", reason="the scripted model of tests/real_hosts is not there")
 
 from claude_agent_sdk import ClaudeAgentOptions, ClaudeSDKClient
-from real_hosts.model.conversation import Call, opening
-from real_hosts.model.server import Model
 
 from hooklatch.bridges.claude_agent_sdk import guarded
 from hooklatch.bridges.guard import open_guard
+from real_hosts.model.conversation import Call, opening
+from real_hosts.model.server import Model
 from support.bridged import Bridged
 from support.survivors import nobody_survives
 
