@@ -24,7 +24,7 @@ import time
 from collections.abc import Callable
 
 from contenders import run_daemon
-from hooklatch.entry.building import BuildError
+from hooklatch.entry.building import BuildError, build
 from hooklatch.entry.commands import Form, entry_command
 from machine import ROOT, print_machine, save, summary
 
@@ -83,11 +83,13 @@ def measure(rounds: int) -> list[dict[str, object]]:
             for form, least in LEAST.items():
                 cases[way, form, "least"] = started(least)
                 for what, place in folders.items():
-                    try:
-                        words = entry_command("claude-code", "PreToolUse", "gate", 60, runtime_dir=place, form=form)
-                    except BuildError as error:
-                        print(f"left out: {error}")
-                        continue
+                    words = entry_command("claude-code", "PreToolUse", "gate", 60, runtime_dir=place)
+                    if form == "c":
+                        try:
+                            words[: words.index("claude-code")] = [str(build(folder))]
+                        except BuildError as error:
+                            print(f"left out: {error}")
+                            continue
                     cases[way, form, what] = started(words)
         times: dict[tuple[str, Form, str], list[float]] = {case: [] for case in cases}
         for turn in range(rounds + WARM):

@@ -163,6 +163,16 @@ def test_what_the_daemon_weighs_is_shown_for_each_of_its_processes() -> None:
 
 
 @pytest.mark.slow
+def test_each_form_of_the_entry_is_started_as_hosts_start_it() -> None:
+    """Slow: it starts a daemon, and some fifty commands."""
+    rows = found_by("entries")["rows"]
+
+    found = {(row["way"], row["form"], row["answered"]) for row in rows}
+    assert {(way, "python", what) for way in ("itself", "sh -c") for what in ("least", "at once", "daemon")} <= found
+    assert {row["limit"] for row in rows} >= {None, 1.25}
+
+
+@pytest.mark.slow
 def test_the_benchmark_of_events_that_nobody_hooks_compares_asking_and_skipping() -> None:
     """Slow: it starts a daemon, and each kind of client twice."""
     command = [sys.executable, str(BENCH / "idle_events.py"), "--quick"]

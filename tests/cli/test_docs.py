@@ -25,7 +25,12 @@ SECTIONS = {
     match[1]: match[2] for match in re.finditer(r"^## `(\w+)`\n(.*?)(?=^## |\Z)", PAGE, re.DOTALL | re.MULTILINE)
 }
 GENERAL = set(re.findall(r"^\| (\d+) \|", PAGE.partition("## `")[0], re.MULTILINE))
-APART = ("serve", "stop", "watch")  # they begin or end a daemon, or run until told to end: tests of their own run them
+APART = (
+    "serve",
+    "stop",
+    "watch",
+    "listen",
+)  # they begin or end a daemon, or run until told to end: tests of their own run them
 
 
 def examples() -> list[tuple[str, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import msgspec
 import pytest
@@ -51,11 +52,29 @@ def cases(draw: st.DrawFn) -> tuple[str, str, Decision]:
     return host, event, decision
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(case=cases())
 def test_an_answer_is_never_less_strict_than_the_decision(case: tuple[str, str, Decision]) -> None:
-    host, event, decision = case
+    never_less_strict(*case)
 
+
+PATCHES: list[dict[str, Any] | None] = [
+    None, {"tool_input": {"command": "ls"}}, {"tool_input": {**INPUT, "command": "ls"}}, {"tool_input": "ls"},
+    {"tool_input": {**INPUT, "nested": {"a": 1}}}, {"prompt": "p"}, {"permissions": []}, {"content": {}},
+    {"worktree_path": "/w"}, {"tool_input": {**INPUT, "command": "ls"}, "prompt": "p"},
+]  # fmt: skip
+
+
+@table(("host", "event"), GATES)
+@table("verdict", ["pass", "allow", "ask", "deny", "halt", "claim"])
+@table("patch", PATCHES)
+def test_no_gate_of_any_host_is_told_less_than_was_decided(
+    host: str, event: str, verdict: str, patch: dict[str, Any] | None
+) -> None:
+    never_less_strict(host, event, decided(verdict, patch=patch, append="text for the model"))
+
+
+def never_less_strict(host: str, event: str, decision: Decision) -> None:
     done = effect(host, event, answered(host, event, decision, tool_input=INPUT), INPUT)
 
     patch = {key: msgspec.json.decode(raw) for key, raw in (decision.patch or {}).items()}

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hooklatch.install.editing import add, at, remove
-from hooklatch.install.jsonc import JsoncError, Node, parse
+from hooklatch.install.jsonc import JsoncError, Node, beyond_json, parse
 
 SPACES = st.sampled_from(["", " ", "\n", "\n  ", "\r\n\t", " /* a, } */ ", " // b ]\n", "\n// c\r\n", "/**/"])
 WORDS = st.sampled_from(["a", "b", 'with "quotes"', "ü", "", "x//y", "/*z*/"])
@@ -185,3 +185,35 @@ def test_a_file_without_anything_gets_all_of_it(text: str) -> None:
 
     assert after.startswith(text)
     assert value_of(at(parse(after), ("hooks", "PreToolUse"))) == [ENTRY]
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "with_comments"),
+    [
+        ('{"a": "// no /* comment", "b": [1, 2]}', None, None),
+        ('{"a": 1} // x', "line 1, column 10: a comment", None),
+        ('{\n /* x */ "a": ",]"}', "line 2, column 2: a comment", None),
+        ('{"a": [1,\n],}', "line 1, column 9: a comma before a closing bracket", "line 1, column 9: a comma"),
+        ('{"a": 1, // x\n}', "line 1, column 8: a comma", "line 1, column 8: a comma"),
+        ("", None, None),
+    ],
+)
+def test_what_a_reader_of_plain_json_does_not_take_is_found(
+    text: str, plain: str | None, with_comments: str | None
+) -> None:
+    for has_comments, wanted in ((False, plain), (True, with_comments)):
+        found = beyond_json(text, has_comments=has_comments)
+        assert found is None if wanted is None else str(found).startswith(wanted)
+
+
+@given(TEXTS)
+def test_what_is_plain_json_is_told_from_what_is_not(both: tuple[Any, str]) -> None:
+    _, text = both
+
+    try:
+        json.loads(text)
+        is_plain = True
+    except ValueError:
+        is_plain = False
+
+    assert (beyond_json(text, has_comments=False) is None) == is_plain

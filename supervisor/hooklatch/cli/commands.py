@@ -17,6 +17,7 @@ COMMANDS = (
         "serve", "daemon.serve",
         "run the daemon until SIGTERM or Ctrl-C, or with --detach in the background; SIGHUP reloads",
     ),
+    ("listen", "hosts.listen", "answer Claude Code's http hooks on loopback until Ctrl-C; needs hooklatch[listen]"),
     ("stop", "daemon.stop", "let the daemon answer the fires in flight and exit, and wait until it is gone"),
     ("fire", "testing.fire", "fire one event and print the decision"),
     ("hooks", "hooks.hooks", "list hooks in firing order, or change them"),

@@ -21,7 +21,7 @@ from pathlib import Path
 from hooklatch import paths
 from hooklatch.entry import refusals
 
-__all__ = ["BuildError", "build", "built", "compile_entry", "header"]
+__all__ = ["BuildError", "build", "built", "compile_entry", "header", "place"]
 
 SOURCE = Path(__file__).with_name("entry.c")
 STARTING = Path(__file__).resolve().with_name("starting.py")
@@ -58,7 +58,8 @@ def built(folder: str | os.PathLike[str] | None = None) -> Path | None:
         return None
 
 
-def place(folder: str | os.PathLike[str] | None) -> Path:
+def place(folder: str | os.PathLike[str] | None = None) -> Path:
+    """Return where the program is, or would be."""
     digest = hashlib.sha256(SOURCE.read_bytes() + header().encode()).hexdigest()[:16]
     base = Path(folder) if folder is not None else Path(paths.state_dir(os.environ), "entries")
     return base.absolute() / f"entry-{digest}"

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-__all__ = ["JsoncError", "Member", "Node", "parse"]
+__all__ = ["JsoncError", "Member", "Node", "beyond_json", "parse"]
 
 MAX_DEPTH: Final = 200  # far above any settings file, far below Python's own limit
 TRIVIA: Final = re.compile(r"(?:[ \t\r\n]+|//[^\n\r]*|/\*.*?\*/)*", re.DOTALL)
@@ -151,3 +151,23 @@ def parse(text: str) -> Node | None:
     if rest != len(text):
         raise JsoncError(f"expected the end of the file, found {reader.seen(rest)}", text, rest)
     return root
+
+
+def beyond_json(text: str, *, has_comments: bool) -> JsoncError | None:
+    """Return the first thing in a text that a reader of plain JSON does not take: a comment, or a comma too many.
+
+    `has_comments`: this reader takes comments.
+    """
+    position = 0
+    while position < len(text):
+        if match := STRING.match(text, position):
+            position = match.end()
+        elif text.startswith(("//", "/*"), position):
+            if not has_comments:
+                return JsoncError("a comment", text, position)
+            position = max(Reader(text).skip(position), position + 1)
+        elif text[position] == "," and text[Reader(text).skip(position + 1) :][:1] in ("}", "]"):
+            return JsoncError("a comma before a closing bracket", text, position)
+        else:
+            position += 1
+    return None

@@ -63,6 +63,8 @@ class Layout:
     gate: str = "PreToolUse"  # the event of the canary
     canary: Mapping[str, Any] = field(default_factory=dict[str, Any])
     is_plugin: bool = False
+    # Whether it reads comments in its settings; None: nobody tried.  A comma too many is read by none of them.
+    has_comments: bool | None = False
 
     def file(self, scope: Scope, environ: Mapping[str, str], folder: str) -> str:
         """Return the path of the settings of a person, or of the project in `folder`."""
@@ -115,18 +117,19 @@ LAYOUTS: Final[Mapping[str, Layout]] = MappingProxyType(
             Layout(
                 name="gemini", programs=("gemini",), folder=".gemini", variable="GEMINI_CLI_HOME",
                 variable_names_home=True, user="settings.json", project=".gemini/settings.json", unit="ms",
-                measured="0.61.0", more=gemini_more, gate="BeforeTool",
+                measured="0.61.0", has_comments=True, more=gemini_more, gate="BeforeTool",
                 canary={**CALL, "tool_name": "run_shell_command"},
             ),
             Layout(
                 name="copilot", programs=("copilot",), folder=".copilot", variable="COPILOT_HOME",
-                user="hooks/hooklatch.json", project=".github/hooks/hooklatch.json", command="bash",
+                has_comments=None, user="hooks/hooklatch.json", project=".github/hooks/hooklatch.json", command="bash",
                 timeout="timeoutSec", shape=Shape(is_grouped=False, root=VERSIONED), oldest=(1, 0, 80),
                 measured="1.0.102", skip=lambda event: event[:1].isupper(), gate="preToolUse",
                 canary={"sessionId": "hooklatch-doctor", "toolName": "bash", "toolArgs": {"command": "true"}},
             ),
             Layout(
                 name="cursor", programs=("cursor-agent", "cursor"), folder=".cursor", user="hooks.json",
+                has_comments=None,
                 project=".cursor/hooks.json", shape=Shape(is_grouped=False, root=VERSIONED), has_type=False,
                 more=cursor_more, gate="preToolUse",
                 canary={
@@ -141,7 +144,7 @@ LAYOUTS: Final[Mapping[str, Layout]] = MappingProxyType(
             ),
             Layout(
                 name="qwen", programs=("qwen",), folder=".qwen", user="settings.json",
-                project=".qwen/settings.json", unit="ms", measured="0.15.10", more=gemini_more,
+                project=".qwen/settings.json", unit="ms", measured="0.15.10", has_comments=True, more=gemini_more,
                 canary={**CALL, "tool_name": "run_shell_command", "tool_use_id": "hooklatch-doctor"},
             ),
         )

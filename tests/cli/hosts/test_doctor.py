@@ -111,6 +111,7 @@ def test_a_dead_daemon_is_a_problem_for_each_program() -> None:
         (("entry.py", "entry-gone.py"), "which is gone"),
         (('"PreToolUse"', '"Stop2"'), "has no entry for PreToolUse: tool calls are not guarded"),
         (('{\n  "hooks"', '{\n  "disableAllHooks": true,\n  "hooks"'), "disableAllHooks: none of its hooks runs"),
+        (('{\n  "hooks"', '{ // mine\n  "hooks"'), "DEAD: Claude Code does not read a comment"),
         (("}\n}", "}\n"), "a file that cannot be read has no hooks"),
     ],
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from hooklatch.entry.commands import ENTRY
 from hooklatch.hosts.find import find
 from hooklatch.install.entries import find_entries
 from hooklatch.install.layouts import LAYOUTS
-from support.commands import Place, new_place
+from support.commands import Place, new_place, serving
 from support.tables import table
 
 pytestmark = pytest.mark.slow
@@ -197,6 +198,8 @@ def test_a_settings_file_keeps_every_byte_and_names_its_backup(place: Place) -> 
     assert after.endswith(f"\r\n}}{tail}")
     assert "\n" not in after.replace("\r\n", "")
     assert f"backup: {path}.hooklatch-backup" in done.stdout
+    what = "Claude Code does not read a comment"
+    assert f"note: NOT IN FORCE: {what} ({path}:2:2), and ignores the whole file" in done.stdout
     assert place.run("uninstall", "claude-code").returncode == 0
     assert path.read_bytes() == text.encode()
 
@@ -284,3 +287,21 @@ def test_installing_without_a_daemon_says_that_everything_will_be_refused(place:
 
     assert "NO DAEMON RUNS: until one does, Claude Code is refused every tool call: hooklatch serve --detach" in said
     assert "NO DAEMON" not in started
+
+
+@pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="there is no compiler")
+def test_the_c_form_is_built_and_named_and_a_dry_run_builds_nothing(place: Place) -> None:
+    before = tree(place)
+    dry = place.run("install", "claude-code", "--form", "c", "--dry-run")
+    assert tree(place) == before
+
+    done = place.run("install", "claude-code", "--form", "c")
+    with serving(place):
+        (host,) = place.json("doctor")["hosts"]
+    gone = place.run("uninstall", "claude-code")
+
+    (program,) = (place.folder / ".local/state/hooklatch/entries").iterdir()
+    assert f'"command": "{program} claude-code PreToolUse --kind gate' in dry.stdout
+    assert f'"command": "{program} claude-code PreToolUse --kind gate' in done.stdout
+    assert (host["canary"], host["without_daemon"]) == ("refused by the daemon", "refused")
+    assert f"left: {program}, the entry as a C program" in gone.stdout

@@ -60,7 +60,7 @@ async def test_explain_gives_who_would_fire_in_order_and_why_each_other_one_woul
 
     assert [(one["layer"], one["hook"]) for one in answer["fires"]] == [("global", "guards:first"), ("session", "mine")]
     assert {one["hook"]: one["why"] for one in answer["others"]} == {
-        "guards:no": "its matcher (Bash) does not match tool_name",
+        "guards:no": "its matcher (Bash) does not match tool_name, nor its kind 'read'",
         "guards:off": "it is disabled",
         "guards:at_the_end": "it is a hook of stop",
     }

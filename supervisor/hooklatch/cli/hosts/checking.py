@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from hooklatch.cli.hosts import codex_trust, plugin_trial
-from hooklatch.cli.hosts.install import files_of
+from hooklatch.cli.hosts.install import files_of, unread
 from hooklatch.cli.hosts.programs import Ended, LateError, program_of, run, version_of
 from hooklatch.entry.commands import entry_command
 from hooklatch.hosts import canary
@@ -107,6 +107,11 @@ def check_file(host: Host, layout: Layout, path: str) -> Checked | None:
         return checked
     if not found:
         return None
+    if (fault := unread(host, layout, path, data)) is not None:
+        is_sure = layout.has_comments is not None
+        checked.wrong(
+            f"{'DEAD: ' if is_sure else ''}{fault}", "take it out, then: hooklatch doctor", is_problem=is_sure
+        )
     checked.events = [one.event for one in found]
     checked.canonical = {host.events[one.event].event for one in found if one.event in host.events}
     check_entries(checked, host, layout, found, again)

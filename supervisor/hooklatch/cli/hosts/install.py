@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,7 +17,8 @@ from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import one_shot
-from hooklatch.entry.commands import entry_command
+from hooklatch.entry.building import BuildError, place
+from hooklatch.entry.commands import Form, entry_command
 from hooklatch.errors import HooklatchError
 from hooklatch.hosts.find import UnknownHostError, find
 from hooklatch.hosts.host import Host, NativeEvent
@@ -31,10 +33,11 @@ from hooklatch.install.changing import (
     uninstalling_plugin,
 )
 from hooklatch.install.files import FileError
+from hooklatch.install.jsonc import beyond_json
 from hooklatch.install.layouts import LAYOUTS, Layout, Scope, Version, handler_of, is_known, shown
 from hooklatch.install.plugin import plugin_text
 
-__all__ = ["add_install", "add_uninstall", "files_of", "layout_of"]
+__all__ = ["add_install", "add_uninstall", "files_of", "layout_of", "unread"]
 
 NAMES = ", ".join(LAYOUTS)
 EXITS = (Exit.BAD_DATA, Exit.CANNOT_CREATE, Exit.NO_INPUT)
@@ -82,7 +85,10 @@ def install(arguments: argparse.Namespace) -> int:
         raise CommandError(Exit.NO_INPUT, f"{arguments.program} is not a program; name the path of {host.title}")
     version, why = version_of(program, os.environ) if program is not None else (None, "")
     events = dict(events_of(host, layout, version, arguments.also))
-    commands = {event: words_of(host, event, spec, arguments) for event, spec in events.items()}
+    try:
+        commands = {event: words_of(host, event, spec, arguments) for event, spec in events.items()}
+    except BuildError as error:
+        raise CommandError(Exit.CANNOT_CREATE, f"the C form cannot be built: {error}; try --form best") from None
     with spoken():
         if layout.is_plugin:
             limit = events[layout.gate].limit
@@ -96,6 +102,8 @@ def install(arguments: argparse.Namespace) -> int:
     notes = [*notes_on(host, layout, scope, program, version, why), *left_out(host, layout, version, arguments.also)]
     if layout.name == "codex":
         notes += codex_trust.settle(path, program, arguments)
+    if not layout.is_plugin and (fault := unread(host, layout, path, change.after)) is not None:
+        notes.insert(0, f"NOT IN FORCE{'?' if layout.has_comments is None else ''}: {fault}")
     if not arguments.start and not is_served(arguments):
         notes.append(
             f"NO DAEMON RUNS: until one does, {host.title} is refused every tool call: hooklatch serve --detach"
@@ -123,15 +131,30 @@ def uninstall(arguments: argparse.Namespace) -> int:
                     (change, None if arguments.dry_run else apply(change, host.name, os.environ))
                     for change in codex_trust.removing(path, os.environ)
                 ]
+        starting = {word for change, _ in changes for word in programs_in(change) if os.path.isfile(word)}
     if arguments.json:
         found = [fields_of(host, change, backup, [], arguments) for change, backup in changes]
         output.say_json({"host": host.name, "files": found})
         return Exit.OK
     for change, backup in changes:
         say_change(host, change, backup, [], arguments, done="uninstalled")
+    for path in sorted(starting):
+        # Not deleted: settings that were written by hand may start it, and a guard that is gone refuses nothing.
+        output.say(f"left: {path}, the entry as a C program; delete it if nothing else starts it")
     if not changes:
         output.say(f"nothing of hooklatch is in {' or '.join(paths)}")
     return Exit.OK
+
+
+def unread(host: Host, layout: Layout, path: str, data: bytes | None) -> str | None:
+    """Return what a program does not read in a file, though hooklatch does; it then goes without all of it."""
+    error = beyond_json((data or b"").decode(errors="replace"), has_comments=layout.has_comments is True)
+    if error is None:
+        return None
+    place = f"{path}:{error.line}:{error.column}"
+    if layout.has_comments is None:
+        return f"{host.title} may not read {error.what} ({place}), and ignore the whole file"
+    return f"{host.title} does not read {error.what} ({place}), and ignores the whole file"
 
 
 def is_served(arguments: argparse.Namespace) -> bool:
@@ -204,9 +227,17 @@ def left_out(host: Host, layout: Layout, version: Version | None, also: list[str
 
 def words_of(host: Host, event: str, spec: NativeEvent, arguments: argparse.Namespace) -> list[str]:
     named = arguments.runtime_dir or os.environ.get("HOOKLATCH_RUNTIME_DIR")
-    return entry_command(
-        host.name, event, spec.kind, spec.wait, runtime_dir=named, start=arguments.start, form=arguments.form
-    )
+    would_build = arguments.dry_run and arguments.form != "python" and not place().is_file()
+    form: Form = "python" if would_build else arguments.form
+    words = entry_command(host.name, event, spec.kind, spec.wait, runtime_dir=named, start=arguments.start, form=form)
+    return [str(place()), *words[words.index(host.name) :]] if would_build else words
+
+
+def programs_in(change: Change) -> set[str]:
+    """Return the C programs that a file's entries started."""
+    folder = str(place().parent)
+    text = (change.before or b"").decode(errors="replace")
+    return set(re.findall(rf"{re.escape(folder)}/entry-[0-9a-f]+", text))
 
 
 def notes_on(

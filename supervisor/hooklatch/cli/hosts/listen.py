@@ -1,0 +1,69 @@
+"""listen: Claude Code's http hooks, on loopback, in a process of its own.  Opt-in; does not know http."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from functools import partial
+
+from hooklatch import paths
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+
+__all__ = ["add_listen"]
+
+TOKEN = "listen.token"
+
+
+def add_listen(parser: Parser) -> None:
+    parser.runs(listen, example="hooklatch listen --port 7437", exits=(Exit.UNAVAILABLE,))
+    parser.add_argument("--port", metavar="N", type=port_number, default=0, help="on 127.0.0.1 (default: a free one)")
+    parser.add_argument(
+        "--token-file",
+        metavar="FILE",
+        help="the bearer token; made if it is not there (default: in the state directory)",
+    )
+    parser.add_argument(
+        "--settings", action="store_true", help="print the hooks of Claude Code's settings that ask it, and exit"
+    )
+
+
+def port_number(text: str) -> int:
+    number = int(text)
+    if not 0 <= number < 2**16:
+        raise ValueError(text)
+    return number
+
+
+def listen(arguments: argparse.Namespace) -> int:
+    """Listen until told to end."""
+    try:
+        import trio
+
+        from hooklatch.entry import listener
+    except ImportError as error:
+        missing = f"{error.name or error} is not installed; it comes with: pip install 'hooklatch[listen]'"
+        raise CommandError(Exit.UNAVAILABLE, missing) from None
+    if arguments.settings:
+        if not arguments.port:
+            raise CommandError(Exit.USAGE, "--settings needs the --port that they name")
+        output.say_json(listener.settings_of(arguments.port))
+        return Exit.OK
+    token_file = os.path.abspath(arguments.token_file or os.path.join(paths.state_dir(os.environ), TOKEN))
+    runtime_dir = os.path.abspath(arguments.runtime_dir) if arguments.runtime_dir else None
+    try:
+        token = listener.read_token(token_file)
+        trio.run(listener.serve, arguments.port, token, runtime_dir, partial(announce, arguments, token_file))
+    except listener.TokenError as error:
+        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+    except OSError as error:
+        raise CommandError(Exit.UNAVAILABLE, f"port {arguments.port} cannot be listened on: {error.strerror}") from None
+    return Exit.OK
+
+
+def announce(arguments: argparse.Namespace, token_file: str, port: int) -> None:
+    if arguments.json:
+        output.say_json({"ready": True, "address": "127.0.0.1", "port": port, "token_file": token_file})
+    else:
+        output.say(f"listening on http://127.0.0.1:{port}/claude-code/EVENT; the token is in {token_file}")

@@ -1,0 +1,266 @@
+"""Answers Claude Code's http hooks on loopback: an entry that is not started for each event.  Opt-in.
+
+    POST /claude-code/EVENT, a bearer token ─▶ method `host` of the daemon ─▶ 200 and a document, or a text
+
+A process of its own, so that the daemon stays without network code; it needs h11, which comes with hooklatch[listen].
+Claude Code passes whatever it hears nothing about, so what is no answer never looks like one: with `onFailure: "block"`
+every status but 2xx blocks, and so does a 2xx that is no JSON; only an empty 2xx passes, and none is ever sent.
+
+Any program of any user can connect to a loopback port.  So a request needs the token, out of a file that its owner
+alone can read; and it names this host and this port, which a page in a browser that was made to come here cannot do.
+"""
+
+from __future__ import annotations
+
+import hmac
+import logging
+import os
+import secrets
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h11
+import trio
+
+from hooklatch.entry.asking import Entry, UnansweredError, ask, read_answer
+from hooklatch.entry.refusals import MAX_FRAME, failure
+from hooklatch.hosts.find import find
+
+__all__ = ["ADDRESS", "Reply", "TokenError", "answer", "read_token", "serve", "settings_of"]
+
+logger = logging.getLogger("hooklatch.listener")
+ADDRESS = "127.0.0.1"
+HOST = "claude-code"
+UNHEARD = frozenset({"SessionStart", "Setup"})  # Claude Code sends neither by http: it skips them without a word
+PROJECT = b"hooklatch-project-dir"  # a header that the settings fill with $CLAUDE_PROJECT_DIR
+MAX_CONNECTIONS = 256
+MAX_HEAD = 2**14
+RECEIVED = 2**16
+IDLE = 600.0  # seconds that a kept connection may be silent
+TIMELY = 20.0  # seconds for a request that has begun to end, and for an answer to be taken
+GRACE = 2.0  # seconds beyond the daemon's own limit
+
+Reply = tuple[int, str, str]  # status, content type, body
+
+
+class TokenError(Exception):
+    """The token's file cannot be used: why."""
+
+
+class Refused(Exception):
+    """A request that is not answered with a decision; status and text."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+def read_token(path: str) -> str:
+    """Return the token in a file, which is made with a new one where there is none.
+
+    Raises:
+        TokenError: it belongs to somebody else, or others could read it, or it is too short to be a secret.
+    """
+    try:
+        Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            pass
+        else:
+            with os.fdopen(fd, "w") as file:
+                file.write(secrets.token_urlsafe(32) + "\n")
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), encoding="ascii") as file:
+            status = os.fstat(file.fileno())
+            text = file.read(1000).strip()
+    except (OSError, ValueError) as error:
+        raise TokenError(f"the token {path} cannot be read: {error}") from None
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
+        raise TokenError(f"the token {path} is not yours alone; remove it, and a new one is made")
+    if len(text) < 32 or not text.isprintable():
+        raise TokenError(f"the token {path} is no secret of at least 32 characters; remove it, and a new one is made")
+    return text
+
+
+# -- one request ---------------------------------------------------------------------------------------------------
+
+
+def admit(request: h11.Request, token: str, port: int) -> str:
+    """Return the event that a request is for.
+
+    Raises:
+        Refused: it is not for us, or from somebody who may not ask.
+    """
+    headers = [(bytes(name), bytes(value)) for name, value in request.headers]
+    names = [value for name, value in headers if name == b"host"]
+    if names not in ([f"{ADDRESS}:{port}".encode()], [f"localhost:{port}".encode()]):
+        raise Refused(421, "this listener answers to its own address and port alone")
+    given = [value for name, value in headers if name == b"authorization"]
+    if len(given) != 1 or not hmac.compare_digest(given[0], f"Bearer {token}".encode()):
+        raise Refused(401, "the bearer token is missing or wrong; install hooklatch for Claude Code again")
+    if any(name == b"origin" for name, _ in headers):
+        raise Refused(403, "a page in a browser may not ask")
+    parts = bytes(request.target).decode("ascii", "replace").split("/")
+    if len(parts) != 3 or parts[:2] != ["", HOST] or parts[2] not in find(HOST).events or parts[2] in UNHEARD:
+        raise Refused(404, "there is no such event here; the path is /claude-code/EVENT")
+    if request.method != b"POST":
+        raise Refused(405, "an event is posted")
+    return parts[2]
+
+
+def project_of(request: h11.Request) -> dict[bytes, bytes]:
+    """Return the environment of the host, as far as a header tells it."""
+    values = [bytes(value) for name, value in request.headers if bytes(name) == PROJECT]
+    return {b"CLAUDE_PROJECT_DIR": values[0]} if len(values) == 1 and values[0] else {}
+
+
+async def answer(event: str, document: bytes, environ: dict[bytes, bytes], runtime_dir: str | None) -> Reply:
+    """Return what the daemon says to an event; whatever is no whole answer is a status that blocks, and a text."""
+    spec = find(HOST).events[event]
+    wait = spec.wait if spec.kind != "notify" else 1.0
+    chosen = [] if runtime_dir is None else ["--runtime-dir", runtime_dir]
+    entry = Entry([HOST, event, "--kind", spec.kind, "--wait", f"{wait:.3f}", *chosen])
+    with trio.move_on_after(wait + GRACE):
+        return await trio.to_thread.run_sync(ask_daemon, entry, document, environ, wait, abandon_on_cancel=True)
+    return failed(504, "late")
+
+
+def ask_daemon(entry: Entry, document: bytes, environ: dict[bytes, bytes], wait: float) -> Reply:
+    try:
+        document.decode()
+    except UnicodeDecodeError:
+        return failed(400, "encoding")
+    try:
+        line = ask(entry, document, time.monotonic() + wait, environ)
+        code, stdout, stderr = read_answer(entry, line)
+    except UnansweredError as error:
+        return failed(502, error.why, error.detail)
+    if code:
+        return 403, "text/plain; charset=utf-8", stderr.decode()
+    return 200, "application/json", stdout.decode() if stdout.strip() else "{}\n"
+
+
+def failed(status: int, why: str, detail: bytes = b"") -> Reply:
+    return status, "text/plain; charset=utf-8", failure(HOST, "", "gate", why, detail)[2].decode()
+
+
+# -- http ----------------------------------------------------------------------------------------------------------
+
+
+class Client:
+    """One connection: requests in, one reply to each."""
+
+    def __init__(self, stream: trio.SocketStream, token: str, runtime_dir: str | None) -> None:
+        self._stream = stream
+        self._token = token
+        self._runtime_dir = runtime_dir
+        self._port: int = stream.socket.getsockname()[1]
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+
+    async def serve(self) -> None:
+        """Answer requests until the client leaves, or one of them cannot be read."""
+        is_open = True
+        while is_open:
+            try:
+                reply = await self._handle()
+            except Refused as refusal:
+                reply = refusal.status, "text/plain; charset=utf-8", f"hooklatch: refused: {refusal}\n"
+            except h11.RemoteProtocolError as error:
+                reply = error.error_status_hint, "text/plain; charset=utf-8", f"hooklatch: refused: {error}\n"
+            if reply is None:
+                return
+            with trio.fail_after(TIMELY):
+                await self._send(*reply)
+            is_open = self._is_between_requests()
+            if is_open:
+                self._http.start_next_cycle()
+        with trio.move_on_after(1):  # what is closed with input unread is reset, and its reply may be lost
+            await self._stream.send_eof()
+            while await self._stream.receive_some(RECEIVED):
+                continue
+
+    def _is_between_requests(self) -> bool:
+        return self._http.our_state is h11.DONE and self._http.their_state is h11.DONE
+
+    async def _handle(self) -> Reply | None:
+        request: object = None
+        with trio.move_on_after(IDLE):
+            request = await self._next()
+        if not isinstance(request, h11.Request):
+            return None
+        event = admit(request, self._token, self._port)
+        document: bytes | None = None
+        with trio.move_on_after(TIMELY):
+            document = await self._body()
+        if document is None:
+            raise Refused(408, "the request did not end in time")
+        return await answer(event, document, project_of(request), self._runtime_dir)
+
+    async def _body(self) -> bytes:
+        document = bytearray()
+        while not isinstance(event := await self._next(), h11.EndOfMessage):
+            if isinstance(event, h11.Data):
+                document += event.data
+            if len(document) > MAX_FRAME:
+                raise Refused(413, f"the event is larger than {MAX_FRAME} bytes")
+        return bytes(document)
+
+    async def _next(self) -> object:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            if self._http.they_are_waiting_for_100_continue:
+                go_on = h11.InformationalResponse(status_code=100, headers=[])
+                await self._stream.send_all(self._http.send(go_on) or b"")
+            self._http.receive_data(await self._stream.receive_some(RECEIVED))
+        return event
+
+    async def _send(self, status: int, content_type: str, text: str) -> None:
+        body = text.encode()
+        headers = [("content-type", content_type), ("content-length", str(len(body))), ("cache-control", "no-store")]
+        data = self._http.send(h11.Response(status_code=status, headers=headers)) or b""
+        data += self._http.send(h11.Data(data=body)) or b""
+        await self._stream.send_all(data + (self._http.send(h11.EndOfMessage()) or b""))
+
+
+async def serve(port: int, token: str, runtime_dir: str | None, on_ready: Callable[[int], None]) -> None:
+    """Listen on a port of loopback, 0 for any that is free, until cancelled; tell `on_ready` which.
+
+    Raises:
+        OSError: it cannot be listened on.
+    """
+    places = trio.Semaphore(MAX_CONNECTIONS)
+    (listener,) = await trio.open_tcp_listeners(port, host=ADDRESS)
+    trio.to_thread.current_default_thread_limiter().total_tokens = MAX_CONNECTIONS
+
+    async def serve_one(stream: trio.SocketStream) -> None:
+        # The boundary that must catch all: one client's end is no other's.  It gets no reply then, which blocks.
+        try:
+            async with places, stream:
+                await Client(stream, token, runtime_dir).serve()
+        except (trio.BrokenResourceError, trio.TooSlowError, trio.ClosedResourceError) as error:
+            logger.debug("client gone: %s", error)
+        except Exception:
+            logger.exception("a connection failed")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(trio.serve_listeners, serve_one, [listener])
+        on_ready(listener.socket.getsockname()[1])
+
+
+def settings_of(port: int) -> dict[str, Any]:
+    """Return the hooks of Claude Code's settings that ask a listener on this port."""
+    hooks = {
+        event: [{"hooks": [{
+            "type": "http",
+            "url": f"http://{ADDRESS}:{port}/{HOST}/{event}",
+            "timeout": int(spec.limit),
+            "onFailure": "block",
+            "headers": {"Authorization": "Bearer $HOOKLATCH_TOKEN", "Hooklatch-Project-Dir": "$CLAUDE_PROJECT_DIR"},
+            "allowedEnvVars": ["HOOKLATCH_TOKEN", "CLAUDE_PROJECT_DIR"],
+        }]}]
+        for event, spec in find(HOST).events.items()
+        if spec.event and event not in UNHEARD and not spec.takes_over
+    }  # fmt: skip
+    return {"hooks": hooks}
