@@ -140,12 +140,14 @@ def test_without_a_daemon_nothing_runs(nowhere: str) -> None:
 
 
 def test_a_refused_prompt_ends_the_run_before_the_model(place: Bridged) -> None:
+    model = Script(words=["hello"])
+
     with open_guard_sync(runtime_dir=place.runtime_dir) as guard:
-        agent = create_agent(Script(words=["hello"]), [speak], middleware=[GuardMiddleware(guard)])
+        agent = create_agent(model, [speak], middleware=[GuardMiddleware(guard)])
         result = agent.invoke(go("a forbidden thing"))
 
     assert result["messages"][-1].content == "that is not discussed here"
-    assert (SAID, place.told("model_request")) == ([], [])
+    assert (SAID, model.seen) == ([], [])
 
 
 @pytest.mark.parametrize(("answer", "said"), [(True, ["ask"]), (False, []), ("yes", [])])

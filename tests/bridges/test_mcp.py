@@ -119,8 +119,8 @@ def test_hooks_see_the_servers_name_and_hear_of_results(client: Client, place: B
     client.text(1)
     client.text("two")
 
-    heard = place.wait_told("post_tool_use")
-    failed = place.wait_told("post_tool_use_failure")
+    heard = place.wait_told("post_tool_use", lambda one: one["tool_use_id"] == "toolu_1")
+    failed = place.wait_told("post_tool_use_failure", lambda one: one["tool_use_id"] == "mcp-two")
     assert (heard["tool_name"], heard["tool_input"]) == ("mcp__words__speak", {"word": "hello"})
     assert heard["tool_use_id"] == "toolu_1"
     assert heard["tool_kind"] == "mcp"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +30,7 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 from hooklatch.bridges.guard import open_guard
 from hooklatch.bridges.openai_agents import TellingHooks, guarded, guarded_tools
 from support.bridged import COMMANDS, REFUSALS, Bridged, called, example
+from support.survivors import nobody_survives
 
 pytestmark = pytest.mark.slow  # each file imports an SDK and starts workers
 
@@ -38,8 +41,10 @@ class Script(Model):
     def __init__(self, *arguments: str) -> None:
         self.calls = [("speak", text) for text in arguments]
         self.told: dict[str, str] = {}
+        self.requests = 0
 
     async def get_response(self, system_instructions: Any, input: Any, *others: Any, **more: Any) -> ModelResponse:  # noqa: A002
+        self.requests += 1
         answers = [one for one in input if isinstance(one, dict) and one.get("type") == "function_call_output"]
         if not answers:
             output: list[Any] = [
@@ -113,11 +118,13 @@ def test_without_a_daemon_nothing_runs(nowhere: str) -> None:
 
 
 def test_a_refused_prompt_never_reaches_the_model(place: Bridged) -> None:
+    model = Script('{"word": "hello"}')
+
     with pytest.raises(InputGuardrailTripwireTriggered) as refusal:
-        run(place.runtime_dir, Script('{"word": "hello"}'), prompt="a forbidden thing")
+        run(place.runtime_dir, model, prompt="a forbidden thing")
 
     assert "not discussed here" in str(refusal.value.guardrail_result.output.output_info)
-    assert place.told("model_request") == []
+    assert model.requests == 0
 
 
 def test_a_tool_that_no_guardrail_can_be_put_on_is_refused_at_once() -> None:
@@ -135,3 +142,39 @@ def test_the_example_runs_what_it_may(place: Bridged) -> None:
 
     assert asyncio.run(main()) == "done"
     assert model.told == {"call-0": "hello\n", "call-1": "name the files to remove"}
+
+
+SERVER = """
+from mcp.server import MCPServer
+
+server = MCPServer("words")
+
+@server.tool()
+def speak(word: str) -> str:
+    return f"said {word}"
+
+server.run()
+"""
+
+
+def test_the_tools_of_an_mcp_server_are_guarded_by_the_latest_guard(place: Bridged, tmp_path: Path) -> None:
+    pytest.importorskip("mcp", reason="the package mcp is not installed: pip install 'hooklatch[bridges]'")
+    from agents.mcp import MCPServerStdio
+
+    path = tmp_path / "server.py"
+    path.write_text(SERVER)
+    model = Script('{"word": "hello"}', '{"word": "deny"}')
+
+    async def main() -> None:
+        async with MCPServerStdio({"command": sys.executable, "args": [str(path)]}, name="words") as server:
+            agent = Agent(name="speaker", model=model, mcp_servers=[server])
+            for _ in range(2):
+                async with open_guard(runtime_dir=place.runtime_dir) as guard:
+                    config = RunConfig(tracing_disabled=True)
+                    await Runner.run(guarded(guard, agent), "go on", run_config=config)
+                assert "said hello" in str(model.told["call-0"])
+                assert model.told["call-1"] == "that word is not said here"
+                assert len(server.tool_input_guardrails or ()) == 1
+
+    with nobody_survives():
+        asyncio.run(main())

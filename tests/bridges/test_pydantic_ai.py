@@ -27,6 +27,7 @@ class Speaker:
     def __init__(self, guard: Guard, *words: str, **options: Any) -> None:
         self.said: list[str] = []
         self.told: dict[str, str] = {}
+        self.requests = 0
         output: Any = [str, DeferredToolRequests] if options.get("approvals") else str
         self.agent = Agent(FunctionModel(self.answer), output_type=output, capabilities=[guard_hooks(guard, **options)])
         self.agent.tool_plain(self.speak)
@@ -44,6 +45,7 @@ class Speaker:
         return "noted"
 
     def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.requests += 1
         parts = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
         self.told = {part.tool_call_id.removeprefix("call-"): str(part.content) for part in parts}
         if parts:
@@ -106,10 +108,17 @@ def test_what_a_tool_raises_is_told_and_goes_on(place: Bridged) -> None:
 
 
 def test_a_refused_prompt_never_reaches_the_model(place: Bridged) -> None:
-    with pytest.raises(PromptRefusedError, match="not discussed here"):
-        run(place.runtime_dir, "hello", prompt="a forbidden thing")
+    speakers: list[Speaker] = []
 
-    assert place.told("model_request") == []
+    async def main() -> None:
+        async with open_guard(runtime_dir=place.runtime_dir) as guard:
+            speakers.append(Speaker(guard, "hello"))
+            await speakers[0].agent.run("a forbidden thing")
+
+    with pytest.raises(PromptRefusedError, match="not discussed here"):
+        asyncio.run(main())
+
+    assert speakers[0].requests == 0
 
 
 def test_without_a_daemon_nothing_runs(nowhere: str) -> None:

@@ -22,7 +22,7 @@ from hooklatch import allow, amend, ask, deny, halt, hook
 
 TOLD = pathlib.Path(__file__).with_name("told.jsonl")
 
-@hook("pre_tool_use", timeout=1.5)
+@hook("pre_tool_use", timeout=3.0)
 def judge(event):
     with open(TOLD.with_name("asked.jsonl"), "a") as file:
         file.write(json.dumps([event.tool_name, event.tool_input]) + "\\n")
@@ -48,7 +48,7 @@ def judge(event):
     if word == "rubbish":
         return {"verdict": "sure"}
 
-@hook("user_prompt_submit", timeout=1.5)
+@hook("user_prompt_submit", timeout=3.0)
 def read(event):
     if "forbidden" in event.prompt:
         return deny("that is not discussed here")
@@ -71,7 +71,7 @@ REFUSALS = {
     "halt": "enough for today",
     "raise": "a bug",
     "crash": "worker",
-    "hang": "1.5 s",
+    "hang": "no answer within",
     "rubbish": "",
 }
 # What an example's model calls; only the first may run.
@@ -111,7 +111,7 @@ class Bridged:
         return [(name, tool_input) for name, tool_input in self._lines("asked.jsonl")]
 
     def forget(self) -> None:
-        """Forget what hooks were told by earlier tests."""
+        """Forget what hooks were told by earlier tests, as far as they were: nobody waits for a notification."""
         for name in ("told.jsonl", "asked.jsonl"):
             (self.daemon.folder / name).unlink(missing_ok=True)
 

@@ -47,9 +47,9 @@ def guarded(guard: Guard, agent: Agent[Any]) -> Agent[Any]:
         ValueError: it has a tool that no guardrail can be put on.
     """
     for server in agent.mcp_servers:
-        present = server.tool_input_guardrails or []
-        if not any(isinstance(one, OurGuardrail) for one in present):
-            server.tool_input_guardrails = [*present, tool_guardrail(guard)]
+        # The server is the caller's own object: what an earlier guard left on it, which may be over, is replaced.
+        others = [one for one in server.tool_input_guardrails or [] if not isinstance(one, OurGuardrail)]
+        server.tool_input_guardrails = [*others, tool_guardrail(guard)]
     return agent.clone(
         tools=guarded_tools(guard, agent.tools),
         input_guardrails=[*agent.input_guardrails, prompt_guardrail(guard)],
