@@ -133,6 +133,21 @@ def test_a_reasonix_hook_that_cannot_be_registered_blocks(reasonix: Native) -> N
     assert reasonix("runHooks", arguments=[{"hooks": hooks, "payload": payload("ls")}])["blocked"] is True
 
 
+@pytest.mark.parametrize("more", [{"payloadFormat": "claude"}, {"event": "PreToolUze"}])
+def test_a_reasonix_hook_that_nobody_can_run_as_it_is_meant_blocks(reasonix: Native, more: dict[str, str]) -> None:
+    hooks = [{"event": "PreToolUse", "command": "true", **more}]
+
+    assert reasonix("runHooks", arguments=[{"hooks": hooks, "payload": payload("ls")}])["blocked"] is True
+
+
+def test_an_event_that_nobody_knows_is_refused(reasonix: Native, elixir: Native) -> None:
+    misspelt = {**payload("ls"), "event": "PreToolUze"}
+
+    assert reasonix("runHooks", arguments=[{"payload": misspelt}])["blocked"] is True
+    assert beam(elixir, "Read", "ls", [], event="pre_tool_uze")[0] == "deny"
+    assert elixir("run_lifecycle", event="UserPromptSubmitted", payload={}, hooks={})[0] == "halt"
+
+
 def before_tool(command: str) -> dict[str, Any]:
     return {"type": "before_tool", "data": {"tool_name": "Shell", "arguments": {"command": command}}}
 
