@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ def opened(language: str, path: str, dialect: str | None) -> Generator[Native]:
             answer = program.do(do="native", call=call, **others)
             return answer.get("result", answer)
 
+        native.program = program  # type: ignore[attr-defined]
         yield native
         if dialect is not None:
             program.do(do="close")
@@ -131,6 +133,49 @@ def test_a_reasonix_hook_that_cannot_be_registered_blocks(reasonix: Native) -> N
     hooks = [{"event": "PreToolUse", "match": "[unclosed", "command": "true"}]
 
     assert reasonix("runHooks", arguments=[{"hooks": hooks, "payload": payload("ls")}])["blocked"] is True
+
+
+def test_reasonix_settings_are_read_project_first_and_block_where_they_cannot_be(
+    reasonix: Native, tmp_path: Path
+) -> None:
+    project, home = tmp_path / "project", tmp_path / "home"
+    for folder in (project, home):
+        (folder / ".reasonix").mkdir(parents=True)
+    settings = {"hooks": {"Stop": [{"command": "true"}, {"command": ""}], "PostToolUse": [{"command": "exit 1"}]}}
+    (project / ".reasonix/settings.json").write_text(json.dumps(settings))
+    (home / ".reasonix/settings.json").write_text(json.dumps({"hooks": {"Stop": [{"command": "false"}]}}))
+    program: Program = reasonix.program  # type: ignore[attr-defined]
+    places = {"projectRoot": str(project), "homeDir": str(home)}
+
+    whole = program.do(do="load", places=places)
+    (home / ".reasonix/settings.json").write_text("{ it's no JSON")
+    broken = program.do(do="load", places=places)
+    report = reasonix("runHooks", arguments=[{"hooks": broken, "payload": payload("ls")}])
+    line = program.do(do="format", outcome=report["outcomes"][-1])["result"]
+
+    assert [(one["scope"], one["event"], one["command"]) for one in whole] == [
+        ("project", "Stop", "true"),
+        ("project", "PostToolUse", "exit 1"),
+        ("global", "Stop", "false"),
+    ]
+    assert report["blocked"] is True
+    assert "cannot be read" in report["stderr"]
+    assert "block" in line
+
+
+@pytest.mark.parametrize("more", [{"payloadFormat": "claude"}, {"event": "PreToolUze"}])
+def test_a_reasonix_hook_that_nobody_can_run_as_it_is_meant_blocks(reasonix: Native, more: dict[str, str]) -> None:
+    hooks = [{"event": "PreToolUse", "command": "true", **more}]
+
+    assert reasonix("runHooks", arguments=[{"hooks": hooks, "payload": payload("ls")}])["blocked"] is True
+
+
+def test_an_event_that_nobody_knows_is_refused(reasonix: Native, elixir: Native) -> None:
+    misspelt = {**payload("ls"), "event": "PreToolUze"}
+
+    assert reasonix("runHooks", arguments=[{"payload": misspelt}])["blocked"] is True
+    assert beam(elixir, "Read", "ls", [], event="pre_tool_uze")[0] == "deny"
+    assert elixir("run_lifecycle", event="UserPromptSubmitted", payload={}, hooks={})[0] == "halt"
 
 
 def before_tool(command: str) -> dict[str, Any]:

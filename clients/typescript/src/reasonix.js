@@ -11,7 +11,18 @@ import { join } from "node:path";
 
 import { connect } from "./session.js";
 
-const GATING = ["PreToolUse", "UserPromptSubmit", "PermissionRequest", "PreCompact", "PreSubagent"];
+// Whatever is not here can be blocked, also a name that nobody knows.
+const OBSERVING = [
+  "PostToolUse",
+  "PostToolUseFailure",
+  "Stop",
+  "StopFailure",
+  "PostLLMCall",
+  "SessionStart",
+  "SessionEnd",
+  "SubagentStop",
+  "Notification",
+];
 const MAX_COMMAND = 60;
 
 /**
@@ -106,16 +117,16 @@ export class Hooks {
       await (this.#turn = this.#turn.catch(() => undefined).then(() => this.#use(hooks)));
     } catch (error) {
       const why = `its hooks could not be registered: ${error instanceof Error ? error.message : error}`;
-      return report(event, GATING.includes(event), why);
+      return report(event, !OBSERVING.includes(event), why);
     }
     const decision = await this.session.fire(event, fields);
     const { rendered } = decision;
     const isWhole = typeof rendered?.blocked === "boolean" && Array.isArray(rendered.outcomes);
     if (decision.isLocal || !isWhole) {
-      return report(event, GATING.includes(event), decision.reason ?? decision.warnings.join());
+      return report(event, !OBSERVING.includes(event), decision.reason ?? decision.warnings.join());
     }
     // The decision and its rendering are one answer; if they differ, the stricter one counts.
-    return { ...rendered, blocked: rendered.blocked || (GATING.includes(event) && !decision.allowed) };
+    return { ...rendered, blocked: rendered.blocked || (!OBSERVING.includes(event) && !decision.allowed) };
   }
 
   async close() {
@@ -137,13 +148,14 @@ export class Hooks {
 }
 
 /**
+ * A key that the daemon does not know is refused there: what it says may be what makes the hook a guard.
+ *
  * @param {any} hook
  * @param {number} at
  */
-function wireOf({ event, match, command, timeout, description, scope }, at) {
-  const id = `${scope ?? "own"}-${at + 1}-${event}`;
-  const given = Object.entries({ id, event, match, command, timeout, description });
-  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
+function wireOf({ scope, source, ...own }, at) {
+  const given = Object.entries(own).filter(([, value]) => value !== undefined);
+  return { id: `${scope ?? "own"}-${at + 1}-${own.event}`, ...Object.fromEntries(given) };
 }
 
 /**

@@ -5,7 +5,7 @@ import { createInterface } from "node:readline";
 
 import { connect } from "../src/index.js";
 import { HookRegistry } from "../src/ethos.js";
-import { Hooks } from "../src/reasonix.js";
+import { formatHookOutcomeMessage, Hooks, loadHooks } from "../src/reasonix.js";
 
 const PATIENCE = 15000;
 /** @type {any} */
@@ -79,6 +79,8 @@ const COMMANDS = {
     await session?.close();
     return {};
   },
+  load: ({ places }) => loadHooks(places),
+  format: ({ outcome }) => ({ result: formatHookOutcomeMessage(outcome) }),
   // Functions arrive as what they answer: the adapters' own calls, one for one.
   async native({ call, arguments: given, handler }) {
     const own = handler === undefined ? [] : [async () => (handler.raise ? fail(handler.raise) : handler.answer)];

@@ -9,7 +9,11 @@ defmodule Hooklatch.BeamAgent.Hooks do
 
   alias Hooklatch.{Decision, JSON, Native}
 
-  @blocking ~w(pre_tool_use user_prompt_submit permission_request subagent_start pre_compact config_change)a
+  # Whatever is not here can be refused, also a name that nobody knows.
+  @notifying ~w(
+    post_tool_use post_tool_use_failure stop session_start session_end subagent_stop notification task_completed
+    teammate_idle
+  )a
   @keys ~w(
     event session_id tool_name tool_input tool_use_id agent_id agent_type content stop_reason duration_ms
     stop_hook_active prompt params permission_prompt_tool_name permission_suggestions updated_permissions interrupt
@@ -48,7 +52,7 @@ defmodule Hooklatch.BeamAgent.Hooks do
   def fire(event, context, registry) do
     case decide(event, context, registry) do
       {:ok, answer} -> answer
-      {:error, _} when event not in @blocking -> {:ok, context}
+      {:error, _} when event in @notifying -> {:ok, context}
       {:error, why} -> {:deny, why}
     end
   end
@@ -65,12 +69,12 @@ defmodule Hooklatch.BeamAgent.Hooks do
   end
 
   defp answer(event, context, decision, %{"ok" => %{} = returned}) do
-    if event not in @blocking or Decision.allowed?(decision),
+    if event in @notifying or Decision.allowed?(decision),
       do: {:ok, {:ok, Native.from_wire(returned, context, @keys)}},
       else: {:error, reason(decision)}
   end
 
-  defp answer(event, _, decision, %{"ask" => reason}) when event in @blocking and is_binary(reason) do
+  defp answer(event, _, decision, %{"ask" => reason}) when event not in @notifying and is_binary(reason) do
     if decision.verdict == "ask", do: {:ok, {:ask, reason}}, else: {:error, reason}
   end
 

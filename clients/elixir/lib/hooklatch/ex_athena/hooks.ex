@@ -14,7 +14,11 @@ defmodule Hooklatch.ExAthena.Hooks do
     PermissionRequest PermissionDenied ToolDenied Stop StopFailure SubagentStart SubagentStop PreCompact
     PreCompactStage PostCompact Notification
   )a
-  @gates ~w(UserPromptSubmit ChatParams PreToolUse PermissionRequest SubagentStart PreCompact)a
+  # Whatever is not here can be refused, also a name that nobody knows.
+  @observing ~w(
+    SessionStart SessionEnd PreIteration PostToolUse PostToolUseFailure PermissionDenied ToolDenied Stop StopFailure
+    SubagentStop PreCompactStage PostCompact Notification
+  )a
   @denying ~w(PreToolUse PermissionRequest)a
   @keys ~w(
     tool_name tool_use_id session_id parent_session_id prompt request messages result arguments cwd reason denial
@@ -60,7 +64,7 @@ defmodule Hooklatch.ExAthena.Hooks do
 
     case fire(hooks, event, payload, payload[:session_id]) do
       {:ok, %{"outputs" => %{"halt" => halt} = outputs}, allowed?} when halt == nil or is_binary(halt) ->
-        refused = if event in @gates and not allowed?, do: "#{event} was refused"
+        refused = if event not in @observing and not allowed?, do: "#{event} was refused"
 
         parts =
           for {key, name} <- [injects: "injects", augments: "augments"],
@@ -70,10 +74,10 @@ defmodule Hooklatch.ExAthena.Hooks do
         Map.merge(none, Map.new([halt: halt || refused, transform: outputs["transform"]] ++ parts))
 
       {:ok, _, _} ->
-        if event in @gates, do: %{none | halt: "#{event} was refused"}, else: none
+        if event not in @observing, do: %{none | halt: "#{event} was refused"}, else: none
 
       {:error, why} ->
-        if event in @gates, do: %{none | halt: why}, else: none
+        if event not in @observing, do: %{none | halt: why}, else: none
     end
   end
 
