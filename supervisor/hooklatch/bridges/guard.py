@@ -30,6 +30,7 @@ from hooklatch.client.protocol.json_values import encode_plain
 from hooklatch.client.session.options import Options
 from hooklatch.client.session.tool_runs import plain, printed
 from hooklatch.client.sync_client import SyncSession, connect_sync
+from hooklatch.core.tools import UnclearToolError, arguments, kind_of
 
 __all__ = ["Guard", "open_guard", "open_guard_sync"]
 
@@ -111,7 +112,7 @@ class Guard:
     ) -> Callable[[], Question]:
         def question() -> Question:
             value = read_object(tool_input)
-            payload: dict[str, Any] = {"tool_name": name, "tool_input": value, **kind}
+            payload: dict[str, Any] = {"tool_name": name, "tool_input": value, **(kind or words_of(name, value))}
             if tool_use_id:
                 payload["tool_use_id"] = tool_use_id
             return Question("pre_tool_use", "tool_input", value, payload, {k: v for k, v in envelope.items() if v})
@@ -256,3 +257,15 @@ def open_guard_sync(
             yield guard
         finally:
             guard.tell_blocking("session_end")
+
+
+def words_of(name: str, tool_input: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a tool's name says that it does, in the words that are the same for every agent.
+
+    A program's own tool may bear a known name and take other arguments: then a guard that reads them fails, and denies.
+    """
+    kind = kind_of(name)
+    try:
+        return {"tool_kind": kind, "tool_args": arguments(kind, tool_input)}
+    except UnclearToolError:
+        return {"tool_kind": kind}
