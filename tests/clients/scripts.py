@@ -173,9 +173,8 @@ class Connection:
                     ]
                     self._send("".join(f"{line}\n" for line in lines).encode())
                 case {"raw": text}:
-                    self._send(text.replace("$id", json.dumps(self._last)).encode())
-                case {"hex": digits}:
-                    self._send(bytes.fromhex(digits))
+                    data = text.replace("$id", json.dumps(self._last)).encode()
+                    self._send(data.replace(step["spoilt"].encode(), b"\xff") if "spoilt" in step else data)
                 case {"swallow": True}:
                     while self._file.readline():
                         continue
