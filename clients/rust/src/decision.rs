@@ -29,6 +29,7 @@ const PASSING: [&str; 35] = [
     "post_compact",
     "post_model",
     "post_tool_use",
+    "post_tool_batch",
     "post_tool_use_failure",
     "pre_iteration",
     "prompt_build",

@@ -16,7 +16,7 @@ const PASSING = new Set(
   (
     "compact_stage custom_log error_intercept error_log error_recover error_transform message_claim message_dispatch " +
     "message_received message_send message_sent metrics model_request model_response notification performance " +
-    "permission_denied personality_switch post_compact post_model post_tool_use post_tool_use_failure pre_iteration " +
+    "permission_denied personality_switch post_compact post_model post_tool_batch post_tool_use post_tool_use_failure pre_iteration " +
     "prompt_build session_end session_start stop stop_failure subagent_started subagent_stop task_completed " +
     "teammate_idle telemetry tool_path tool_result"
   ).split(" "),

@@ -17,7 +17,7 @@ import shlex
 from collections.abc import Mapping
 from typing import Any, Final, cast
 
-__all__ = ["KINDS", "UnclearToolError", "arguments", "kind_of"]
+__all__ = ["KINDS", "MATCHED_KINDS", "OTHER", "UnclearToolError", "arguments", "kind_of"]
 
 Arguments = dict[str, Any]
 
@@ -43,7 +43,11 @@ TOOLS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "subagent": ("Agent", "Task", "agent", "task", "spawn_agent"),
 }  # fmt: skip
-KINDS: Final = frozenset({*TOOLS, "mcp", "other"})
+OTHER: Final = (
+    "other"  # of a tool that is not known; no word that a matcher means, or a tool's own name would match all
+)
+MATCHED_KINDS: Final = frozenset({*TOOLS, "mcp"})
+KINDS: Final = MATCHED_KINDS | {OTHER}
 
 # Our key, and what programs call it.  The first of each is also the one that is written back.
 KEYS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
@@ -91,7 +95,7 @@ def kind_of(name: str) -> str:
     """Return the kind of a tool that is known by its name alone; "other" if it is not known."""
     if name.startswith("mcp__"):
         return "mcp"
-    return KIND_OF.get(name, "other")
+    return KIND_OF.get(name, OTHER)
 
 
 def arguments(kind: str, tool_input: Mapping[str, Any], *, former: Mapping[str, Any] | None = None) -> Arguments:

@@ -158,3 +158,11 @@ def test_arguments_have_canonical_keys(kind: str, given: dict[str, Any], expecte
 def test_an_input_that_says_two_things_or_nothing_is_unclear(kind: str, given: dict[str, Any]) -> None:
     with pytest.raises(UnclearToolError):
         arguments(kind, given)
+
+
+def test_a_tool_that_is_called_other_is_one_tool_and_not_all_that_are_unknown() -> None:
+    one = Chain(SPEC, [hook("mine", match="other")])
+
+    assert ids(one.select(Payload(b'{"tool_name":"other"}'))) == ["mine"]
+    assert ids(one.select(Payload(b'{"tool_name":"database"}'))) == []
+    assert ids(one.select(Payload(b'{"tool_name":"database","tool_kind":"other"}'))) == []

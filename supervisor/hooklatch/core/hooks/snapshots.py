@@ -21,7 +21,7 @@ from hooklatch.core.hooks.catalogue import EventSpec
 from hooklatch.core.hooks.matchers import MAX_STEPS
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, PythonTarget
 from hooklatch.core.payload import Payload
-from hooklatch.core.tools import KINDS, kind_of
+from hooklatch.core.tools import MATCHED_KINDS, OTHER, kind_of
 
 __all__ = [
     "MAX_BUDGET", "Chain", "Difference", "Selection", "Snapshot", "Turn", "amenders", "budget", "difference", "grouped",
@@ -213,7 +213,7 @@ class Chain:
         # Whether a tool's kind can make a difference: names are compared with it, patterns are not.
         names = frozenset[str]().union(*(hook.matcher.names for hook in self.hooks))
         self._has_names = self._field == "tool_name" and bool(names)
-        self._has_kinds = self._field == "tool_name" and not names.isdisjoint(KINDS)
+        self._has_kinds = self._field == "tool_name" and not names.isdisjoint(MATCHED_KINDS)
         self._everything: Selection | None = None
         # By what is matched, if it is short: a value, or a tool's name and kind.
         self._selections: dict[str | tuple[str, str] | None, Selection] = {}
@@ -244,7 +244,11 @@ class Chain:
             return self._blind()
         found = Selection(
             self.spec,
-            (hook for hook in self.hooks if hook.matcher.matches(value) or kind in hook.matcher.names),
+            (
+                hook
+                for hook in self.hooks
+                if hook.matcher.matches(value) or (kind != OTHER and kind in hook.matcher.names)
+            ),
         )
         if len(value) <= MAX_KEPT_VALUE and (kind is None or len(kind) <= MAX_KEPT_VALUE):
             if len(self._selections) >= MAX_KEPT:
