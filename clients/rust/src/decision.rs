@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const VERDICTS: [&str; 6] = ["pass", "allow", "deny", "ask", "halt", "claim"];
 
 /// The catalogue's events that cannot refuse. Whatever is not here counts as a gate.
-const PASSING: [&str; 35] = [
+const PASSING: [&str; 36] = [
     "compact_stage",
     "custom_log",
     "error_intercept",
