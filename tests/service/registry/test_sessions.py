@@ -151,6 +151,12 @@ class Office:
         return [said for one, said in self.published if one is viewer]
 
 
+@pytest.fixture(autouse=True)
+def plenty_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell all subscribers in one turn, also on a machine that pauses for longer than a turn may take."""
+    monkeypatch.setattr("hooklatch.service.registry.registries.SLICE", 60)
+
+
 def gate(name: str, layer: Layer = Layer.SESSION, build: int = 1) -> Hook:
     target = PythonTarget(Source("file", "/h/guards.py"), build, "no")
     return Hook(id=name, event="pre_tool_use", layer=layer, matcher=compile_matcher(None), target=target)
