@@ -147,7 +147,8 @@ impl Session {
     }
 
     pub fn is_connected(&self) -> bool {
-        lock(&self.inner.state).link.is_some()
+        // A request may learn of the end before the thread that opens the next connection.
+        lock(&self.inner.state).link.as_ref().map_or(false, |link| link.failure().is_none())
     }
 
     pub fn session_id(&self) -> Option<String> {
