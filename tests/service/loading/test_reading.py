@@ -100,3 +100,9 @@ async def test_a_source_that_is_gone_is_an_error_and_no_version(unit: Unit) -> N
 
     with pytest.raises(UnitError, match="there is no such file"):
         unit.newer()
+
+
+@pytest.fixture(autouse=True)
+def exact_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are written right before they are read here: none of them changes meanwhile."""
+    monkeypatch.setattr("hooklatch.service.loading.sources.TICK_NS", 0)

@@ -49,6 +49,9 @@ class Version(msgspec.Struct, frozen=True):
     began_ns: int
 
 
+TICK_NS = 10_000_000  # the kernel stamps files by a clock that is up to a tick (10 ms at 100 Hz) behind
+
+
 def read(source: Source) -> Version:
     """Read the present version of a source.
 
@@ -224,7 +227,7 @@ def has_changed_since(path: str, began_ns: int) -> bool:
         changed_ns = os.stat(path).st_ctime_ns  # that of a file which is moved here is now, whatever its mtime
     except (OSError, ValueError):
         return False
-    return began_ns < changed_ns <= time.time_ns()
+    return began_ns - TICK_NS < changed_ns <= time.time_ns()
 
 
 def name_of(source: Source, build: int) -> str:
