@@ -61,7 +61,7 @@ async def test_a_dead_zygote_is_a_reason_until_the_next_one_lives(tmp_path: Path
                 seen.append((await admin.call("health"))["reasons"])
                 await trio.sleep(0.002)  # the daemon and the next zygote need the processor too
 
-    assert ["zygote"] in seen
+    assert any("zygote" in reasons for reasons in seen)  # a supervised part in its pause is one more reason
     assert seen[-1] == []
 
 
