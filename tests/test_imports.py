@@ -26,8 +26,9 @@ BELOW = {
     "core": {"errors"},
     "processes": {"core", *GROUND},
     "record": {"core", *GROUND},
-    "service": {"processes", "record", "dialects", "hosts", "importing", "core", *GROUND},
+    "service": {"processes", "record", "dialects", "hosts", "importing", "fleet", "core", *GROUND},
     "client": {"core", *GROUND},
+    "fleet": {"client", "record", "core", *GROUND},
     "hosts": {"core"},
     "bridges": {"client", "core", *GROUND},
     "entry": {"paths", "hosts"},
@@ -40,6 +41,7 @@ BELOW = {
         "record",
         "bridges",
         "client",
+        "fleet",
         "hosts",
         "install",
         "entry",
@@ -60,6 +62,7 @@ ROOMS = {
     "hooklatch.record": ("files", "content", "storage"),
     "hooklatch.dialects": ("systems",),
     "hooklatch.hosts": ("programs",),
+    "hooklatch.fleet": ("policy", "engine", "publishing", "sink", "link"),
     "hooklatch.cli": ("terminal", "testing", "hooks", "bridges", "hosts", "daemon"),
     "hooklatch_worker": ("author", "sandbox", "shell", "lsp", "runtime"),
 }
@@ -245,6 +248,14 @@ def test_rooms_import_only_those_below_them(part: str, rooms: tuple[str, ...]) -
         if here in rooms:
             above = {f"{part}.{room}" for room in rooms[rooms.index(here) + 1 :]}
             assert not above & {room_of(one) for one in found}, name
+
+
+def test_the_daemon_imports_nothing_of_a_fleet_but_what_is_pure() -> None:
+    for name, found in graph().items():
+        if name.startswith("hooklatch.service."):
+            assert {one for one in found if one.startswith("hooklatch.fleet.")} <= {
+                one for one in found if one.startswith("hooklatch.fleet.policy")
+            }, name
 
 
 def test_each_room_is_named_and_says_what_lives_there() -> None:

@@ -1,0 +1,133 @@
+"""What an engine must do: keep an ordered log of versions, bundles by digest, and a log and a report for each host.
+
+Knows bytes and numbers.  A second engine is a second module with a class of this shape, and a scheme in `open_engine`.
+
+Nothing depends on seen edges: a reader asks for what follows the number that it has.  A lost reply is harmless: what is
+written carries its own number, and the engine refuses a number that it has already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+import msgspec
+
+__all__ = ["Batch", "ConflictError", "Engine", "EngineError", "Opener", "RefusedError", "Report", "UnreachableError"]
+
+
+class EngineError(Exception):
+    """The engine cannot do it.  The text says what happened, where (without secrets), and what to do."""
+
+
+class UnreachableError(EngineError):
+    """There is no connection, or no answer in time: try again later."""
+
+
+class RefusedError(EngineError):
+    """The engine refuses: wrong credentials, no right, its disk is full, too old.  Trying again may not help."""
+
+
+class ConflictError(EngineError):
+    """Somebody else wrote that number first."""
+
+
+class Batch(msgspec.Struct, frozen=True):
+    """Records of one host: all from `first` to `last` that were to be shipped, as the bytes that were given.
+
+    `at` is when the engine took it, in ms since the epoch by its clock.
+    """
+
+    first: int
+    last: int
+    data: bytes
+    at: int = 0
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What a host last said of itself, and when the engine heard it, in ms since the epoch by the engine's clock."""
+
+    host: str
+    data: bytes
+    at: int
+
+
+class Engine(Protocol):
+    """An open connection to one fleet's part of an engine.  Every method may raise EngineError."""
+
+    # -- policy: publishers write, hosts read --------------------------------------------------------------------------
+
+    async def versions(self, after: int, *, wait: float = 0.0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
+        """Return versions after a number, in order; if there are none yet, wait for one for up to `wait` seconds."""
+        ...
+
+    async def newest_version(self) -> int:
+        """Return the number of the newest version, 0 if there is none."""
+        ...
+
+    async def commit(self, version: int, manifest: bytes) -> None:
+        """Append a version.
+
+        Raises:
+            ConflictError: it is not the one after the newest.
+        """
+        ...
+
+    async def bundle(self, digest: str) -> bytes | None:
+        """Return a bundle's bytes, None if there is no such bundle."""
+        ...
+
+    async def put_bundle(self, digest: str, data: bytes) -> None:
+        """Store a bundle; one that is there already is kept."""
+        ...
+
+    # -- decisions: each host appends to its own log -------------------------------------------------------------------
+
+    async def append(self, host: str, epoch: int, batch: Batch) -> None:
+        """Append records to a host's log.
+
+        Raises:
+            ConflictError: the log holds `batch.last` or later records already.
+        """
+        ...
+
+    async def last_batch(self, host: str) -> tuple[int, Batch] | None:
+        """Return the newest epoch of a host's log and its newest batch, None if there is none."""
+        ...
+
+    async def batches(self, host: str, epoch: int, after: int, *, limit: int = 100) -> Sequence[Batch]:
+        """Return batches of a host's log whose `last` is after a number, in order."""
+        ...
+
+    async def epochs(self, host: str) -> Sequence[int]:
+        """Return the epochs of a host's log, in order: more than one if its record began anew."""
+        ...
+
+    # -- hosts: each reports on itself ---------------------------------------------------------------------------------
+
+    async def report(self, host: str, data: bytes) -> None:
+        """Replace what a host says of itself."""
+        ...
+
+    def reports(self) -> AsyncIterator[Report]:
+        """Return what every host last said of itself, in no order."""
+        ...
+
+    async def facts(self) -> dict[str, str]:
+        """Return what is worth showing of the engine: its name, its version, whether it syncs what it acknowledges."""
+        ...
+
+
+class Opener(Protocol):
+    """Opens a fleet's part of an engine by its URL; a password comes from a file, never from an argument."""
+
+    def __call__(
+        self,
+        url: str,
+        fleet: str,
+        *,
+        password: str | None = None,
+        ca: str | None = None,
+        timeout: float = 5.0,
+    ) -> AbstractAsyncContextManager[Engine]: ...

@@ -1,0 +1,181 @@
+"""The versions of a fleet's policy: a hash chain of signed manifests.  Knows values; reads no file and no engine.
+
+A manifest says which bundle is meant, for which hosts, and what the manifest before it was.  Every host reads all of
+them in order, from version 1 or from the one that it read last, so none can be left out, repeated or exchanged.
+
+    envelope (as stored)  ─▶  read_envelope  ─▶  walk(head, envelopes, keys)  ─▶  Walk(head, signed manifests)
+                                                                                   └─▶ newest(…, host, labels)
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from hooklatch.fleet.policy.signing import PublicKey
+
+__all__ = [
+    "START", "Envelope", "FleetError", "Head", "Manifest", "Rollout", "Walk", "bucket", "newest", "payload_of",
+    "read_envelope", "walk",
+]  # fmt: skip
+
+BUCKETS = 10_000  # a percentage has two decimals
+MAX_ENVELOPE = 64 * 1024  # bytes of a manifest as stored
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # of a fleet, a host or a label; safe in keys, paths and patterns
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+Name = Annotated[str, Meta(pattern=f"^{NAME.pattern}$")]
+
+
+class FleetError(Exception):
+    """What was read from the engine, or is about to be written there, cannot be believed.  The text says what to do."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The newest manifest that was read: its version (0: none) and the sha256 of its payload."""
+
+    version: int = 0
+    digest: str = ""
+
+
+START = Head()
+
+
+class Rollout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which hosts a version is for: those that have all `labels`, and of these a share of `percent`."""
+
+    labels: tuple[Name, ...] = ()
+    percent: Annotated[float, Meta(gt=0, le=100)] = 100.0
+
+    def includes(self, host: str, labels: Collection[str]) -> bool:
+        """Return whether a host with these labels is to have it."""
+        return set(self.labels) <= set(labels) and bucket(host) < self.percent * (BUCKETS / 100)
+
+
+class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One version of a fleet's policy.
+
+    `previous` is the sha256 of the payload of the version before, empty for version 1; `bundle` the sha256 of the
+    bundle's bytes and `size` how many they are; `created` a moment in UTC, for people; `same_as` the version whose
+    bundle this is, if it is not a new one: a rollback, or a wider rollout.
+    """
+
+    fleet: Name
+    version: Annotated[int, Meta(ge=1)]
+    previous: str
+    bundle: Sha256
+    size: Annotated[int, Meta(ge=0)]
+    rollout: Rollout = Rollout()
+    created: str = ""
+    publisher: str = ""
+    message: str = ""
+    same_as: int | None = None
+
+
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A manifest as stored: the text that was signed, the id of the key, and the signature in base64."""
+
+    payload: str
+    key: str
+    signature: str
+
+    @property
+    def digest(self) -> str:
+        """Return the sha256 of the payload, by which the next version names this one."""
+        return hashlib.sha256(self.payload.encode()).hexdigest()
+
+
+class Walk(msgspec.Struct, frozen=True):
+    """What a run of manifests came to: the new head, and those of them that a listed key has signed, in order."""
+
+    head: Head
+    manifests: tuple[Manifest, ...]
+
+
+def bucket(host: str) -> int:
+    """Return the place of a host among 10,000; it never changes, so a wider rollout has all hosts of a narrower."""
+    return int.from_bytes(hashlib.sha256(host.encode()).digest()[:8]) % BUCKETS
+
+
+def payload_of(manifest: Manifest) -> str:
+    """Return the text to sign: compact JSON in the order of the fields."""
+    return msgspec.json.encode(manifest).decode()
+
+
+def read_envelope(data: bytes) -> Envelope:
+    """Read a stored manifest.
+
+    Raises:
+        FleetError: it is not one.
+    """
+    if len(data) > MAX_ENVELOPE:
+        raise FleetError(f"a manifest of {len(data)} bytes; the most is {MAX_ENVELOPE}")
+    try:
+        return msgspec.json.decode(data, type=Envelope)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise FleetError(f"a manifest cannot be read: {error}") from None
+
+
+def read_payload(envelope: Envelope) -> Manifest:
+    try:
+        return msgspec.json.decode(envelope.payload, type=Manifest)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise FleetError(f"a manifest's payload cannot be read: {error}") from None
+
+
+def walk(fleet: str, head: Head, envelopes: Sequence[Envelope], keys: Mapping[str, PublicKey]) -> Walk:
+    """Follow manifests from `head`; `keys` are those that are believed, by id.
+
+    The last one must be signed by a listed key.  Those before it are then vouched for by the hash chain, so a manifest
+    of a key that was revoked since is passed over: it is in the history, and is never applied.
+
+    Raises:
+        FleetError: they are not what follows `head`, or not signed by a listed key.  Nothing of them is to be used.
+    """
+    signed: list[Manifest] = []
+    is_vouched = True
+    for envelope in envelopes:
+        manifest = read_payload(envelope)
+        if manifest.fleet != fleet:
+            raise FleetError(f"version {manifest.version} is of the fleet {manifest.fleet!r}, not of {fleet!r}")
+        if manifest.version != head.version + 1:
+            raise FleetError(f"version {manifest.version} cannot follow version {head.version}")
+        if manifest.previous != head.digest:
+            raise FleetError(
+                f"version {manifest.version} does not follow the version {head.version} that this host has read:"
+                " the history was rewritten; if that was the operator's doing, run: hooklatch fleet reset"
+            )
+        key = keys.get(envelope.key)
+        is_vouched = key is not None and key.verifies(envelope.payload.encode(), decoded(envelope.signature))
+        if key is not None and not is_vouched:
+            raise FleetError(f"version {manifest.version}: the signature is not that of the key {envelope.key}")
+        if is_vouched:
+            signed.append(manifest)
+        head = Head(manifest.version, envelope.digest)
+    if not is_vouched:
+        raise FleetError(
+            f"version {head.version} is signed by the key {envelopes[-1].key}, which [fleet] keys does not list"
+        )
+    return Walk(head, tuple(signed))
+
+
+def newest(manifests: Iterable[Manifest], host: str, labels: Collection[str]) -> Manifest | None:
+    """Return the newest of these versions that is for a host, if any is."""
+    found = None
+    for manifest in manifests:
+        if manifest.rollout.includes(host, labels):
+            found = manifest
+    return found
+
+
+def decoded(signature: str) -> bytes:
+    """Return the bytes of a signature; what is no base64 is no signature."""
+    try:
+        return base64.b64decode(signature, validate=True)
+    except ValueError:
+        return b""

@@ -1,0 +1,141 @@
+"""Keys and signatures: ed25519 of the package `cryptography`.  Knows bytes and texts; opens no file.
+
+A public key is written as `ed25519:BASE64`; its id is the first 16 hexadecimal digits of its sha256.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+__all__ = [
+    "KeyFormatError",
+    "NoLibraryError",
+    "PrivateKey",
+    "PublicKey",
+    "new_key",
+    "raw_of",
+    "read_private",
+    "read_public",
+]
+
+PREFIX = "ed25519:"
+PURPOSE = b"hooklatch fleet manifest 1\n"  # signed in front of each payload: no other text can pass for a manifest
+SIZE = 32
+
+
+class KeyFormatError(ValueError):
+    """A text is not a key."""
+
+
+class NoLibraryError(Exception):
+    """The package that checks signatures is not installed."""
+
+    def __init__(self) -> None:
+        super().__init__("the package cryptography is not installed: pip install 'hooklatch[fleet]'")
+
+
+class PublicKey:
+    """A key that signatures are checked with."""
+
+    def __init__(self, raw: bytes, key: Ed25519PublicKey) -> None:
+        self._raw = raw
+        self._key = key
+
+    @property
+    def id(self) -> str:
+        return hashlib.sha256(self._raw).hexdigest()[:16]
+
+    @property
+    def text(self) -> str:
+        return PREFIX + base64.b64encode(self._raw).decode()
+
+    def verifies(self, payload: bytes, signature: bytes) -> bool:
+        """Return whether the signature is this key's over this payload."""
+        from cryptography.exceptions import InvalidSignature
+
+        try:
+            self._key.verify(signature, PURPOSE + payload)
+        except InvalidSignature:
+            return False
+        return True
+
+
+class PrivateKey:
+    """A key that a publisher signs with."""
+
+    def __init__(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+
+    @property
+    def public(self) -> PublicKey:
+        key = self._key.public_key()
+        return PublicKey(key.public_bytes_raw(), key)
+
+    @property
+    def text(self) -> str:
+        """Return the secret, to be kept in a file of mode 600."""
+        return PREFIX + base64.b64encode(self._key.private_bytes_raw()).decode()
+
+    def sign(self, payload: bytes) -> str:
+        """Return the signature of a payload, in base64."""
+        return base64.b64encode(self._key.sign(PURPOSE + payload)).decode()
+
+
+def new_key() -> PrivateKey:
+    """Return a new key.
+
+    Raises:
+        NoLibraryError: `cryptography` is not installed.
+    """
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError:
+        raise NoLibraryError from None
+    return PrivateKey(Ed25519PrivateKey.generate())
+
+
+def read_public(text: str) -> PublicKey:
+    """Read a public key.
+
+    Raises:
+        KeyFormatError: it is none.
+        NoLibraryError: `cryptography` is not installed.
+    """
+    raw = raw_of(text)
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError:
+        raise NoLibraryError from None
+    return PublicKey(raw, Ed25519PublicKey.from_public_bytes(raw))
+
+
+def read_private(text: str) -> PrivateKey:
+    """Read a private key.
+
+    Raises:
+        KeyFormatError: it is none.
+        NoLibraryError: `cryptography` is not installed.
+    """
+    raw = raw_of(text)
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    except ImportError:
+        raise NoLibraryError from None
+    return PrivateKey(Ed25519PrivateKey.from_private_bytes(raw))
+
+
+def raw_of(text: str) -> bytes:
+    """Return the bytes of a key without needing the library: for checking a configuration."""
+    text = text.strip()
+    try:
+        raw = base64.b64decode(text.removeprefix(PREFIX), validate=True)
+    except ValueError:
+        raw = b""
+    if not text.startswith(PREFIX) or len(raw) != SIZE:
+        raise KeyFormatError("it is not ed25519: and 32 bytes in base64; make a pair with: hooklatch fleet keygen")
+    return raw
