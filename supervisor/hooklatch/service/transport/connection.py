@@ -221,6 +221,7 @@ class Connection:
                     self._end_line()
                 self._has_more = lines.has_line
                 await self._answer(line, flow)
+                del line  # a connection that waits holds no payload
         except LineTooLongError as error:
             self._send_error(None, error)
             await self._drain_and_close()
