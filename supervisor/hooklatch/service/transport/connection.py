@@ -44,7 +44,7 @@ from hooklatch.core.protocol import (
     encode_notification,
     encode_result,
 )
-from hooklatch.processes.worker import FireContext
+from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.registry.admission import MAX_OF_SESSION, UNHINDERED, Admission, Flow
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.hangups import Hangups
