@@ -8,13 +8,23 @@ written carries its own number, and the engine refuses a number that it has alre
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
 
-__all__ = ["Batch", "ConflictError", "Engine", "EngineError", "Opener", "RefusedError", "Report", "UnreachableError"]
+__all__ = [
+    "Batch",
+    "ConflictError",
+    "Engine",
+    "EngineError",
+    "LogFacts",
+    "Opener",
+    "RefusedError",
+    "Report",
+    "UnreachableError",
+]
 
 
 class EngineError(Exception):
@@ -43,6 +53,20 @@ class Batch(msgspec.Struct, frozen=True):
     last: int
     data: bytes
     at: int = 0
+
+
+class LogFacts(msgspec.Struct, frozen=True):
+    """One epoch of a host's log: the newest `last` that it ever took, how many batches it has and was ever given.
+
+    What is missing between the two was removed: by an operator, whose notes say so, or by whoever has the host's
+    credentials.
+    """
+
+    host: str
+    epoch: int
+    last: int
+    batches: int
+    added: int
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -102,6 +126,25 @@ class Engine(Protocol):
 
     async def epochs(self, host: str) -> Sequence[int]:
         """Return the epochs of a host's log, in order: more than one if its record began anew."""
+        ...
+
+    async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[Batch]:
+        """Return batches of a host's log whose `last` is before a number, newest first."""
+        ...
+
+    def logs(self) -> AsyncIterator[LogFacts]:
+        """Return what logs there are, in no order: those that are there, whatever a host says of its epochs."""
+        ...
+
+    async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:
+        """Keep a note on a host's epoch in place of the one before, then remove its batches through a number.
+
+        Return how many were removed.  Hosts have no right to do this.
+        """
+        ...
+
+    async def notes(self, host: str) -> Mapping[int, bytes]:
+        """Return the notes on what was trimmed from a host's log, by epoch."""
         ...
 
     # -- hosts: each reports on itself ---------------------------------------------------------------------------------
