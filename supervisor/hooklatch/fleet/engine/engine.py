@@ -61,14 +61,11 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class LogFacts(msgspec.Struct, frozen=True):
-    """One epoch of a host's log: the newest `last` that it ever took, how many batches it has and was ever given.
+    """Of one epoch of a host's log: the newest number that it ever took, its batches, and how many it was ever given.
 
-    What is missing between the two was removed: by an operator, whose notes say so, or by whoever has the host's
-    credentials.
+    What is missing between those two was removed: by an operator, whose note says so, or with the host's credentials.
     """
 
-    host: str
-    epoch: int
     last: int
     batches: int
     added: int
@@ -157,8 +154,12 @@ class Engine(Protocol):
         """Return batches of a host's log whose `last` is before a number, newest first."""
         ...
 
-    def logs(self) -> AsyncIterator[LogFacts]:
-        """Return what logs there are, in no order: those that are there, whatever a host says of its epochs."""
+    def logs(self) -> AsyncIterator[tuple[str, int]]:
+        """Return the logs that there are by host and epoch, in no order; `epochs` is what a host says of its own."""
+        ...
+
+    async def log_facts(self, host: str, epoch: int) -> LogFacts | None:
+        """Return what is known of a log beside what it holds, None if there is no such log."""
         ...
 
     async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:

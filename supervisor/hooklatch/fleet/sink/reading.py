@@ -1,30 +1,31 @@
 """Reads all hosts' logs from the engine: from the beginning, from the end, or what is new.  Decides nothing.
 
 Across hosts the order is that in which batches arrived at the engine, within a host that of the record.  Following
-depends on no edge: each look asks which logs have a later number than the last look saw, and reads from there.
+depends on no edge: each look asks every log for what follows the number that was read last.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncGenerator, Collection, Iterable
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
 from contextlib import aclosing
 
-from hooklatch.fleet.engine.engine import Batch, Engine, LogFacts
+import trio
+
+from hooklatch.fleet.engine.engine import Batch, Engine
 from hooklatch.fleet.sink.logs import Arrival, HostLog
 
 __all__ = ["FleetReader", "LogKey", "logs_of"]
 
 AT_ONCE = 4  # batches of one host in memory; each may have megabytes
+LISTED = 2.0  # seconds between looks for logs that are new
+AFTER_ALL = 2**62
 LogKey = tuple[str, int]  # a host and an epoch
 
 
-async def logs_of(engine: Engine, hosts: Collection[str] | None = None) -> list[LogFacts]:
+async def logs_of(engine: Engine, hosts: Collection[str] | None = None) -> list[LogKey]:
     """Return the logs that the engine has, by host and epoch; all hosts', or only those of some."""
-    return sorted(
-        [facts async for facts in engine.logs() if hosts is None or facts.host in hosts],
-        key=lambda facts: (facts.host, facts.epoch),
-    )
+    return sorted([key async for key in engine.logs() if hosts is None or key[0] in hosts])
 
 
 class FleetReader:
@@ -35,46 +36,41 @@ class FleetReader:
         self._hosts = hosts
         self._logs: dict[str, HostLog] = {}
         self._positions: dict[LogKey, int] = {}
+        self._listed: list[LogKey] = []
+        self._listed_until = 0.0
 
     async def mark_end(self) -> None:
         """Have `new` begin with what arrives from now on."""
-        for facts in await logs_of(self._engine, self._hosts):
-            self._positions[facts.host, facts.epoch] = facts.last
+        for host, epoch in await logs_of(self._engine, self._hosts):
+            for batch in await self._engine.batches_before(host, epoch, AFTER_ALL, limit=1):
+                self._positions[host, epoch] = batch.last
 
-    def resume(self, positions: Iterable[tuple[LogKey, int]]) -> None:
+    def resume(self, positions: Mapping[LogKey, int]) -> None:
         """Have `new` begin after these numbers."""
         self._positions.update(positions)
 
     async def new(self) -> AsyncGenerator[Arrival]:
-        """Yield the batches that arrived since the last look, in order of arrival."""
-        behind = [
-            (facts, self._positions.get((facts.host, facts.epoch), 0))
-            for facts in await logs_of(self._engine, self._hosts)
-            if facts.last > self._positions.get((facts.host, facts.epoch), 0)
-        ]
-        cursors = [Forwards(self._engine, host, starts) for host, starts in by_host(behind)]
-        async with aclosing(self._merged(cursors)) as batches:
-            async for arrival in batches:
+        """Yield the batches that arrived since the last look, oldest first; at the first look all."""
+        if trio.current_time() >= self._listed_until:
+            self._listed = await logs_of(self._engine, self._hosts)
+            self._listed_until = trio.current_time() + LISTED
+        starts = [(key, self._positions.get(key, 0)) for key in self._listed]
+        async with aclosing(self._merged([Forwards(self._engine, *one) for one in by_host(starts)])) as arrivals:
+            async for arrival in arrivals:
                 yield arrival
-        for facts, position in behind:  # also where what was there is gone
-            key = (facts.host, facts.epoch)
-            self._positions[key] = max(self._positions.get(key, position), facts.last)
 
     async def forwards(self) -> AsyncGenerator[Arrival]:
         """Yield all batches, oldest first."""
-        logs = await logs_of(self._engine, self._hosts)
-        cursors = [Forwards(self._engine, host, starts) for host, starts in by_host([(facts, 0) for facts in logs])]
-        async with aclosing(self._merged(cursors)) as batches:
-            async for arrival in batches:
+        starts = [(key, 0) for key in await logs_of(self._engine, self._hosts)]
+        async with aclosing(self._merged([Forwards(self._engine, *one) for one in by_host(starts)])) as arrivals:
+            async for arrival in arrivals:
                 yield arrival
 
     async def backwards(self) -> AsyncGenerator[Arrival]:
         """Yield all batches, newest first; the records in each are in order all the same."""
-        logs = await logs_of(self._engine, self._hosts)
-        ends = [(facts, facts.last + 1) for facts in reversed(logs)]
-        cursors = [Backwards(self._engine, host, starts) for host, starts in by_host(ends)]
-        async with aclosing(self._merged(cursors)) as batches:
-            async for arrival in batches:
+        starts = [(key, AFTER_ALL) for key in reversed(await logs_of(self._engine, self._hosts))]
+        async with aclosing(self._merged([Backwards(self._engine, *one) for one in by_host(starts)])) as arrivals:
+            async for arrival in arrivals:
                 yield arrival
 
     async def _merged(self, cursors: Iterable[Cursor]) -> AsyncGenerator[Arrival]:
@@ -158,9 +154,9 @@ class Backwards(Cursor):
         return list(await self._engine.batches_before(self.host, self.epoch, position, limit=AT_ONCE))
 
 
-def by_host(logs: Iterable[tuple[LogFacts, int]]) -> list[tuple[str, list[tuple[int, int]]]]:
+def by_host(logs: Iterable[tuple[LogKey, int]]) -> list[tuple[str, list[tuple[int, int]]]]:
     """Group where to begin in each log by host: epochs in the order given."""
     found: dict[str, list[tuple[int, int]]] = {}
-    for facts, start in logs:
-        found.setdefault(facts.host, []).append((facts.epoch, start))
+    for (host, epoch), start in logs:
+        found.setdefault(host, []).append((epoch, start))
     return list(found.items())

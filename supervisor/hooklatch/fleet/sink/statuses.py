@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
 from hooklatch.core.text import counted
-from hooklatch.fleet.engine.engine import LogFacts, Report
+from hooklatch.fleet.engine.engine import Report
 from hooklatch.fleet.policy.manifests import FleetError
 from hooklatch.fleet.policy.reports import HostReport, RecordHead, read_report
 
@@ -20,7 +20,7 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     """A host.  `wrong` says what is wrong, in words; empty: all is well.
 
     `seen_s` is how long ago the engine heard its report, None if it has none; `stale_s` since the host was last at the
-    engine's head; `behind` how many versions it has not read; `in_log` the newest record that the engine has of it.
+    engine's head; `behind` how many versions it has not read.
     """
 
     host: str
@@ -36,7 +36,6 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
     health: str = "unknown"
     record: RecordHead | None = None
     epoch: int = 0
-    in_log: int = 0
     shipped: int = 0
     unshipped: int = 0
     lost: int = 0
@@ -46,39 +45,34 @@ class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def statuses_of(
-    reports: Iterable[Report], logs: Iterable[LogFacts], *, newest: int, now: int, silent_after: float
+    reports: Iterable[Report], logs: Iterable[tuple[str, int]], *, newest: int, now: int, silent_after: float
 ) -> list[HostStatus]:
     """Return each host's status: silent ones first, then those with something wrong, each group by name.
 
     `newest` is the fleet's newest version; `now` the engine's time in ms since the epoch, which only the engine's clock
     and no host's is compared with; a host is silent after `silent_after` seconds without a report.
     """
-    epochs: dict[str, list[LogFacts]] = {}
-    for facts in logs:
-        epochs.setdefault(facts.host, []).append(facts)
+    epochs: dict[str, int] = {}
+    for host, epoch in logs:
+        epochs[host] = max(epoch, epochs.get(host, 0))
     found: dict[str, HostStatus] = {}
     for report in reports:
-        found[report.host] = status_of(report, epochs.get(report.host, []), newest, now, silent_after)
-    for host, known in epochs.items():
+        found[report.host] = status_of(report, epochs.get(report.host, 0), newest, now, silent_after)
+    for host, epoch in epochs.items():
         if host not in found:
-            last = max(known, key=lambda facts: facts.epoch)
             wrong = ("it has a log and no report: its link has never reported, or its report was removed",)
-            found[host] = HostStatus(
-                host=host, is_silent=True, epoch=last.epoch, in_log=last.last, behind=newest, wrong=wrong
-            )
+            found[host] = HostStatus(host=host, is_silent=True, epoch=epoch, behind=newest, wrong=wrong)
     return sorted(found.values(), key=lambda one: (not one.is_silent, not one.wrong, one.host))
 
 
-def status_of(report: Report, logs: Sequence[LogFacts], newest: int, now: int, silent_after: float) -> HostStatus:
+def status_of(report: Report, epoch: int, newest: int, now: int, silent_after: float) -> HostStatus:
     seen = max(0.0, (now - report.at) / 1000)
-    last = max(logs, key=lambda facts: facts.epoch, default=None)
-    epoch, in_log = (last.epoch, last.last) if last is not None else (0, 0)
     is_silent = seen > silent_after
     try:
         said = read_report(report.data, report.host)
     except FleetError as error:
         return HostStatus(
-            host=report.host, is_silent=is_silent, seen_s=seen, behind=newest, epoch=epoch, in_log=in_log,
+            host=report.host, is_silent=is_silent, seen_s=seen, behind=newest, epoch=epoch,
             wrong=(str(error),),
         )  # fmt: skip
     wrong = [f"silent for {seen:.0f} s: its link, its machine or the network is down"] if is_silent else []
@@ -96,17 +90,16 @@ def status_of(report: Report, logs: Sequence[LogFacts], newest: int, now: int, s
         health=said.health,
         record=said.record,
         epoch=max(epoch, said.epoch),
-        in_log=in_log,
         shipped=said.shipped,
         unshipped=said.unshipped,
         lost=said.lost,
         skew_s=(said.clock - report.at) / 1000 if said.clock else 0.0,
         link=said.link,
-        wrong=(*wrong, *wrong_in(said, newest, epoch, in_log)),
+        wrong=(*wrong, *wrong_in(said, newest, epoch)),
     )
 
 
-def wrong_in(said: HostReport, newest: int, epoch: int, in_log: int) -> Iterable[str]:
+def wrong_in(said: HostReport, newest: int, epoch: int) -> Iterable[str]:
     if said.problem:
         yield said.problem
     if said.head.version < newest:
@@ -121,6 +114,6 @@ def wrong_in(said: HostReport, newest: int, epoch: int, in_log: int) -> Iterable
         yield f"{counted(said.lost, 'record')} were removed there before they were shipped"
     if said.epoch > 1 or epoch > 1:
         yield f"its record began anew ({max(said.epoch, epoch)} epochs); see: hooklatch fleet verify --host {said.host}"
-    if said.epoch > epoch or (said.epoch == epoch and said.shipped > in_log):
-        yield f"it was told that {said.shipped} records are here, and the engine has {in_log}: the engine lost some"
+    if said.shipped and said.epoch > epoch:
+        yield f"it was told that epoch {said.epoch} of its log is here, and it is not: the engine lost it"
     yield from said.findings
