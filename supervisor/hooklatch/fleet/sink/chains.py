@@ -162,7 +162,7 @@ class HostCheck:
             self._verified.notes.append(trimmed.text)
             if first.seq <= trimmed.seq:
                 return  # it was recorded, and is about to be removed
-            self._follows(epoch, Place(trimmed.seq, trimmed.hash, ""), first)
+            self._follows(epoch, Place(trimmed.seq, trimmed.hash[:32], ""), first)
             return
         declared = self._skipped.get((epoch, first.seq))
         if first.prev == GENESIS[:32] and (first.seq == 1 or declared == (1, first.seq - 1)):
@@ -257,6 +257,8 @@ class HostCheck:
             self.find("altered", f"record {witness.seq} is not the one that the witness saw", None, witness.seq)
         elif head is not None and witness.seq > head.seq:
             self._verified.notes.append(f"the witness's record {witness.seq} was not shipped yet")
+        elif any(witness.seq <= one.seq for one in self._trimmed.values()):
+            self._verified.notes.append(f"the witness's record {witness.seq} was trimmed, and cannot be compared")
         else:
             self.find("missing", f"record {witness.seq}, which the witness saw, is not here", None, witness.seq)
 

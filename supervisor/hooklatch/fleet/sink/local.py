@@ -32,7 +32,7 @@ class LocalReport(msgspec.Struct):
     absent: int = 0
     differences: list[str] = []
     omitted: int = 0
-    record: VerifyReport = VerifyReport()
+    record: VerifyReport = msgspec.field(default_factory=VerifyReport)
 
     @property
     def ok(self) -> bool:
