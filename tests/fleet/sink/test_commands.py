@@ -5,19 +5,15 @@ Slow: the engine and the daemons are processes of their own.
 
 from __future__ import annotations
 
-import io
 import json
 import signal
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from subprocess import CompletedProcess
 from typing import Any
 
 import pytest
 
-from hooklatch.cli.commands import run
 from hooklatch.fleet.engine.engine import Batch, Engine
 from hooklatch.fleet.policy.batches import pack
 from hooklatch.fleet.policy.manifests import Head
@@ -25,50 +21,11 @@ from hooklatch.fleet.policy.settings import DEFAULT_FIELDS
 from support.commands import Place, new_place, serving
 from support.records import lines, records
 from support.redis_server import RedisServer, needs_redis
-from support.shipped import ALL, ask, ship, ship_lines, stop_decisions, tell, write_record
+from support.shipped import ALL, FleetCommands, ship, ship_lines, stop_decisions, tell, write_record
 from support.tables import table
 
 pytestmark = [pytest.mark.slow, needs_redis]
 WHO = ("build-1", "build-2", "laptop")
-
-
-class Fleet:
-    """A fleet on the shared engine: commands about it, and what hosts do to it."""
-
-    def __init__(self, server: RedisServer, place: Place, name: str) -> None:
-        self.server = server
-        self.place = place
-        self.name = name
-
-    def words(self, *words: str) -> list[str]:
-        return ["fleet", *words, "--to", self.server.url, "--fleet", self.name]
-
-    def run(self, *words: str) -> CompletedProcess[str]:
-        """Run a command to its end, in this process: one of its own costs more than all that it does."""
-        given = [*self.words(*words), "--config", str(self.place.config)]
-        with redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8")) as out, redirect_stderr(io.StringIO()) as err:
-            try:
-                code = run(given)
-            except SystemExit as error:  # of the parser
-                code = int(error.code or 0)
-            out.flush()
-        return CompletedProcess(given, code, out.buffer.getvalue().decode(), err.getvalue())
-
-    def json(self, *words: str, code: int = 0) -> Any:
-        done = self.run(*words, "--json")
-        assert done.returncode == code, done.stdout + done.stderr
-        return json.loads(done.stdout)
-
-    def lines(self, *words: str, code: int = 0) -> list[dict[str, Any]]:
-        done = self.run(*words, "--json")
-        assert done.returncode == code, done.stdout + done.stderr
-        return [json.loads(line) for line in done.stdout.splitlines()]
-
-    def do(self, work: Callable[[Engine], Any]) -> Any:
-        return ask(self.server, work, fleet=self.name)
-
-    def record(self, host: str) -> Path:
-        return self.place.folder / host / "record"
 
 
 @pytest.fixture(scope="module")
@@ -78,18 +35,18 @@ def place() -> Iterator[Place]:
 
 
 @pytest.fixture
-def empty(shared_redis: RedisServer, place: Place, request: pytest.FixtureRequest, tmp_path: Path) -> Fleet:
+def empty(shared_redis: RedisServer, place: Place, request: pytest.FixtureRequest, tmp_path: Path) -> FleetCommands:
     """Return a fleet that nobody else uses."""
     name = f"f{abs(hash(request.node.nodeid)) % 10**8}"
-    fleet = Fleet(shared_redis, place, name)
+    fleet = FleetCommands(shared_redis, place, name)
     fleet.record = lambda host: tmp_path / host / "record"  # type: ignore[method-assign]
     return fleet
 
 
 @pytest.fixture(scope="module")
-def fleet(shared_redis: RedisServer, place: Place) -> Fleet:
+def fleet(shared_redis: RedisServer, place: Place) -> FleetCommands:
     """Return a fleet of three hosts that have shipped and reported; tests change nothing of it."""
-    made = Fleet(shared_redis, place, "acme")
+    made = FleetCommands(shared_redis, place, "acme")
     for number, host in enumerate(WHO):
         write_record(made.record(host), session=f"s{number}", verdict="deny" if number else "allow")
 
@@ -105,7 +62,7 @@ def fleet(shared_redis: RedisServer, place: Place) -> Fleet:
 # -- log ---------------------------------------------------------------------------------------------------------------
 
 
-def test_every_hosts_records_come_once_and_in_order(fleet: Fleet) -> None:
+def test_every_hosts_records_come_once_and_in_order(fleet: FleetCommands) -> None:
     found = fleet.lines("log", "-n", "0")
 
     for host in WHO:
@@ -117,7 +74,7 @@ def test_every_hosts_records_come_once_and_in_order(fleet: Fleet) -> None:
     assert arrivals == sorted(arrivals)
 
 
-def test_the_newest_are_the_last_of_all_in_the_same_order(fleet: Fleet) -> None:
+def test_the_newest_are_the_last_of_all_in_the_same_order(fleet: FleetCommands) -> None:
     everything = fleet.lines("log", "-n", "0")
 
     assert fleet.lines("log", "-n", "10") == everything[-10:]
@@ -133,17 +90,17 @@ def test_the_newest_are_the_last_of_all_in_the_same_order(fleet: Fleet) -> None:
         (["--verdict", "deny", "--since", "1h", "-n", "3"], 3),
     ],
 )
-def test_the_filters_are_those_of_log(fleet: Fleet, words: list[str], expected: int) -> None:
+def test_the_filters_are_those_of_log(fleet: FleetCommands, words: list[str], expected: int) -> None:
     assert len(fleet.lines("log", *words)) == expected
 
 
-def test_a_line_says_whose_it_is(fleet: Fleet) -> None:
+def test_a_line_says_whose_it_is(fleet: FleetCommands) -> None:
     done = fleet.run("log", "--kind", "decision", "-n", "1")
 
     assert done.stdout[25:].split()[:4] == ["laptop", done.stdout[25:].split()[1], "deny", "pre_tool_use"]
 
 
-def test_one_decision_is_shown_with_what_each_hook_said(fleet: Fleet) -> None:
+def test_one_decision_is_shown_with_what_each_hook_said(fleet: FleetCommands) -> None:
     done = fleet.run("log", "--decision", "d-1", "--host", "laptop")
 
     assert "asked     global/guards:no_rm deny" in done.stdout
@@ -158,21 +115,21 @@ def test_one_decision_is_shown_with_what_each_hook_said(fleet: Fleet) -> None:
         (["--verdict", "dney"], 64, "did you mean 'deny'"),
     ],
 )
-def test_a_name_that_no_record_has_is_an_error(fleet: Fleet, words: list[str], code: int, text: str) -> None:
+def test_a_name_that_no_record_has_is_an_error(fleet: FleetCommands, words: list[str], code: int, text: str) -> None:
     done = fleet.run("log", *words)
 
     assert (done.returncode, done.stdout) == (code, "")
     assert text in done.stderr
 
 
-def test_nothing_that_matches_is_no_error_if_the_names_are_right(fleet: Fleet) -> None:
+def test_nothing_that_matches_is_no_error_if_the_names_are_right(fleet: FleetCommands) -> None:
     done = fleet.run("log", "--event", "stop")
 
     assert (done.returncode, done.stdout) == (0, "")
     assert "no record of the fleet 'acme' matches" in done.stderr
 
 
-def test_following_shows_what_arrives_also_from_a_host_that_is_new(empty: Fleet) -> None:
+def test_following_shows_what_arrives_also_from_a_host_that_is_new(empty: FleetCommands) -> None:
     old, new = write_record(empty.record("old")), write_record(empty.record("new"), 1)
     empty.do(lambda engine: ship(engine, "old", old))
 
@@ -190,7 +147,7 @@ def test_following_shows_what_arrives_also_from_a_host_that_is_new(empty: Fleet)
     assert started.end()[0] == 0
 
 
-def test_a_batch_that_cannot_be_read_is_loud_and_hides_no_other(empty: Fleet) -> None:
+def test_a_batch_that_cannot_be_read_is_loud_and_hides_no_other(empty: FleetCommands) -> None:
     folder = write_record(empty.record("a"))
 
     async def work(engine: Engine) -> None:
@@ -207,7 +164,7 @@ def test_a_batch_that_cannot_be_read_is_loud_and_hides_no_other(empty: Fleet) ->
     assert len(done.stdout.splitlines()) == len(lines(folder))
 
 
-def test_what_a_daemon_recorded_arrives(empty: Fleet) -> None:
+def test_what_a_daemon_recorded_arrives(empty: FleetCommands) -> None:
     with new_place() as place:
         with serving(place):
             place.fire_tool("Bash", command="rm -rf /")
@@ -223,7 +180,7 @@ def test_what_a_daemon_recorded_arrives(empty: Fleet) -> None:
 # -- status ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_fleet_in_order_is_green(fleet: Fleet) -> None:
+def test_a_fleet_in_order_is_green(fleet: FleetCommands) -> None:
     found = fleet.json("status")
 
     assert found["ok"]
@@ -235,7 +192,7 @@ def test_a_fleet_in_order_is_green(fleet: Fleet) -> None:
     assert found["engine"]["appendfsync"] == "always"
 
 
-def test_status_for_people_has_a_line_a_host(fleet: Fleet) -> None:
+def test_status_for_people_has_a_line_a_host(fleet: FleetCommands) -> None:
     done = fleet.run("status")
 
     assert done.returncode == 0, done.stderr
@@ -254,7 +211,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_what_is_wrong_with_a_host_is_said_and_is_the_exit_code(empty: Fleet) -> None:
+def test_what_is_wrong_with_a_host_is_said_and_is_the_exit_code(empty: FleetCommands) -> None:
     async def work(engine: Engine) -> None:
         for number, (changes, _) in enumerate(WRONG):
             await tell(engine, f"host-{number}", **changes)
@@ -268,7 +225,7 @@ def test_what_is_wrong_with_a_host_is_said_and_is_the_exit_code(empty: Fleet) ->
     assert "cannot be read" in found["unreadable"][0]
 
 
-def test_hosts_that_are_silent_come_first(empty: Fleet) -> None:
+def test_hosts_that_are_silent_come_first(empty: FleetCommands) -> None:
     folder = write_record(empty.record("z"))
 
     async def work(engine: Engine) -> None:
@@ -287,7 +244,7 @@ def test_hosts_that_are_silent_come_first(empty: Fleet) -> None:
 # -- verify ------------------------------------------------------------------------------------------------------------
 
 
-def test_what_was_shipped_whole_verifies_with_the_local_record(fleet: Fleet) -> None:
+def test_what_was_shipped_whole_verifies_with_the_local_record(fleet: FleetCommands) -> None:
     found = fleet.json("verify", "--host", "laptop", "--record", str(fleet.record("laptop")))
 
     (host,) = found["hosts"]
@@ -297,7 +254,7 @@ def test_what_was_shipped_whole_verifies_with_the_local_record(fleet: Fleet) -> 
     assert {one["result"] for one in host["local"]["record"]["witnesses"]} == {"confirmed"}
 
 
-def test_verify_says_what_it_proves_and_what_it_does_not(fleet: Fleet) -> None:
+def test_verify_says_what_it_proves_and_what_it_does_not(fleet: FleetCommands) -> None:
     done = fleet.run("verify")
 
     assert done.returncode == 0, done.stdout
@@ -323,7 +280,7 @@ def rewritten(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [truncated, rewritten], ids=["truncated", "rewritten"])
-def test_a_local_record_that_was_changed_is_found(empty: Fleet, change: Callable[[Path], None]) -> None:
+def test_a_local_record_that_was_changed_is_found(empty: FleetCommands, change: Callable[[Path], None]) -> None:
     folder = write_record(empty.record("a"))
     empty.do(lambda engine: ship(engine, "a", folder))
 
@@ -334,7 +291,7 @@ def test_a_local_record_that_was_changed_is_found(empty: Fleet, change: Callable
     assert "witness" in {one["what"] for one in host["local"]["record"]["findings"]}
 
 
-def test_a_decision_that_was_shipped_as_another_is_found_on_its_host(empty: Fleet) -> None:
+def test_a_decision_that_was_shipped_as_another_is_found_on_its_host(empty: FleetCommands) -> None:
     folder = write_record(empty.record("a"))
     packed = pack("a", 1, lines(folder), DEFAULT_FIELDS)
     assert packed is not None
@@ -351,7 +308,7 @@ def test_a_decision_that_was_shipped_as_another_is_found_on_its_host(empty: Flee
     assert len(found) == stop_decisions(folder)
 
 
-def test_the_machine_that_is_a_host_compares_by_default(empty: Fleet) -> None:
+def test_the_machine_that_is_a_host_compares_by_default(empty: FleetCommands) -> None:
     with new_place() as place:
         with serving(place):
             place.fire_tool("Bash", command="rm -rf /")
@@ -370,7 +327,7 @@ def test_the_machine_that_is_a_host_compares_by_default(empty: Fleet) -> None:
         assert host["local"]["compared"] == len(lines(folder))
 
 
-def test_gaps_are_found_in_the_middle_of_what_a_host_shipped(empty: Fleet) -> None:
+def test_gaps_are_found_in_the_middle_of_what_a_host_shipped(empty: FleetCommands) -> None:
     given = lines(write_record(empty.record("a"), 9))
 
     async def work(engine: Engine) -> None:
@@ -385,7 +342,7 @@ def test_gaps_are_found_in_the_middle_of_what_a_host_shipped(empty: Fleet) -> No
     assert "WRONG     missing: records 5 to 6 are missing (epoch 1)" in done.stdout
 
 
-def test_what_was_removed_with_a_hosts_credentials_is_found(empty: Fleet) -> None:
+def test_what_was_removed_with_a_hosts_credentials_is_found(empty: FleetCommands) -> None:
     given = lines(write_record(empty.record("a"), 9))
 
     empty.do(lambda engine: ship_lines(engine, "a", given[:9]))
@@ -399,7 +356,7 @@ def test_what_was_removed_with_a_hosts_credentials_is_found(empty: Fleet) -> Non
     assert "WRONG     missing: epoch 1 begins with record 7" in done.stdout
 
 
-def test_an_epoch_that_a_host_does_not_name_is_read_all_the_same(empty: Fleet) -> None:
+def test_an_epoch_that_a_host_does_not_name_is_read_all_the_same(empty: FleetCommands) -> None:
     given = lines(write_record(empty.record("a")))
 
     empty.do(lambda engine: ship_lines(engine, "a", given))
@@ -408,7 +365,7 @@ def test_an_epoch_that_a_host_does_not_name_is_read_all_the_same(empty: Fleet) -
     assert len(empty.lines("log", "-n", "0")) == len(given)
 
 
-def test_a_key_of_another_type_stops_nobody(empty: Fleet) -> None:
+def test_a_key_of_another_type_stops_nobody(empty: FleetCommands) -> None:
     given = lines(write_record(empty.record("a")))
     empty.do(lambda engine: ship_lines(engine, "a", given))
     for key in ("log:b:1", "host:b"):
@@ -418,7 +375,7 @@ def test_a_key_of_another_type_stops_nobody(empty: Fleet) -> None:
     assert [one["host"] for one in empty.json("status", code=1)["hosts"]] == ["a"]
 
 
-def test_a_witness_is_of_one_host(fleet: Fleet) -> None:
+def test_a_witness_is_of_one_host(fleet: FleetCommands) -> None:
     done = fleet.run("verify", "--witness", "4:0123456789abcdef")
 
     assert done.returncode == 64
@@ -432,7 +389,7 @@ def test_a_witness_is_of_one_host(fleet: Fleet) -> None:
 # -- trim --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_trimmed_log_is_whole_and_goes_on(empty: Fleet) -> None:
+def test_a_trimmed_log_is_whole_and_goes_on(empty: FleetCommands) -> None:
     folder = write_record(empty.record("a"), 9)
     last = empty.do(lambda engine: ship(engine, "a", folder))
 
@@ -451,7 +408,7 @@ def test_a_trimmed_log_is_whole_and_goes_on(empty: Fleet) -> None:
     assert host["notes"][0].startswith(f"epoch 1 was trimmed through record {again[0]['seq']} by ")
 
 
-def test_the_newest_batch_of_a_host_is_never_trimmed(empty: Fleet) -> None:
+def test_the_newest_batch_of_a_host_is_never_trimmed(empty: FleetCommands) -> None:
     folder = write_record(empty.record("a"), 9)
     empty.do(lambda engine: ship(engine, "a", folder))
 
@@ -461,7 +418,7 @@ def test_the_newest_batch_of_a_host_is_never_trimmed(empty: Fleet) -> None:
     assert empty.lines("log", "-n", "1")[0]["seq"] == len(lines(folder))
 
 
-def test_what_is_not_old_enough_stays(fleet: Fleet) -> None:
+def test_what_is_not_old_enough_stays(fleet: FleetCommands) -> None:
     done = fleet.run("trim", "--older", "30d", "--reason", "x")
 
     assert done.stdout == "nothing arrived longer than 30 d ago, but the newest batches, which stay\n"
