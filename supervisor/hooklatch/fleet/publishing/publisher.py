@@ -182,7 +182,7 @@ class Publisher:
                 await trio.sleep(pause)
         raise UnknownOutcomeError(
             f"it is not known whether version {version} was written: {fault or 'the engine refuses it, but has none'};"
-            " look at `hooklatch fleet history` when the engine is back. To push the same again does no harm"
+            " look at `hooklatch fleet history` when the engine is back, before you run it again"
         )
 
     async def _at(self, version: int) -> bytes | None:
