@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from hooklatch.fleet.engine.engine import Engine, UnreachableError
@@ -62,9 +62,13 @@ async def say(engine: Engine, report: HostReport) -> None:
 
 
 class LossyEngine:
-    """An engine whose first `lost` commits are lost: before it has them, or after, when only its reply is."""
+    """An engine whose first `lost` commits are lost: before it has them, or after, when only its reply is.
+
+    While it is away nothing can be read from it either.
+    """
 
     def __init__(self, engine: Engine, *, lost: int = 1, is_done: bool = True) -> None:
+        self.is_away = False
         self._engine = engine
         self._lost = lost
         self._is_done = is_done
@@ -76,6 +80,11 @@ class LossyEngine:
                 await self._engine.commit(version, manifest)
             raise UnreachableError("the connection was lost")
         await self._engine.commit(version, manifest)
+
+    async def versions(self, after: int, *, wait: float = 0.0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
+        if self.is_away:
+            raise UnreachableError("the engine is away")
+        return await self._engine.versions(after, wait=wait, limit=limit)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
