@@ -99,7 +99,8 @@ class Parts:
         self.sources = make_sources(zygote, self.generations.quiesced, pools, on_adopted=self.notes.adopted)
 
         # The fleet.
-        self.link_token = LinkToken(os.path.dirname(places["admin"]), faults, self.bus.close_links)
+        self.link_token = LinkToken(os.path.dirname(places["admin"]), faults, self._end_links)
+        self.links = Links(self.link_token, record, self.notes.note)
         self.fleet = FleetLayer(state, self.notes.note, faults)
 
         def take_settings(settings: Settings) -> None:
@@ -138,7 +139,7 @@ class Parts:
         session_methods = SessionMethods(
             registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
             files=self.files, dialects=self.dialects, native=self.native, bus=self.bus, permits=permits, record=record,
-            links=Links(self.link_token, self.notes.note),
+            links=self.links,
         )  # fmt: skip
         self.status = StatusReport(
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
@@ -167,8 +168,13 @@ class Parts:
                 self.status.methods,
             ],
             of_administrators={**self.administration.methods, **self.fleet_methods.of_administrators},
-            of_links=self.fleet_methods.of_links,
+            of_links={**self.links.methods, **self.fleet_methods.of_links},
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.shared = Shared(admission, ReaderHandoff(), LineTimeouts(), Hangups())
+
+    def _end_links(self) -> None:
+        """Close the fleet's links, for another [fleet]: that has acknowledged nothing, and has another token."""
+        self.record.shipped(None)
+        self.bus.close_links()
