@@ -17,7 +17,7 @@ import pytest
 from hooklatch.fleet.policy.bundles import MAX_BUNDLE
 from hooklatch.fleet.policy.signing import new_key, read_private, read_public
 from support.commands import PATIENCE, Place
-from support.publishing import GUARDS, Bench
+from support.publishers import GUARDS, Bench
 from support.redis_server import RedisServer, free_port, needs_redis
 from support.survivors import nobody_survives
 
