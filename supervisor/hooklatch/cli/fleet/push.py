@@ -96,7 +96,7 @@ def checked(arguments: argparse.Namespace) -> Pushed:
     commit = None if arguments.allow_dirty else check_clean(folder.path, folder.names)
     data = encode_bundle(folder.bundle)
     cases = [case for name in folder.cases for case in cases_of(os.path.join(folder.path, name))]
-    trial = try_out(folder.bundle.files, cases, show_failure)
+    trial = try_out(folder.bundle, cases, show_failure)
     trial.check()
     if not trial.hooks and not arguments.allow_empty:
         raise CommandError(
