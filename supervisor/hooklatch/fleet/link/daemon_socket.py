@@ -57,7 +57,8 @@ class DaemonSocket:
 
     async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
         params = {} if manifests is None else {"manifests": list(manifests)}
-        return await self._ask("fleet_follow", params, FollowAnswer)
+        answer: FollowAnswer = await self._ask("fleet_follow", params, FollowAnswer)
+        return answer
 
     async def apply(self, version: int, bundle: bytes) -> None:
         params = {"version": version, "bundle": base64.b64encode(bundle).decode()}

@@ -105,7 +105,9 @@ class Known:
             wanted=answer.wanted.version if answer.wanted is not None else None,
             applied=answer.applied.version if answer.applied is not None else None,
             bundle=answer.applied.bundle if answer.applied is not None else "",
-            problem=cut(self._faults.get(POLICY) or self._faults.get(BUNDLE) or answer.problem or self._faults.get(DAEMON)),
+            problem=cut(
+                self._faults.get(POLICY) or self._faults.get(BUNDLE) or answer.problem or self._faults.get(DAEMON)
+            ),
             health=answer.health if is_there else "unreachable",
             revision=answer.revision,
             stale_s=round(stale, 1) if stale is not None else None,

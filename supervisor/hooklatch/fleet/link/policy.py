@@ -167,9 +167,9 @@ class Policy:
             self._refused_bundle = None
             self._known.fault(BUNDLE, None)
             return answer
-        if self._refused_bundle is not None and self._refused_bundle[0] == wanted:
-            if self._now() < self._refused_bundle[1]:
-                return answer
+        refused, until = self._refused_bundle or (None, 0.0)
+        if wanted == refused and self._now() < until:
+            return answer
         problem = None
         data = await asked(engine.bundle(wanted.bundle))
         if data is None:
@@ -201,4 +201,3 @@ class Policy:
             raise UnreachableError("the engine does not answer any more")
         self._grace = max(GRACE, self._grace * 0.9)
         return found
-

@@ -23,7 +23,7 @@ __all__ = ["Shipping"]
 
 LOOK = 0.5  # seconds between two looks for new records
 CHECK = 10.0  # seconds between two looks whether the record still has what was shipped last
-LONGEST = 15.0  # seconds, at most, until an engine that refuses records, or a record that cannot be read, is tried again
+LONGEST = 15.0  # seconds, at most, until an engine that refuses, or a record that cannot be read, is tried again
 NEW_EPOCH = 60.0  # seconds between two new epochs, at least: whatever goes wrong, logs do not multiply
 MAX_EPOCHS = 8  # of those before the newest that are looked at
 
@@ -103,7 +103,9 @@ class Shipping:
             if packed is not None:
                 await self._append(engine, resume.epoch, packed)
                 self._acknowledge(Shipped(resume.epoch, packed.last, packed.hash))
-                await trio.sleep(min(LOOK, (self._now() - began) / 2))  # a backlog leaves room for others, here and there
+                await trio.sleep(
+                    min(LOOK, (self._now() - began) / 2)
+                )  # a backlog leaves room for others, here and there
             else:
                 await trio.sleep(LOOK)
             if self._now() >= check_at:
@@ -111,7 +113,7 @@ class Shipping:
                 check_at = self._now() + CHECK
 
     async def _append(self, engine: Engine, epoch: int, packed: Packed) -> None:
-        """Append a batch, as often as it takes: what an engine refuses for now waits here, and the rest in the record."""
+        """Append a batch, as often as it takes: while the engine refuses, the rest waits in the record."""
         while True:
             try:
                 await asked(engine.append(self._host, epoch, Batch(packed.first, packed.last, packed.data)))
@@ -151,7 +153,8 @@ class Shipping:
             return
         has = f"up to {shipped.seq} in epoch {shipped.epoch}" if shipped is not None else "none"
         self._known.find(
-            f"the engine lost records that it had acknowledged, up to {before.seq} in epoch {before.epoch}: it has {has}"
+            f"the engine lost records that it had acknowledged, up to {before.seq} in epoch {before.epoch}: it has {has},"
+            " and gets again what is still in the record"
         )
 
     async def _earlier(self, engine: Engine, newest: int, most: int) -> Resume | None:
