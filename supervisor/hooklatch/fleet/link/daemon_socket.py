@@ -11,7 +11,7 @@ import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import trio
@@ -88,8 +88,8 @@ class DaemonSocket:
             error = answer.error
             if error is None:
                 return self._converted(answer, shape)
-            name, message = (error.get("data") or {}).get("name"), str(error.get("message"))
-            if name in LOST:
+            data, message = error.get("data"), str(error.get("message"))
+            if isinstance(data, dict) and cast("dict[str, object]", data).get("name") in LOST:
                 self._close()
                 raise DaemonAbsentError(f"the daemon does not serve its link now: {message}")
             raise DaemonRefusedError(message)

@@ -153,8 +153,8 @@ class Shipping:
             return
         has = f"up to {shipped.seq} in epoch {shipped.epoch}" if shipped is not None else "none"
         self._known.find(
-            f"the engine lost records that it had acknowledged, up to {before.seq} in epoch {before.epoch}: it has {has},"
-            " and gets again what is still in the record"
+            f"the engine lost records that it had acknowledged, up to {before.seq} in epoch {before.epoch}:"
+            f" it has {has}, and gets again what is still in the record"
         )
 
     async def _earlier(self, engine: Engine, newest: int, most: int) -> Resume | None:
