@@ -18,7 +18,7 @@ from hooklatch.record.files.reading import of_kind
 from hooklatch.record.files.seeking import Cursor, RecordChangedError, newest_link
 from hooklatch.record.files.segments import list_segments
 
-__all__ = ["Gauge", "Reporting", "Telling"]
+__all__ = ["EVERY", "Gauge", "Reporting", "Telling"]
 
 EVERY = 10.0  # seconds between two reports of a host where nothing happens
 SOON = 0.5  # seconds, at least, between two reports of one where much does
@@ -89,10 +89,11 @@ def since_when(folder: str, bundle: str) -> int | None:
 class Reporting:
     """The reports of one host, over the life of any connection to the engine."""
 
-    def __init__(self, host: str, gauge: Gauge, known: Known, *, now: Callable[[], float]) -> None:
+    def __init__(self, host: str, gauge: Gauge, known: Known, *, every: float, now: Callable[[], float]) -> None:
         self._host = host
         self._gauge = gauge
         self._known = known
+        self._every = every
         self._now = now
         self._pauses = Pauses(LONGEST, first=SOON)
         self._news = trio.Event()
@@ -119,7 +120,7 @@ class Reporting:
             self._pauses.reset()
             self._known.fault(REPORT, None)
             await trio.sleep(SOON)
-            with trio.move_on_after(EVERY - SOON):
+            with trio.move_on_after(max(0.0, self._every - SOON)):
                 await self._news.wait()
 
 
