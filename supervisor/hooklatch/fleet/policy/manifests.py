@@ -22,7 +22,7 @@ from hooklatch.fleet.policy.signing import PublicKey
 
 __all__ = [
     "START", "Envelope", "FleetError", "Head", "Manifest", "Rollout", "Walk", "bucket", "newest", "payload_of",
-    "read_envelope", "walk",
+    "read_envelope", "read_payload", "walk",
 ]  # fmt: skip
 
 BUCKETS = 10_000  # a percentage has two decimals
@@ -122,6 +122,11 @@ def read_envelope(data: bytes) -> Envelope:
 
 
 def read_payload(envelope: Envelope) -> Manifest:
+    """Read the manifest in an envelope, whoever has signed it.
+
+    Raises:
+        FleetError: it is none.
+    """
     try:
         return msgspec.json.decode(envelope.payload, type=Manifest)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
