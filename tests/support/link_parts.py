@@ -33,17 +33,9 @@ from hooklatch.fleet.policy.signing import PrivateKey, new_key
 from hooklatch.record.files.chain import GENESIS, seal
 
 __all__ = [
-    "FLEET",
-    "HOST",
-    "MemoryDaemon",
-    "Publisher",
-    "WrittenRecord",
-    "linked",
-    "settings_of",
-    "shipped_records",
-    "until",
+    "FLEET", "HOST", "MemoryDaemon", "Publisher", "WrittenRecord", "linked", "settings_of", "shipped_records", "until",
     "until_shipped",
-]
+]  # fmt: skip
 
 FLEET, HOST = "acme", "h1"
 EVERYBODY = Rollout()
@@ -51,7 +43,7 @@ PATIENCE = 30.0  # seconds; only a failing test waits so long
 
 
 class MemoryDaemon:
-    """A daemon that follows and applies in memory, with the real checks; `is_there` takes it away and brings it back."""
+    """A daemon that follows and applies in memory, with the real checks; `is_there` takes it away."""
 
     def __init__(self, *keys: PrivateKey, host: str = HOST, labels: Collection[str] = ()) -> None:
         self.host, self.labels = host, labels

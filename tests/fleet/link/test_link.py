@@ -74,7 +74,8 @@ async def test_versions_are_applied_and_records_shipped(
 
     assert [one["seq"] for one in found] == list(range(1, 9))
     assert [one.version for one in daemon.history] == [1, 2]
-    assert report.record is not None and (report.record.seq, report.record.hash) == (8, record.hash)
+    assert report.record is not None
+    assert (report.record.seq, report.record.hash) == (8, record.hash)
     assert (report.unshipped, report.lost, report.findings, report.health) == (0, 0, (), "ready")
 
 

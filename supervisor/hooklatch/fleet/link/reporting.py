@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -20,6 +21,7 @@ from hooklatch.record.files.segments import list_segments
 
 __all__ = ["EVERY", "Gauge", "Reporting", "Telling"]
 
+logger = logging.getLogger("hooklatch.link")
 EVERY = 10.0  # seconds between two reports of a host where nothing happens
 SOON = 0.5  # seconds, at least, between two reports of one where much does
 TELL = 1.0  # seconds, at least, between two words to the daemon about what was shipped
@@ -133,14 +135,14 @@ class Telling:
 
     async def run(self) -> None:
         """Tell until cancelled; a daemon that is new is told again."""
-        told = None
+        told: int | None = None
         while True:
             await trio.sleep(TELL)
-            shipped = self._known.shipped if self._known.epoch else None
-            if shipped is None or (shipped == told and self._daemon.is_connected()):
-                continue
-            try:
-                await self._daemon.shipped(shipped)
-                told = shipped
-            except (DaemonAbsentError, DaemonRefusedError):
+            if not self._daemon.is_connected():
                 told = None
+            elif self._known.epoch and self._known.shipped != told:
+                told = self._known.shipped
+                try:
+                    await self._daemon.shipped(told)
+                except (DaemonAbsentError, DaemonRefusedError) as error:
+                    logger.warning("the daemon was not told what is shipped: %s", error, extra={"seq": told})
