@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -124,6 +124,23 @@ class RedisServer:
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
+    def lose_everything(self) -> None:
+        """Have it forget all its data, while it runs."""
+        assert self.command("FLUSHALL") == b"+OK\r\n"
+
+    def back_up(self) -> Callable[[], None]:
+        """Return what brings its data back to what they are now; it runs afterwards."""
+        kept, copy = self.folder / "appendonlydir", self.folder / f"copy-{time.monotonic_ns()}"
+        shutil.copytree(kept, copy)
+
+        def restore() -> None:
+            self.kill()
+            shutil.rmtree(kept)
+            shutil.copytree(copy, kept)
+            self.start()
+
+        return restore
+
     def _end(self, sign: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is None:
@@ -132,7 +149,7 @@ class RedisServer:
         if sign is not signal.SIGKILL:
             process.send_signal(signal.SIGCONT)
         try:
-            process.wait(PATIENCE)
+            process.wait(PATIENCE)  # a stopped one ends by SIGKILL too
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
