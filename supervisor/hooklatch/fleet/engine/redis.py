@@ -38,6 +38,15 @@ from hooklatch.fleet.engine.engine import (
     Report,
     UnreachableError,
 )
+from hooklatch.fleet.engine.redis_answers import (
+    Stream,
+    batches_in,
+    entries_in,
+    entries_of,
+    number_of,
+    stream_in,
+    text_of,
+)
 from hooklatch.fleet.engine.redis_connections import Line, Question, connected, trusting
 from hooklatch.fleet.engine.redis_errors import OLDEST
 from hooklatch.fleet.policy.manifests import NAME
@@ -89,7 +98,7 @@ class RedisEngine:
         self._connecting = {"asking": trio.Lock(), "waiting": trio.Lock()}
         self._reading = trio.Lock()
         self._grace = GRACE
-        self._clock = 0.0  # the engine's, in seconds since the epoch, when ours showed `_clock_at`
+        self._clock = (0, 0)  # the engine's, in seconds and µs since the epoch, when ours showed `_clock_at`
         self._clock_at = 0.0
 
     async def connect(self) -> None:
@@ -132,7 +141,7 @@ class RedisEngine:
 
     def _looks(self, after: int, *how: str | int) -> tuple[Question, Question]:
         policy = self._key("policy")
-        return Question("XREAD", *how, "STREAMS", policy, f"{after}-0"), Question("XLEN", key=policy)
+        return Question("XREAD", *how, "STREAMS", policy, f"{after}-0", about=policy), Question("XLEN", key=policy)
 
     def _whole(self, after: int, answers: Sequence[Any]) -> list[tuple[int, bytes]]:
         """Return the versions that came, if they and all before them are there."""
@@ -156,18 +165,14 @@ class RedisEngine:
     async def newest_version(self) -> int:
         key = self._key("policy")
         stream = await self._stream(key)
-        if stream is None:
-            return 0
-        count, newest = int(stream[b"length"]), number_of(stream[b"last-generated-id"])
-        last = stream[b"last-entry"]
-        if newest != (count, 0) or last is None or number_of(last[0]) != newest:
+        if stream is not None and not stream.is_whole:
             raise BehindError(
-                f"{self._address} has {count} versions of the policy, and had {newest[0]}: {key} was trimmed"
-                " or written by something else; restore it from a copy"
+                f"{self._address} has {stream.count} versions of the policy, and had {stream.newest_ever[0]}: {key} was"
+                " trimmed or written by something else; restore it from a copy"
             )
-        return count
+        return 0 if stream is None else stream.count
 
-    async def _stream(self, key: str) -> dict[bytes, Any] | None:
+    async def _stream(self, key: str) -> Stream | None:
         """Return what the server knows of a stream, None if there is none."""
         try:
             (facts,) = await self._ask(Question("XINFO STREAM", key=key))
@@ -175,7 +180,7 @@ class RedisEngine:
             if NONE not in str(error):
                 raise
             return None
-        return cast("dict[bytes, Any]", facts)
+        return stream_in(facts)
 
     async def commit(self, version: int, manifest: bytes) -> None:
         await self._check_that_nothing_is_evicted()
@@ -207,10 +212,8 @@ class RedisEngine:
         """Refuse to publish where what is published may be dropped for want of memory; where we may know."""
         policy = (await self._told())["evicts"]
         if policy.startswith("allkeys"):
-            raise RefusedError(
-                f"{self._address} drops data when its memory is full (maxmemory-policy {policy}):"
-                " set maxmemory-policy noeviction there"
-            )
+            reason = f"drops data when its memory is full (maxmemory-policy {policy})"
+            raise RefusedError(f"{self._address} {reason}: set maxmemory-policy noeviction there")
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
@@ -234,7 +237,7 @@ class RedisEngine:
             if entries:
                 return epoch, batches_in(entries)[0]
             if stream := await self._stream(key):
-                last, _ = number_of(stream[b"last-generated-id"])
+                last, _ = stream.newest_ever
                 return epoch, Batch(last, last, b"")
         return None
 
@@ -268,10 +271,7 @@ class RedisEngine:
 
     async def log_facts(self, host: str, epoch: int) -> LogFacts | None:
         stream = await self._stream(self._log(host, epoch))
-        if stream is None:
-            return None
-        last, _ = number_of(stream[b"last-generated-id"])
-        return LogFacts(last, int(stream[b"length"]), int(stream[b"entries-added"]))
+        return None if stream is None else LogFacts(stream.newest_ever[0], stream.count, stream.added)
 
     async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:
         await self._ask(Question("HSET", epoch, note, key=self._key("trimmed", checked(host))))
@@ -316,7 +316,7 @@ class RedisEngine:
     async def facts(self) -> dict[str, str]:
         line = await self._line("asking")
         (hello,) = await line.ask(Question("HELLO"))
-        facts = {"engine": hello.get(b"server", b"redis").decode(), "version": line.version, "clock": str(self._now())}
+        facts = {"engine": text_of(hello.get(b"server")), "version": line.version, "clock": str(self._now())}
         return facts | await self._told() | {"appendfsync": await self._syncs()}
 
     async def _told(self) -> dict[str, str]:
@@ -334,7 +334,7 @@ class RedisEngine:
             (answer,) = await self._ask(Question("CONFIG GET", "appendfsync"))
         except RefusedError:
             return UNKNOWN
-        return str(answer.get(b"appendfsync", UNKNOWN.encode()).decode())
+        return text_of(answer.get(b"appendfsync", UNKNOWN.encode()))
 
     # -- connections ---------------------------------------------------------------------------------------------------
 
@@ -360,20 +360,21 @@ class RedisEngine:
         if version < OLDEST:
             raise RefusedError(f"{self._address} is Redis {line.version}; it must be Redis 7.0 or later, or Valkey")
         hello, now = await line.ask(Question("HELLO"), Question("TIME"))
-        if hello.get(b"mode") != b"standalone":
+        mode, role = text_of(hello.get(b"mode")), text_of(hello.get(b"role"))
+        if mode != "standalone":
             raise RefusedError(
-                f"{self._address} is in the mode {hello.get(b'mode', b'?').decode()!r}: name a single server instead,"
-                " with replicas if need be"
+                f"{self._address} is in the mode {mode!r}: name a single server instead, with replicas if need be"
             )
-        if hello.get(b"role") != b"master":
+        if role != "master":
             raise RefusedError(
                 f"{self._address} is a replica, which may be behind and takes no writes; name the primary"
             )
-        self._clock, self._clock_at = int(now[0]) + int(now[1]) / 1e6, time.monotonic()
+        self._clock, self._clock_at = number_of(b"-".join(now)), time.monotonic()
 
     def _now(self) -> int:
         """Return the engine's time in ms since the epoch, by how long ago it told us."""
-        return int((self._clock + time.monotonic() - self._clock_at) * 1000)
+        seconds, microseconds = self._clock
+        return int((seconds + time.monotonic() - self._clock_at) * 1000 + microseconds / 1000)
 
     def close(self) -> None:
         """Close the connections; the next call makes new ones."""
@@ -397,28 +398,3 @@ def checked(host: str) -> str:
     if NAME.fullmatch(host) is None:
         raise RefusedError(f"{host!r} is no name of a host: letters, digits, '.', '_' and '-', at most 63")
     return host
-
-
-def entries_in(streams: Any) -> list[tuple[tuple[int, int], dict[bytes, bytes]]]:
-    """Return the entries of an answer of XREAD for one stream, or for none."""
-    answer = cast("dict[bytes, list[Any]]", streams or {})
-    return [entry for entries in answer.values() for entry in entries_of(entries)]
-
-
-def entries_of(entries: Sequence[Any]) -> list[tuple[tuple[int, int], dict[bytes, bytes]]]:
-    return [(number_of(place), dict(zip(fields[::2], fields[1::2], strict=False))) for place, fields in entries]
-
-
-def number_of(place: bytes) -> tuple[int, int]:
-    first, _, second = place.partition(b"-")
-    return int(first), int(second)
-
-
-def batches_in(entries: Sequence[Any]) -> list[Batch]:
-    """Return batches; one that is not what we write has the number of its entry and what data it has."""
-    found: list[Batch] = []
-    for (last, _), fields in entries_of(entries):
-        first, at = (fields.get(name, b"") for name in (b"f", b"a"))
-        begins, taken = int(first) if first.isdigit() else last, int(at) if at.isdigit() else 0
-        found.append(Batch(begins, last, fields.get(b"d", b""), taken))
-    return found
