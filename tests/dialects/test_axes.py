@@ -115,11 +115,12 @@ HOOKS = (
     hook("plugin", layer=Layer.PLUGIN, priority=200),
     hook("project", layer=Layer.PROJECT),
     hook("session", layer=Layer.SESSION, priority=200),
+    hook("fleet", layer=Layer.FLEET, priority=0),
 )
 ORDERS = [
-    (ETHOS, ["global", "plugin", "project", "session"]),
-    (REASONIX, ["project", "plugin", "global", "session"]),
-    (RADIUM, ["plugin", "session", "project", "global"]),
+    (ETHOS, ["fleet", "global", "plugin", "project", "session"]),
+    (REASONIX, ["fleet", "project", "plugin", "global", "session"]),
+    (RADIUM, ["fleet", "plugin", "session", "project", "global"]),
 ]
 
 
