@@ -19,9 +19,9 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from fleet.system.bundles import FORBIDDEN, number_of  # noqa: E402  (this file is run as a program, from anywhere)
-from fleet.system.history import Answered, Pen, Sent, now  # noqa: E402
-from hooklatch import Decision  # noqa: E402
+from fleet.system.bundles import FORBIDDEN, number_of
+from fleet.system.history import Answered, Pen, Sent, now
+from hooklatch import Decision
 
 PACE = (0.01, 0.04)  # seconds between two gates
 LONELY_PACE = 0.1  # after one that no daemon saw

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from fleet.system.server import Server, password_of
-from fleet.system.wires import CUTS, ENGINE, Wires, kinds, lay
+from fleet.network.server import Server, password_of
+from fleet.network.wires import CUTS, ENGINE, Wires, kinds, lay
 from support.daemons import nothing_left
 from support.survivors import nobody_survives
 

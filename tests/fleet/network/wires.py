@@ -49,15 +49,15 @@ class Wires(Protocol):
 
 def kinds() -> dict[str, str]:
     """Return why each kind of wires cannot be had here; empty where it can."""
-    from fleet.system import namespaces
+    from fleet.network import namespaces
 
     return {"namespaces": namespaces.missing(), "loopback": ""}
 
 
 def lay(kind: str, hosts: list[str], engine: Path) -> Wires:
     """Lay wires between these hosts, an engine (which listens on this Unix socket too) and a publisher."""
-    from fleet.system.loopback import Loopback
-    from fleet.system.namespaces import Namespaces
+    from fleet.network.loopback import Loopback
+    from fleet.network.namespaces import Namespaces
 
     nodes = [*hosts, PUBLISHER]
     return Namespaces(f"hl{os.getpid()}", nodes) if kind == "namespaces" else Loopback(nodes, engine)

@@ -10,7 +10,7 @@ import os
 import shutil
 import subprocess
 
-from fleet.system.wires import ENGINE
+from fleet.network.wires import ENGINE
 
 __all__ = ["Namespaces", "missing"]
 
