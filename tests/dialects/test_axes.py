@@ -111,11 +111,11 @@ def test_started_is_fired_only_after_a_passed_start(verdicts: list[str], expecte
 
 
 HOOKS = (
+    hook("fleet", layer=Layer.FLEET, priority=0),
     hook("global", layer=Layer.GLOBAL, priority=50),
     hook("plugin", layer=Layer.PLUGIN, priority=200),
     hook("project", layer=Layer.PROJECT),
     hook("session", layer=Layer.SESSION, priority=200),
-    hook("fleet", layer=Layer.FLEET, priority=0),
 )
 ORDERS = [
     (ETHOS, ["fleet", "global", "plugin", "project", "session"]),

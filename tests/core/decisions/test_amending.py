@@ -38,8 +38,9 @@ class Written:
     """A hook on a prompt, as it is written in the tables below: "G+x" is a global one that puts an x before it.
 
     S, R, P, G, L, B and F are the layers session, parent, project, global, plugin, built-in, fleet. A `!` marks it
-    `amends`, `~` lets it observe, `?` makes it optional; `/x` matches prompts with an x in them. `+x` puts x before the prompt, `=x`
-    makes it x, `-x` takes each x out; a word behind that is a verdict or a failure, `deny:x` one on prompts with an x.
+    `amends`, `~` lets it observe, `?` makes it optional; `/x` matches prompts with an x in them. `+x` puts x before
+    the prompt, `=x` makes it x, `-x` takes each x out; a word behind that is a verdict or a failure, `deny:x` one on
+    prompts with an x.
     """
 
     def __init__(self, hook_id: str, text: str) -> None:
