@@ -58,10 +58,9 @@ reconnect = "200ms"
 """
 
 
-def acl(hosts: Iterable[str]) -> str:
+def users(hosts: Iterable[str]) -> str:
     """Return the engine's users, each with the least rights."""
-    lines = ["user default off", f"user admin on >{password_of('admin')} ~* &* +@all"]
-    return "\n".join(lines) + "\n"
+    return ""
 
 
 class Arena:
@@ -81,7 +80,7 @@ class Arena:
         self._numbers = 0
         self._watchers: list[Watcher] = []
         try:
-            self.server = Server(self.disk, acl(NAMES), self.log)
+            self.server = Server(self.disk, users(NAMES))
             self.wires = lay(kind, list(NAMES), self.server.socket)
             self.server.configure(self.wires.listening, self.wires.prefix(ENGINE))
             self.server.start()

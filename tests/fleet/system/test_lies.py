@@ -7,7 +7,6 @@ Slow: three daemons and links are started, and each lie must reach all of them.
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,11 +21,12 @@ from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
 from hooklatch.fleet.policy.manifests import Envelope, Manifest, payload_of, read_envelope, read_payload
 from hooklatch.fleet.policy.signing import new_key
 from support.daemons import nothing_left
+from support.redis_server import needs_redis
 from support.survivors import nobody_survives
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
+    needs_redis,
 ]
 POLICY = f"hooklatch:{FLEET}:policy"
 
