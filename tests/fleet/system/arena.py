@@ -38,6 +38,7 @@ from fleet.system.history import (
 from fleet.system.hosts import Host
 from fleet.system.publisher import Publisher
 from hooklatch.fleet.policy.bundles import Bundle
+from hooklatch.fleet.policy.reports import HostReport, read_report
 
 __all__ = ["FLEET", "Arena"]
 
@@ -183,6 +184,12 @@ class Arena:
             manifest = json.loads(envelope["payload"])
             found.append((int(manifest["version"]), str(manifest["bundle"])))
         return found
+
+    def report_of(self, host: Host) -> HostReport:
+        """Return what a host last said of itself to the engine."""
+        entries = self.server.ask("XREVRANGE", f"hooklatch:{FLEET}:host:{host.name}", "+", "-", "COUNT", 1)
+        assert isinstance(entries, list)
+        return read_report(entries[0][1][1], host.name)
 
     def _number_of(self, bundle: str) -> int:
         files = msgspec.json.decode(self.server.ask("GET", f"hooklatch:{FLEET}:bundle:{bundle}"), type=Bundle).files

@@ -179,7 +179,8 @@ def test_an_engine_that_was_restored_from_an_old_backup_takes_no_host_back(arena
 
 
 def problems(arena: Arena) -> list[str | None]:
-    return [state.problem if (state := state_of(host)) is not None else None for host in arena.hosts]
+    """Return what is wrong by the newest report of each host."""
+    return [arena.report_of(host).problem for host in arena.hosts]
 
 
 def versions(arena: Arena) -> list[int]:
