@@ -6,7 +6,14 @@ from hooklatch.cli.terminal.parser import Parser
 
 __all__ = ["add_fleet"]
 
-BELOW = (("keygen", "fleet.keygen", "make a pair of keys: a publisher signs with one, hosts believe the other"),)
+BELOW = (
+    ("keygen", "fleet.keygen", "make a pair of keys: a publisher signs with one, hosts believe the other"),
+    ("push", "fleet.push", "check and test a folder of hooks, and make it the newest version"),
+    ("rollout", "fleet.rollout", "give a version to more hosts, at once or in steps that hold"),
+    ("rollback", "fleet.rollout", "make an earlier bundle the newest version again"),
+    ("diff", "fleet.diff", "show what two versions differ in, or a version and a folder"),
+    ("history", "fleet.history", "list all versions, verified"),
+)
 
 
 def add_fleet(parser: Parser) -> None:
