@@ -84,8 +84,9 @@ def access(arguments: argparse.Namespace) -> Access:
     Raises:
         CommandError: something of it is missing or cannot be used.
     """
+    from hooklatch.fleet.engine.addresses import with_user
     from hooklatch.fleet.engine.engine import EngineError
-    from hooklatch.fleet.engine.opening import read_password, with_user
+    from hooklatch.fleet.engine.opening import read_password
     from hooklatch.fleet.policy.manifests import NAME
 
     named = bool(arguments.to and arguments.fleet)
