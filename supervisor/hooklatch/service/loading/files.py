@@ -197,7 +197,9 @@ class Files:
         taken = plan(self.active, seen, is_explicit=is_explicit)
         if known is not None and self._is_unsettled(known, taken.diagnostics, self._lost(taken)):
             raise UnsettledError
-        self._on_settings(taken.main.settings)
+        first = taken.files[0]
+        if self._state.is_readable or (first.config is not None and not first.is_absent):  # else nobody knows them
+            self._on_settings(taken.main.settings)
         remembered = self._state.state.manifests
         builder = SourceBuilder(self._sources, taken, self._targets(), remembered, is_explicit=is_explicit)
         built = await builder.build()

@@ -267,7 +267,7 @@ def listeners_of(parts: Parts, agent: socket.socket, admin: socket.socket) -> tu
 
 def open_record(options: Options, state: StateFile) -> Record:
     try:
-        return Record(os.path.join(options.state_dir, "record"), state.state.settings.record)
+        return Record(os.path.join(options.state_dir, "record"), state.state.settings.record, is_settled=False)
     except RecordError as error:
         raise StartError(str(error)) from None
 

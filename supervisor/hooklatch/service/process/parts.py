@@ -97,7 +97,8 @@ class Parts:
         self.sources = make_sources(zygote, self.generations.quiesced, pools, on_adopted=self.notes.adopted)
 
         # The fleet.
-        self.link_token = LinkToken(os.path.dirname(places["admin"]), faults, self.bus.close_links)
+        self.link_token = LinkToken(os.path.dirname(places["admin"]), faults, self._end_links)
+        self.links = Links(self.link_token, record, self.notes.note)
 
         def take_settings(settings: Settings) -> None:
             record.apply(settings.record)
@@ -134,7 +135,7 @@ class Parts:
         session_methods = SessionMethods(
             registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
             files=self.files, dialects=self.dialects, native=self.native, bus=self.bus, permits=permits, record=record,
-            links=Links(self.link_token, self.notes.note),
+            links=self.links,
         )  # fmt: skip
         self.status = StatusReport(
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
@@ -158,8 +159,13 @@ class Parts:
                 self.status.methods,
             ],
             of_administrators=self.administration.methods,
-            of_links={},
+            of_links=self.links.methods,
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.shared = Shared(admission, ReaderHandoff(), LineTimeouts(), Hangups())
+
+    def _end_links(self) -> None:
+        """Close the fleet's links, for another [fleet]: that has acknowledged nothing, and has another token."""
+        self.record.shipped(None)
+        self.bus.close_links()
