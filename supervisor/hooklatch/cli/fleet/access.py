@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from hooklatch.fleet.engine.engine import Engine
     from hooklatch.fleet.policy.settings import FleetSettings
     from hooklatch.fleet.policy.signing import PrivateKey, PublicKey
+    from hooklatch.fleet.publishing.memory import Memory
     from hooklatch.fleet.publishing.publisher import Publisher
 
 __all__ = [
-    "EXITS", "Access", "access", "add_access", "add_trust", "command_error", "publisher_name", "run", "run_publisher",
+    "EXITS", "Access", "access", "add_access", "add_trust", "command_error", "memory_of", "publisher_name", "run",
+    "run_publisher",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -219,20 +221,34 @@ def only_one(group: BaseExceptionGroup) -> BaseException:
     return command_error(inner) if isinstance(inner, EngineError | FleetError) else inner
 
 
-def run_publisher(reached: Access, work: Callable[[Publisher], Awaitable[T]], *, heeds_hosts: bool = True) -> T:
-    """Open the engine, read and verify all versions, and do the work.  Raises what `run` does."""
+def memory_of(reached: Access) -> Memory:
+    """Return what this machine remembers of a fleet."""
+    from hooklatch.fleet.publishing.memory import Memory
+
+    return Memory(os.path.join(paths.state_dir(os.environ), SEEN), reached.fleet, reached.url)
+
+
+def run_publisher(
+    reached: Access,
+    work: Callable[[Publisher], Awaitable[T]],
+    *,
+    compares: bool = True,
+    heeds_hosts: bool = True,
+) -> T:
+    """Open the engine, read and verify all versions, and do the work.  Raises what `run` does.
+
+    Unless it `compares`, the versions are not held against what this machine and the hosts have seen.
+    """
     if not reached.keys:
         raise CommandError(
             Exit.USAGE, "say whose signatures are believed: --trust ed25519:…, --key FILE, or [fleet] keys"
         )
-    from hooklatch.fleet.publishing.memory import Memory
     from hooklatch.fleet.publishing.publisher import Publisher
 
-    folder = os.path.join(paths.state_dir(os.environ), SEEN)
-    memory = Memory(folder, reached.fleet, reached.url)
+    memory = memory_of(reached) if compares else None
 
     async def verified(engine: Engine) -> T:
-        publisher = Publisher(engine, reached.fleet, reached.keys, memory, heeds_hosts=heeds_hosts)
+        publisher = Publisher(engine, reached.fleet, reached.keys, memory, heeds_hosts=compares and heeds_hosts)
         await publisher.read()
         return await work(publisher)
 
@@ -241,13 +257,15 @@ def run_publisher(reached: Access, work: Callable[[Publisher], Awaitable[T]], *,
 
 def command_error(error: Exception) -> CommandError:
     """Return an error of the engine or of a fleet's versions as a command ends with it."""
-    from hooklatch.fleet.engine.engine import ConflictError, EngineError, RefusedError
+    from hooklatch.fleet.engine.engine import BehindError, ConflictError, EngineError, RefusedError
     from hooklatch.fleet.publishing.folder import MissingFolderError
     from hooklatch.fleet.publishing.publisher import LostRaceError, UnknownOutcomeError
     from hooklatch.fleet.publishing.rollout import StoppedError
     from hooklatch.fleet.publishing.versions import NoVersionError
 
     match error:
+        case BehindError():
+            code = Exit.BAD_DATA
         case RefusedError():
             code = Exit.NOT_PERMITTED
         case ConflictError() | LostRaceError():

@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from hooklatch.cli.fleet.access import EXITS, access, add_access, add_trust, run_publisher
+from hooklatch.cli.fleet.access import EXITS, access, add_access, add_trust, memory_of, run_publisher
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 
 if TYPE_CHECKING:
+    from hooklatch.fleet.publishing.memory import Memory
     from hooklatch.fleet.publishing.publisher import Publisher
     from hooklatch.fleet.publishing.versions import Entry
 
@@ -20,7 +21,7 @@ TITLES = ("VERSION", "CREATED", "BY", "HOSTS", "BUNDLE", "SAME AS", "KEY", "MESS
 
 
 def add_history(parser: Parser) -> None:
-    parser.runs(history, example="hooklatch fleet history -n 5", exits=EXITS)
+    parser.runs(history, example="hooklatch fleet history -n 5", exits=(*EXITS, Exit.FINDINGS))
     parser.add_argument("-n", metavar="N", type=int, default=20, dest="most", help="the newest N (20); 0 is all")
     add_access(parser)
     add_trust(parser)
@@ -29,18 +30,40 @@ def add_history(parser: Parser) -> None:
 def history(arguments: argparse.Namespace) -> int:
     """List the versions."""
 
-    async def work(publisher: Publisher) -> tuple[Entry, ...]:
-        return publisher.history.entries
+    reached = access(arguments)
 
-    entries = run_publisher(access(arguments), work)
+    async def work(publisher: Publisher) -> tuple[tuple[Entry, ...], list[str]]:
+        return publisher.history.entries, await findings(publisher, memory_of(reached))
+
+    entries, wrong = run_publisher(reached, work, compares=False)
     shown = entries[-arguments.most :] if arguments.most > 0 else entries
     if arguments.json:
-        output.say_json({"versions": [described(entry) for entry in shown]})
+        output.say_json({"versions": [described(entry) for entry in shown], "findings": wrong})
     elif shown:
         output.say_table(TITLES, [row_of(entry) for entry in reversed(shown)])
     else:
         output.say("nothing was ever pushed")
-    return Exit.OK
+    for text in wrong:
+        output.complain(text)
+    return Exit.FINDINGS if wrong else Exit.OK
+
+
+async def findings(publisher: Publisher, memory: Memory) -> list[str]:
+    """Return what is wrong with the log, as this machine and the hosts have seen it: it is shown all the same."""
+    from hooklatch.fleet.policy.manifests import FleetError
+
+    found: list[str] = []
+    hosts = await publisher.hosts()
+    await publisher.read()  # what a host has read meanwhile
+    try:
+        publisher.history.check_seen(memory.head(), by="this machine")
+    except FleetError as error:
+        found.append(str(error))
+    try:
+        publisher.history.check_reports([heard.report for heard in hosts.values()])
+    except FleetError as error:
+        found.append(str(error))
+    return found
 
 
 def described(entry: Entry) -> dict[str, Any]:
