@@ -286,8 +286,12 @@ async def load_everything(parts: Parts, fault: str | None) -> None:
     for text in parts.state.dropped:
         logger.warning("%s", text, extra={"path": parts.state.path})
     scratch.clear(os.path.dirname(parts.state.path))
+    parts.fleet.load()
+    for name in parts.state.of_the_fleet:
+        parts.fleet.attempted("a switch in the state file", name)
     parts.suspensions.restore()
     if parts.files.settings.keeps_state:
         parts.shared_state.open()
     await parts.hook_methods.restore(fault)
     await parts.files.reload()
+    await parts.fleet_methods.clean()
