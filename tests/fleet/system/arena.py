@@ -48,7 +48,7 @@ NAMES = ("anna", "bert", "cleo")
 PATIENCE = 20.0  # seconds until every host has what it should have
 DISK = "64m"  # of the engine's own disk
 WATCHED = 0.05  # seconds between two questions to a daemon
-ALWAYS = "[record]\nsegment_mib = 0.25\nlow_mib = 0\ncritical_mib = 0\nfull_mib = 0\n"
+ALWAYS = "[record]\nsegment_mib = 0.25\nlow_mib = 0.003\ncritical_mib = 0.002\nfull_mib = 0.001\n"
 TABLE = """{always}
 [fleet]
 name = "{fleet}"
