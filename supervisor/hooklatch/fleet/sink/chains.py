@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import msgspec
 
 from hooklatch.core.text import counted
-from hooklatch.fleet.engine.engine import Batch
+from hooklatch.fleet.engine.engine import Batch, LogFacts
 from hooklatch.fleet.policy.reports import HostReport
+from hooklatch.fleet.sink.local import LocalReport
 from hooklatch.fleet.sink.logs import Arrival, Finding, HostLog
 from hooklatch.fleet.sink.places import Place, Places
 from hooklatch.fleet.sink.trimming import Trimmed
@@ -53,20 +53,20 @@ class HostVerified(msgspec.Struct):
     findings: list[Finding] = []
     omitted: int = 0
     notes: list[str] = []
-    local: dict[str, Any] | None = None
+    local: LocalReport | None = None
 
     @property
     def ok(self) -> bool:
-        return not self.findings
+        return not self.findings and (self.local is None or self.local.ok)
 
 
 class HostCheck:
     """The check of one host: takes all of its batches' records, then the report, and says what is wrong."""
 
-    def __init__(self, host: str, trimmed: Mapping[int, Trimmed] | None = None) -> None:
+    def __init__(self, host: str) -> None:
         self._log = HostLog(host)
         self._host = host
-        self._trimmed = trimmed or {}
+        self._trimmed: Mapping[int, Trimmed] = {}
         self._records = self._whole = 0
         self._skipped: dict[tuple[int, int], tuple[int, int]] = {}  # by epoch and number of the segment's record
         self._retired: dict[int, list[RetiredEntry]] = {}
@@ -97,6 +97,30 @@ class HostCheck:
             elif record.kind == "retired" and (retired := read_retired(record.document)) is not None:
                 self._retired.setdefault(epoch, []).append(retired)
         return arrival
+
+    def trimmed(self, notes: Mapping[int, Trimmed]) -> None:
+        """Take what operators removed, as it is when all batches are read."""
+        self._trimmed = notes
+
+    def heads(self, epoch: int) -> list[Witness]:
+        """Return the newest record of each batch of an epoch: what the record on the host must still have."""
+        places = self._log.places.get(epoch, Places())
+        lasts = [last for _, arrived, last in self._arrivals if arrived == epoch]
+        return [Witness(last, own) for last in lasts if (own := places.hash_of(last)) is not None]
+
+    def check_engine(self, epoch: int, facts: LogFacts) -> None:
+        """Find what somebody removed from the engine without a note; `facts` are from before the batches were read."""
+        noted = self._trimmed[epoch].batches if epoch in self._trimmed else 0
+        read = sum(1 for _, arrived, _ in self._arrivals if arrived == epoch)
+        gone = facts.added - facts.batches - noted
+        if gone > 0:
+            text = (
+                f"{gone} of the batches of epoch {epoch} were removed from the engine, and no operator's note says so"
+            )
+            self.find("engine", f"{text}: whoever has the credentials of {self._host} can do that", epoch)
+        if facts.batches > read:
+            text = f"the engine has {facts.batches} batches of epoch {epoch}, of which only {read} can be reached"
+            self.find("engine", f"{text}: somebody wrote to the log who is no link", epoch)
 
     def end(self, report: HostReport | None, witnesses: Sequence[Witness] = ()) -> HostVerified:
         """Finish the check."""
@@ -138,7 +162,7 @@ class HostCheck:
             self._verified.notes.append(trimmed.text)
             if first.seq <= trimmed.seq:
                 return  # it was recorded, and is about to be removed
-            self._follows(epoch, Place(trimmed.seq, trimmed.hash, ""), first)
+            self._follows(epoch, Place(trimmed.seq, trimmed.hash[:32], ""), first)
             return
         declared = self._skipped.get((epoch, first.seq))
         if first.prev == GENESIS[:32] and (first.seq == 1 or declared == (1, first.seq - 1)):
@@ -233,6 +257,8 @@ class HostCheck:
             self.find("altered", f"record {witness.seq} is not the one that the witness saw", None, witness.seq)
         elif head is not None and witness.seq > head.seq:
             self._verified.notes.append(f"the witness's record {witness.seq} was not shipped yet")
+        elif any(witness.seq <= one.seq for one in self._trimmed.values()):
+            self._verified.notes.append(f"the witness's record {witness.seq} was trimmed, and cannot be compared")
         else:
             self.find("missing", f"record {witness.seq}, which the witness saw, is not here", None, witness.seq)
 

@@ -7,7 +7,7 @@ depends on no edge: each look asks every log for what follows the number that wa
 from __future__ import annotations
 
 import heapq
-from collections.abc import AsyncGenerator, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
 import trio
@@ -17,7 +17,7 @@ from hooklatch.fleet.sink.logs import Arrival, HostLog
 
 __all__ = ["FleetReader", "LogKey", "logs_of"]
 
-AT_ONCE = 4  # batches of one host in memory; each may have megabytes
+AT_ONCE = 64  # batches in memory, of all hosts together where there are fewer hosts; each may have megabytes
 LISTED = 2.0  # seconds between looks for logs that are new
 AFTER_ALL = 2**62
 LogKey = tuple[str, int]  # a host and an epoch
@@ -73,9 +73,10 @@ class FleetReader:
             async for arrival in arrivals:
                 yield arrival
 
-    async def _merged(self, cursors: Iterable[Cursor]) -> AsyncGenerator[Arrival]:
+    async def _merged(self, cursors: Sequence[Cursor]) -> AsyncGenerator[Arrival]:
         heap: list[tuple[int, int, Cursor]] = []
         for number, one in enumerate(cursors):
+            one.limit = max(1, AT_ONCE // len(cursors))
             if await one.advance():
                 heap.append((one.rank, number, one))
         heapq.heapify(heap)
@@ -100,6 +101,7 @@ class Cursor:
         self.epoch = 0
         self.batch: Batch = Batch(0, 0, b"")
         self.rank = 0
+        self.limit = 1  # batches to read at once
         self._engine = engine
         self._starts = starts[::-1]  # epochs to come, each with where to begin
         self._ready: list[Batch] = []
@@ -137,7 +139,7 @@ class Forwards(Cursor):
         return at
 
     async def _read(self, position: int) -> list[Batch]:
-        return list(await self._engine.batches(self.host, self.epoch, position, limit=AT_ONCE))
+        return list(await self._engine.batches(self.host, self.epoch, position, limit=self.limit))
 
 
 class Backwards(Cursor):
@@ -151,7 +153,7 @@ class Backwards(Cursor):
         return -at
 
     async def _read(self, position: int) -> list[Batch]:
-        return list(await self._engine.batches_before(self.host, self.epoch, position, limit=AT_ONCE))
+        return list(await self._engine.batches_before(self.host, self.epoch, position, limit=self.limit))
 
 
 def by_host(logs: Iterable[tuple[LogKey, int]]) -> list[tuple[str, list[tuple[int, int]]]]:
