@@ -88,7 +88,7 @@ def access(arguments: argparse.Namespace) -> Access:
     """
     from hooklatch.fleet.engine.addresses import with_user
     from hooklatch.fleet.engine.engine import EngineError
-    from hooklatch.fleet.engine.opening import read_password
+    from hooklatch.fleet.engine.opening import open_engine, read_password
     from hooklatch.fleet.policy.manifests import NAME
 
     named = bool(arguments.to and arguments.fleet)
@@ -108,6 +108,7 @@ def access(arguments: argparse.Namespace) -> Access:
     try:
         url = with_user(url, arguments.user or (own.user if own is not None else None))
         password = read_password(arguments.password_file or (own.password_file if own is not None else None))
+        open_engine(url, fleet)  # not entered: whether there is such an engine is said before anything takes time
     except EngineError as error:
         raise command_error(error) from None
     key = private_key(arguments.key) if getattr(arguments, "key", None) else None
@@ -205,20 +206,9 @@ def run(reached: Access, work: Callable[[Engine], Awaitable[T]]) -> T:
     except (EngineError, FleetError) as error:
         raise command_error(error) from None
     except BaseExceptionGroup as group:
-        raise only_one(group) from None
-
-
-def only_one(group: BaseExceptionGroup) -> BaseException:
-    """Return the error that a group of tasks failed with, as a command says it."""
-    from hooklatch.fleet.engine.engine import EngineError
-    from hooklatch.fleet.policy.manifests import FleetError
-
-    if group.subgroup(KeyboardInterrupt) is not None:
-        return KeyboardInterrupt()
-    inner: BaseException = group
-    while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
-        inner = inner.exceptions[0]
-    return command_error(inner) if isinstance(inner, EngineError | FleetError) else inner
+        if group.subgroup(KeyboardInterrupt) is not None:
+            raise KeyboardInterrupt from None
+        raise
 
 
 def memory_of(reached: Access) -> Memory:
