@@ -105,8 +105,8 @@ class Parts:
         fleet_faults = Faults()
         self.link_token = LinkToken(os.path.dirname(places["admin"]), fleet_faults, self._end_links)
         self.links = Links(self.link_token, record, self._note_of_fleet)
-        self.fleet = FleetLayer(state, self._note_of_fleet, fleet_faults)
-        self.contact = FleetContact(state, self._note_of_fleet, self._deny)
+        self.contact = FleetContact(state, self._note_of_fleet, lambda: self.files.reload())
+        self.fleet = FleetLayer(state, self._note_of_fleet, fleet_faults, lambda: self.contact.denial)
 
         def take_settings(settings: Settings) -> None:
             record.apply(settings.record)
@@ -187,11 +187,6 @@ class Parts:
         """Record what happened in the fleet, and count it."""
         self.statistics.fleet[fields["action"]] += 1
         self.notes.note(kind, fields)
-
-    async def _deny(self, why: str | None) -> None:
-        """Deny every gate in the fleet's layer besides what its policy says, or (None) do not any more."""
-        self.fleet.denies = why
-        await self.files.reload()
 
     def _end_links(self) -> None:
         """Close the fleet's links, for another [fleet]: that has acknowledged nothing, and has another token."""
