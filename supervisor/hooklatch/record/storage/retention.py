@@ -174,7 +174,7 @@ def plan(
     lost, holes = gone(mark, [*chosen, kept])
     header = header_of(kept)
     kept_prev = header[0].prev if header is not None else GENESIS
-    record = {
+    record: dict[str, Any] = {
         "first_seq": mark.kept_seq,
         "kept_seq": kept.first,
         "kept_prev": kept_prev,

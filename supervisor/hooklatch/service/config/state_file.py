@@ -16,6 +16,7 @@ import trio
 from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.directories import sync_folder
+from hooklatch.fleet.policy.staleness import Contact
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.path_lookup import Absent, Fault, look
@@ -47,7 +48,7 @@ class State(msgspec.Struct):
     `trusted` maps a project's directory to the sha256 of each file below its .hooklatch directory.
     `settings` and `overrides` are those of the last good main file.  A manifest without hooks records that its file, or
     the directory hooks.d, was active.  `fleet` is the fleet whose policy was in force: that is kept elsewhere, and must
-    not be taken for none if it is gone.
+    not be taken for none if it is gone.  `contact` is a contact with it, not necessarily the last one.
     """
 
     version: int = VERSION
@@ -59,6 +60,7 @@ class State(msgspec.Struct):
     overrides: list[Override] = []
     suspensions: list[Suspension] = []
     fleet: str = ""
+    contact: Contact | None = None
 
 
 class StateFile:
