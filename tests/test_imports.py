@@ -56,14 +56,14 @@ BELOW = {
 # The rooms of each part, lowest first: a room imports itself and those before it.  What stands beside the rooms,
 # at the part's root, is free; that nothing goes round in a circle holds for all.
 ROOMS = {
-    "hooklatch.service": ("config", "registry", "dispatch", "loading", "transport", "api", "process"),
+    "hooklatch.service": ("config", "registry", "dispatch", "loading", "fleet", "transport", "api", "process"),
     "hooklatch.client": ("protocol", "session"),
     "hooklatch.core": ("hooks", "decisions"),
     "hooklatch.record": ("files", "content", "storage"),
     "hooklatch.dialects": ("systems",),
     "hooklatch.hosts": ("programs",),
     "hooklatch.fleet": ("policy", "engine", "publishing", "sink", "link"),
-    "hooklatch.cli": ("terminal", "testing", "hooks", "bridges", "hosts", "daemon"),
+    "hooklatch.cli": ("terminal", "testing", "fleet", "hooks", "bridges", "hosts", "daemon"),
     "hooklatch_worker": ("author", "sandbox", "shell", "lsp", "runtime"),
 }
 MOST = 12  # modules in a folder; more is a sign that it wants rooms

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher, compile_re2
 from hooklatch.core.tables import InvalidTableError
+from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.record.settings import MIB, Durability, RecordSettings
 from hooklatch_worker.wire import Isolation
 
@@ -33,7 +34,7 @@ FilePath: TypeAlias = Annotated[str, Meta(min_length=1, extra={"is": "a path"})]
 class Settings(msgspec.Struct, frozen=True):
     """How the daemon runs.  `metrics_port` is a port of 127.0.0.1; without any metrics target there are no metrics.
 
-    `keeps_state`: what hooks remember survives the daemon.
+    `keeps_state`: what hooks remember survives the daemon.  Without `fleet` this host is in none.
     """
 
     record: RecordSettings = RecordSettings()
@@ -41,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True):
     metrics_port: int | None = None
     metrics_file: str | None = None
     keeps_state: bool = False
+    fleet: FleetSettings | None = None
 
 
 class DaemonTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,7 +79,7 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.segment_mib > self.keep_mib:
             raise InvalidTableError("segment_mib is at most keep_mib", ("segment_mib",))
 
-    def settings(self, durability: Durability) -> RecordSettings:
+    def settings(self, durability: Durability, fleet: FleetSettings | None) -> RecordSettings:
         return RecordSettings(
             durability=durability,
             segment_bytes=int(self.segment_mib * MIB),
@@ -90,6 +92,7 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             low_bytes=int(self.low_mib * MIB),
             critical_bytes=int(self.critical_mib * MIB),
             full_bytes=int(self.full_mib * MIB),
+            keep_unshipped_bytes=fleet.keep_unshipped_bytes if fleet is not None else None,
             skipping=self.skipping,
         )
 
