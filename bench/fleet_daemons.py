@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import random
 import sys
 import time
 from collections.abc import Callable
@@ -18,8 +19,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import trio
 
+from hooklatch.core.messages import Outcome
 from hooklatch.core.payload import Payload
 from hooklatch.fleet.policy.bundles import read_bundle
 from hooklatch.fleet.policy.manifests import START, FleetError, Manifest, newest, read_envelope, walk
@@ -31,22 +34,43 @@ from hooklatch.record.content.redaction import Redactor
 from hooklatch.record.files.chain import GENESIS, seal, timestamp
 from hooklatch.record.settings import RecordSettings
 from machine import raise_open_files
-from record_storage import DECISION, PAYLOAD
+from record_storage import DECISION, OUTCOME, PAYLOAD
 
 FLEET = "bench"
 TOKEN = "b" * 64
 GIVE_UP = 600.0  # seconds
 SEGMENT = f"{1:016d}.jsonl"
+GUARDS = ("no_force_push", "no_secrets", "stay_in_project")
+SILENT = Outcome(layer="fleet", outcome="answered", cause="policy")
+WORDS = ("build", "test", "main.py", "src", "docs", "fetch", "rebase", "--quiet", "--all", "origin", "lint", "cache")
 
 
-def body_of_a_decision() -> bytes:
-    """Return what a daemon records of a denied shell command, as bench/record_storage.py has it."""
-    settings = RecordSettings()
+def bodies(count: int) -> list[bytes]:
+    """Return what daemons record of shell commands: one in twenty denied, of all others no guard said anything.
+
+    They differ as real ones do, in ids, digests, commands and times, so that they are packed no better than those.
+    """
+    settings, numbers = RecordSettings(), random.Random(7)
     redactor = Redactor(settings)
-    fact = Fact(Payload(PAYLOAD), True, "session-17", "4711", "claude-code", "/home/me/project")
-    fact.redactor, fact.limit = redactor, settings.excerpt_bytes
-    fact.excerpt, fact.excerpt_cut = excerpt_of_payload(fact.payload, fact.limit, redactor)
-    return entry_of_decision(DECISION, fact, redactor)
+    found: list[bytes] = []
+    for number in range(count):
+        words = " ".join(numbers.choices(WORDS, k=8))
+        fact = Fact(Payload(PAYLOAD.replace(b"origin main", words.encode())), True, f"session-{number % 17}")
+        fact.call_id, fact.host, fact.cwd = f"toolu_{numbers.randbytes(9).hex()}", "claude-code", "/home/me/project"
+        fact.redactor, fact.limit = redactor, settings.excerpt_bytes
+        fact.excerpt, fact.excerpt_cut = excerpt_of_payload(fact.payload, fact.limit, redactor)
+        took = numbers.random()
+        decision = msgspec.structs.replace(
+            DECISION, decision_id=f"{numbers.randbytes(4).hex()}-{number}", duration_ms=took, outcomes=[OUTCOME],
+            payload_digest=fact.payload.digest(),
+        )  # fmt: skip
+        if number % 20:
+            silent = [msgspec.structs.replace(SILENT, hook=f"guards:{name}", duration_ms=took / 3) for name in GUARDS]
+            decision = msgspec.structs.replace(
+                decision, verdict="pass", cause=None, reason=None, layer=None, hook=None, outcomes=silent
+            )
+        found.append(entry_of_decision(decision, fact, redactor))
+    return found
 
 
 class SimulatedDaemon:
@@ -70,10 +94,10 @@ class SimulatedDaemon:
 
     def write(self, count: int, kind: str = "decision") -> None:
         """Append records to the file that the link reads."""
-        body = BODY if kind == "decision" else b'{"version":"bench"}'
         lines: list[bytes] = []
         for _ in range(count):
             self.seq += 1
+            body = BODIES[self.seq % len(BODIES)] if kind == "decision" else b'{"version":"bench"}'
             line, self._hash = seal(self.seq, self._hash, timestamp(time.time()), kind, body)
             lines.append(line)
         with open(self._record / SEGMENT, "ab") as file:
@@ -197,7 +221,7 @@ async def main(folder: Path, first: int, count: int, key: str) -> None:
         nursery.cancel_scope.cancel()
 
 
-BODY = body_of_a_decision()
+BODIES = bodies(1000)
 
 if __name__ == "__main__":
     raise_open_files()

@@ -19,9 +19,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["Bare", "RedisServer", "bare_writers", "run_server"]
+__all__ = ["SERVERS", "Bare", "RedisServer", "bare_writers", "run_server"]
 
 PATIENCE = 60.0  # seconds
+SERVERS = ("redis-server", "valkey-server")
 CONFIG = """
 port {port}
 bind 127.0.0.1
@@ -124,9 +125,9 @@ class RedisServer:
         self.process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
-        program = shutil.which("redis-server") or shutil.which("valkey-server")
+        program = shutil.which(SERVERS[0]) or shutil.which(SERVERS[1])
         if program is None:
-            raise FileNotFoundError("redis-server is not installed: apt install redis-server")
+            raise FileNotFoundError(f"none of {SERVERS} is installed")
         with open(self.folder / "redis.log", "ab") as log:
             process = subprocess.Popen([program, os.fspath(self._config)], stdout=log, stderr=log)
         deadline = time.monotonic() + PATIENCE
@@ -179,16 +180,18 @@ class Bare:
         self._stream = stream
         self._bundle_of = bundle_of
 
-    def times_to(self, publish: Callable[[], None]) -> list[float]:
-        """Publish one version; return for each reader the milliseconds from then until it has the bundle."""
-        took: list[float] = []
-        begun = threading.Event()
-        start = [0.0]
+    def times_to(self, publish: Callable[[], float]) -> list[float]:
+        """Have one version published, by a function that returns when that began.
+
+        Return for each reader the milliseconds from then until it has the bundle.
+        """
+        fetched: list[float] = []
+        began: list[float] = []
+        waits = threading.Event()
 
         def act() -> None:
-            begun.wait()
-            start[0] = time.monotonic()
-            publish()
+            waits.wait()
+            began.append(publish())
 
         publisher = threading.Thread(target=act)
         publisher.start()
@@ -198,7 +201,7 @@ class Bare:
             for fd, one in waiting.items():
                 ready.register(fd, select.EPOLLIN)
                 one.send("xread", "block", 0, "streams", self._stream, "$")
-            begun.set()
+            waits.set()
             while waiting:
                 for fd, _ in ready.poll(PATIENCE):
                     reply = waiting[fd].receive_some()
@@ -208,11 +211,11 @@ class Bare:
                         fetching.add(fd)
                         waiting[fd].send("get", self._bundle_of(reply))  # type: ignore[arg-type]
                         continue
-                    took.append((time.monotonic() - start[0]) * 1e3)
+                    fetched.append(time.monotonic())
                     ready.unregister(fd)
                     del waiting[fd]
         publisher.join()
-        return took
+        return [(moment - began[0]) * 1e3 for moment in fetched]
 
     def close(self) -> None:
         for one in self._connections:

@@ -23,7 +23,8 @@ from hooklatch.service.transport.server import BACKLOG
 from support.repository import ROOT
 
 UNITS = ROOT / "packaging" / "systemd"
-SERVICES = sorted(UNITS.glob("*/*.service"))
+LINK = UNITS / "user" / "hooklatch-link.service"
+SERVICES = sorted(path for path in UNITS.glob("*/*.service") if path != LINK)
 SOCKETS = sorted(UNITS.glob("*/*.socket"))
 # What would take away from hooks what their user has: JIT compilers, /tmp shared with the agent, projects, sandboxes.
 HARMFUL = {
@@ -106,18 +107,31 @@ def test_the_service_is_given_both_sockets() -> None:
         assert sorted(words.split()) == [path.name for path in SOCKETS]
 
 
+def test_the_link_is_started_again_for_ever_unless_it_is_a_mistake_of_its_owner() -> None:
+    unit = read(LINK)
+    program, *words = shlex.split(unit["Service"]["ExecStart"])
+
+    assert command_line().parse_args(words).command == "link"
+    assert Path(program).name == "hooklatch"
+    assert unit["Service"]["Restart"] == "always"
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0"
+    assert not set(unit["Unit"]) & {"Requires", "BindsTo", "PartOf"}, "the daemon's end is no reason to end"
+    codes = {int(code) for code in unit["Service"]["RestartPreventExitStatus"].split()}
+    assert codes == {int(Exit.USAGE), int(Exit.CONFIG)}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 @pytest.mark.parametrize(
     ("manager", "names"),
     [
-        ("--user", ["hooklatch-agent.socket", "hooklatch-admin.socket", "hooklatch.service"]),
+        ("--user", ["hooklatch-agent.socket", "hooklatch-admin.socket", "hooklatch.service", "hooklatch-link.service"]),
         ("--system", ["hooklatch@root.service"]),
     ],
 )
 def test_systemd_finds_no_fault(tmp_path: Path, manager: str, names: list[str]) -> None:
     """Slow: systemd-analyze loads every unit of the machine."""
-    for path in (*SERVICES, *SOCKETS):
+    for path in (*SERVICES, LINK, *SOCKETS):
         text = path.read_text()
         # It looks whether there is such a program.
         (tmp_path / path.name).write_text(re.sub(r"(?<=^ExecStart=)\S+", sys.executable, text, flags=re.MULTILINE))
