@@ -1,12 +1,12 @@
 """What a fleet costs and how it grows: 10, 100 and 1,000 hosts on one engine, with the real link for each.
 
-push to applied  from the moment a publisher begins to store a bundle of 16 KiB until a host has applied that version; of
+push to applied  from when a publisher begins to store a bundle of 16 KiB until a host has applied that version; of
                  all hosts and rounds.  Beside bare readers of the same engine that check nothing
 shipping         every host has records to ship at once: how many a second arrive, the bytes of each in the engine and
                  on the wire, and the processor time of link and engine for each.  Beside bare writers of as many bytes
 quiet            nothing happens: processor time, commands and bytes of each host
 engine           what it holds in memory: a connected host, a million records, a version
-storm            the engine is killed and starts again: the time until all hosts have what was pushed as soon as it could
+storm            the engine is killed and starts again: until all hosts have what was pushed as soon as it could be
 
 The hosts are simulated (bench/fleet_daemons.py): what their links talk to is real, what applies a version checks its
 signatures and digests, and loads no hook.  The engine syncs everything that it acknowledges (appendfsync always).  All
