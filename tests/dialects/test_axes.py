@@ -111,15 +111,16 @@ def test_started_is_fired_only_after_a_passed_start(verdicts: list[str], expecte
 
 
 HOOKS = (
+    hook("fleet", layer=Layer.FLEET, priority=0),
     hook("global", layer=Layer.GLOBAL, priority=50),
     hook("plugin", layer=Layer.PLUGIN, priority=200),
     hook("project", layer=Layer.PROJECT),
     hook("session", layer=Layer.SESSION, priority=200),
 )
 ORDERS = [
-    (ETHOS, ["global", "plugin", "project", "session"]),
-    (REASONIX, ["project", "plugin", "global", "session"]),
-    (RADIUM, ["plugin", "session", "project", "global"]),
+    (ETHOS, ["fleet", "global", "plugin", "project", "session"]),
+    (REASONIX, ["fleet", "project", "plugin", "global", "session"]),
+    (RADIUM, ["fleet", "plugin", "session", "project", "global"]),
 ]
 
 

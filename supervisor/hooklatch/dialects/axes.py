@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from hooklatch.core.hooks.catalogue import EventSpec
-from hooklatch.core.hooks.registry import Hook
+from hooklatch.core.hooks.registry import Hook, Layer
 from hooklatch.dialects.dialect import Dialect, Feed
 
 __all__ = ["in_order", "is_due", "spec_for"]
@@ -36,10 +36,14 @@ def is_due(feed: Feed, verdicts: Sequence[str]) -> bool:
 
 
 def in_order(dialect: Dialect, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
-    """Return all hooks, sorted into the firing order of that system."""
+    """Return all hooks, sorted into the firing order of that system; the fleet's, which none has, come first."""
     if dialect.by_priority:
-        return tuple(sorted(hooks, key=lambda hook: -hook.priority))
+        return tuple(sorted(hooks, key=lambda hook: (hook.layer is not Layer.FLEET, -hook.priority)))
     if not dialect.layers:
         return tuple(hooks)
     ranks = {label: rank for rank, label in enumerate(dialect.layers)}
-    return tuple(sorted(hooks, key=lambda hook: ranks.get(hook.layer.label, len(ranks))))
+    return tuple(sorted(hooks, key=lambda hook: rank_of(hook, ranks)))
+
+
+def rank_of(hook: Hook, ranks: Mapping[str, int]) -> int:
+    return -1 if hook.layer is Layer.FLEET else ranks.get(hook.layer.label, len(ranks))

@@ -7,7 +7,8 @@ import argparse
 import pytest
 
 from hooklatch.cli.commands import command_line
-from hooklatch.cli.terminal.durations import shown, span
+from hooklatch.cli.terminal.durations import span
+from hooklatch.core.text import shown
 from support.tables import table
 
 OPTIONS = {

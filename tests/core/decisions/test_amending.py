@@ -27,9 +27,9 @@ MARKED = {"amends": True}
 
 
 SHAPE = re.compile(
-    r"(?P<layer>[SRPGLB])(?P<marks>[!~?]*)(/(?P<match>.))?((?P<how>[+=-])(?P<what>[a-z]))?\.?(?P<word>.*)"
+    r"(?P<layer>[SRPGLBF])(?P<marks>[!~?]*)(/(?P<match>.))?((?P<how>[+=-])(?P<what>[a-z]))?\.?(?P<word>.*)"
 )
-LAYERS = dict(zip("BLGPRS", sorted(Layer), strict=True))
+LAYERS = dict(zip("FBLGPRS", sorted(Layer), strict=True))
 MARKS = {"!": "amends", "~": "observe", "?": "optional"}
 WORDS: dict[str, Verdict[Any]] = {"deny": deny("no"), "ask": ask("sure?"), "halt": halt("stop"), "allow": allow()}
 
@@ -37,9 +37,10 @@ WORDS: dict[str, Verdict[Any]] = {"deny": deny("no"), "ask": ask("sure?"), "halt
 class Written:
     """A hook on a prompt, as it is written in the tables below: "G+x" is a global one that puts an x before it.
 
-    S, R, P, G, L and B are the layers session, parent, project, global, plugin, built-in. A `!` marks it `amends`, `~`
-    lets it observe, `?` makes it optional; `/x` matches prompts with an x in them. `+x` puts x before the prompt, `=x`
-    makes it x, `-x` takes each x out; a word behind that is a verdict or a failure, `deny:x` one on prompts with an x.
+    S, R, P, G, L, B and F are the layers session, parent, project, global, plugin, built-in, fleet. A `!` marks it
+    `amends`, `~` lets it observe, `?` makes it optional; `/x` matches prompts with an x in them. `+x` puts x before
+    the prompt, `=x` makes it x, `-x` takes each x out; a word behind that is a verdict or a failure, `deny:x` one on
+    prompts with an x.
     """
 
     def __init__(self, hook_id: str, text: str) -> None:

@@ -33,6 +33,7 @@ def hook(layer: str, hook_id: str, plugin: str | None = None, **place: str) -> H
 
 
 PLACES = [
+    ("fleet", {}),
     ("global", {}),
     ("builtin", {}),
     ("project", {"project": "/srv/a"}),
@@ -119,7 +120,9 @@ def test_what_nothing_is_called_is_unknown(text: str) -> None:
         resolve(text, KNOWN)
 
 
-@pytest.mark.parametrize("hook_id", ["global/x", "builtin/x", "plugin/x", "project:/a/x", "session:s/x", "plugin:a/*"])
+@pytest.mark.parametrize(
+    "hook_id", ["fleet/x", "global/x", "builtin/x", "plugin/x", "project:/a/x", "session:s/x", "plugin:a/*"]
+)
 def test_no_id_may_look_like_a_name(hook_id: str) -> None:
     with pytest.raises(InvalidHookError, match="that is how hooks are named in full"):
         read_definition({"id": hook_id, "event": "stop", "run": "a.py:f"})

@@ -7,7 +7,7 @@ import pytest
 
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget, switched
-from hooklatch.core.hooks.snapshots import Chain, Selection, Snapshot, difference
+from hooklatch.core.hooks.snapshots import Chain, Selection, Snapshot, amenders, difference
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.wire import Source
 from support.plays import CATALOGUE, hook
@@ -26,10 +26,10 @@ def changed(hook: Hook, **changes: Any) -> Hook:
 
 
 def test_layers_fire_in_order_whatever_their_priorities() -> None:
-    layers = [Layer.SESSION, Layer.PARENT, Layer.PROJECT, Layer.GLOBAL, Layer.PLUGIN, Layer.BUILTIN]
+    layers = [Layer.SESSION, Layer.PARENT, Layer.PROJECT, Layer.GLOBAL, Layer.PLUGIN, Layer.BUILTIN, Layer.FLEET]
     hooks = [hook(layer.label, layer=layer, priority=1000 - 10 * layer) for layer in layers]
 
-    assert ids(Snapshot(1, hooks).hooks) == ["builtin", "plugin", "global", "project", "parent", "session"]
+    assert ids(Snapshot(1, hooks).hooks) == ["fleet", "builtin", "plugin", "global", "project", "parent", "session"]
 
 
 def test_within_a_layer_a_higher_priority_fires_first() -> None:
@@ -157,6 +157,7 @@ DOES: list[dict[str, Any]] = [
     {"config": b'{"a":1}'},
     {"problem": "no such file"},
     {"plugin": "acme"},
+    {"suspendable": False},
     {"owner": "s"},
     {"project": "/p"},
     {"target": ServedTarget(1)},
@@ -248,3 +249,19 @@ def test_a_snapshot_on_a_base_is_the_same_as_one_of_all_its_hooks(shared: list[s
     assert stacked.hooks == flat.hooks
     assert stacked.digest == flat.digest
     assert stacked.for_event(TOOL) == flat.for_event(TOOL)
+
+
+@pytest.mark.parametrize("name", ["fleet/f", "plugin:acme/*"])
+def test_no_switch_reaches_a_hook_of_the_fleet(name: str) -> None:
+    hooks = [hook("f", layer=Layer.FLEET, plugin="acme"), hook("g", plugin="acme")]
+
+    switched_hooks = switched(hooks, {name: False})
+
+    assert switched_hooks[0].enabled
+    assert switched_hooks[1].enabled is (name == "fleet/f")
+
+
+def test_the_fleets_amendment_is_the_last_one() -> None:
+    hooks = [hook(layer.label, layer=layer, amends=True) for layer in Layer]
+
+    assert ids(amenders(hooks))[-2:] == ["builtin", "fleet"]

@@ -6,10 +6,11 @@ import argparse
 import time
 from typing import Any
 
-from hooklatch.cli.terminal import durations, output
+from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
+from hooklatch.core.text import shown
 
 __all__ = ["add_sessions"]
 
@@ -36,5 +37,5 @@ def sessions(arguments: argparse.Namespace) -> int:
 def row_of(session: dict[str, Any]) -> tuple[object, ...]:
     return (
         session["id"], session["client"] or None, session["host"], session["cwd"], session["connections"],
-        durations.shown(time.time() - session["created_at"]), session["fires"], session["hooks"], session["revision"],
+        shown(time.time() - session["created_at"]), session["fires"], session["hooks"], session["revision"],
     )  # fmt: skip

@@ -6,12 +6,12 @@ import argparse
 import os
 from shlex import quote
 
-from hooklatch.cli.terminal import durations, output
+from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.last_signs import NobodyListensError
 from hooklatch.cli.terminal.parser import Parser
 from hooklatch.cli.terminal.requests import administrator
-from hooklatch.core.text import counted
+from hooklatch.core.text import counted, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def show_status(result: dict[str, Any]) -> None:
         output.say_lines(("warning", failing_text(one)), ("do", f"see why: hooklatch hooks show {quote(one['hook'])}"))
     output.say_lines(*(("warning", warning) for warning in result["warnings"]))
     output.say_lines(
-        ("daemon", f"{result['version']}, pid {result['pid']}, up {durations.shown(result['uptime_s'])}"),
+        ("daemon", f"{result['version']}, pid {result['pid']}, up {shown(result['uptime_s'])}"),
         ("revision", f"{result['revision']}, digest {result['digest'][:12]}"),
         ("hooks", result["hooks"]),
         ("sessions", f"{result['sessions']}, connections {result['connections']}"),
@@ -135,7 +135,7 @@ def node_text(node: dict[str, Any]) -> str:
 def suspension_text(one: dict[str, Any]) -> str:
     what = one["hook"] or "ALL HOOKS: nothing is guarded"
     resume = f"hooklatch resume {quote(one['hook'])}" if one["hook"] else "hooklatch resume --all"
-    return f"{what}, for {durations.shown(one['seconds_left'])} more: {one['reason']} (to end it: {resume})"
+    return f"{what}, for {shown(one['seconds_left'])} more: {one['reason']} (to end it: {resume})"
 
 
 def record_text(record: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """Full names of hooks, each of which means one hook.  Knows names; does not know files, switches or sessions.
 
-    builtin/lsp   plugin/acme.audit   global/no-rm   project:/srv/app/no-rm   session:s1/mine      one hook each
+    fleet/no-push   builtin/lsp   plugin/acme.audit   global/no-rm                                 one hook each
+    project:/srv/app/no-rm   session:s1/mine                                                       one hook each
     plugin:acme/*                                                              every hook of a plugin
 
 A bare id or plugin name is accepted where it is unambiguous.  A directory and a session id may contain slashes;
@@ -20,8 +21,8 @@ __all__ = [
     "resolve", "whole",
 ]  # fmt: skip
 
-NAME = re.compile(r"(?:builtin|global)/.+|plugin/.+\..+|(?:project|session):.+/[^/]+|plugin:.+/\*", re.DOTALL)
-LIKE_A_NAME = re.compile(r"(?:builtin|plugin|global|project|parent|session)(?:/|:.*/)", re.DOTALL)
+NAME = re.compile(r"(?:fleet|builtin|global)/.+|plugin/.+\..+|(?:project|session):.+/[^/]+|plugin:.+/\*", re.DOTALL)
+LIKE_A_NAME = re.compile(r"(?:fleet|builtin|plugin|global|project|parent|session)(?:/|:.*/)", re.DOTALL)
 
 
 class Named(Protocol):

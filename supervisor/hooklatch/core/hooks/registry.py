@@ -36,12 +36,13 @@ EVERY_GATE = "*"  # event of the placeholder for an unreadable file, whose event
 class Layer(IntEnum):
     """Where a hook comes from; hooks fire in the order of these numbers."""
 
-    BUILTIN = 1
-    PLUGIN = 2
-    GLOBAL = 3
-    PROJECT = 4
-    PARENT = 5  # gates of the session that started this one
-    SESSION = 6
+    FLEET = 1  # one policy for all machines of an organization; no user's switch reaches it
+    BUILTIN = 2
+    PLUGIN = 3
+    GLOBAL = 4
+    PROJECT = 5
+    PARENT = 6  # gates of the session that started this one
+    SESSION = 7
 
     label: str  # its name to people and on the wire
 
@@ -101,7 +102,8 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     """One registered hook.  A `problem` says why it cannot run; calls then fail with cause `load`.
 
     `project` is the directory whose files declare it, `owner` the session that registered it.  Both are part of its
-    unique name, which it keeps where a session passes it on to a child session as a gate.
+    unique name, which it keeps where a session passes it on to a child session as a gate.  `suspendable`: an operator
+    may leave it out for a while.
     """
 
     id: str
@@ -123,6 +125,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
     plugin: str | None = None
     owner: str = ""
     project: str = ""
+    suspendable: bool = True
     size: int = 0  # of a client's definition, as JSON, in bytes
 
     @property
@@ -158,7 +161,7 @@ class Hook(msgspec.Struct, frozen=True, kw_only=True, eq=False, dict=True):
         parts = [
             self.name, self.event, self.layer.value, self.matcher.source, place, self.timeout, self.priority,
             self.enabled, self.observe, self.optional, self.amends, self.only_judges, self.config.decode(),
-            self.problem, self.plugin,
+            self.problem, self.plugin, self.suspendable,
         ]  # fmt: skip
         return hashlib.sha256(msgspec.json.encode(parts)).digest()
 
@@ -177,7 +180,10 @@ def misfit(spec: EventSpec, matcher: Matcher, *, amends: bool, only_judges: bool
 
 
 def switched(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
-    """Apply operators' enable and disable switches to hooks: by full name, otherwise by whole plugin."""
+    """Apply operators' enable and disable switches to hooks: by full name, otherwise by whole plugin.
+
+    None reaches a hook of the fleet, whatever it is called.
+    """
     if not switches:
         return list(hooks)
     return [
@@ -187,6 +193,8 @@ def switched(hooks: Iterable[Hook], switches: Mapping[str, bool]) -> list[Hook]:
 
 
 def is_switched(hook: Hook, switches: Mapping[str, bool]) -> bool:
+    if hook.layer is Layer.FLEET:
+        return False
     as_plugin = switches.get(whole(hook.plugin), hook.enabled) if hook.plugin is not None else hook.enabled
     return switches.get(hook.name, as_plugin) != hook.enabled
 

@@ -25,7 +25,10 @@ class SuspensionError(ValueError):
 
 
 class Suspension(msgspec.Struct, frozen=True):
-    """A suspension of one hook or one whole plugin by its full name, or (None) of all hooks; times are Unix times."""
+    """A suspension of one hook or one whole plugin by its full name, or (None) of all hooks; times are Unix times.
+
+    It covers no hook that is not to be suspended.
+    """
 
     hook: str | None
     since: float
@@ -33,6 +36,8 @@ class Suspension(msgspec.Struct, frozen=True):
     reason: str
 
     def covers(self, hook: Hook) -> bool:
+        if not hook.suspendable:
+            return False
         return self.hook in (None, hook.name) or (hook.plugin is not None and self.hook == whole(hook.plugin))
 
 

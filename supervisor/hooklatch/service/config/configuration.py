@@ -18,6 +18,7 @@ from hooklatch.core.hooks.builtin_sources import SHELL
 from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
 from hooklatch.core.hooks.definitions import HookDefinition, HookTable, InvalidHookError, define
 from hooklatch.core.tables import InvalidTableError, unknown_key
+from hooklatch.fleet.policy.settings import FleetTable
 from hooklatch.processes.pool_limits import TOTAL_BYTES, PoolLimits
 from hooklatch.record.settings import MIB
 from hooklatch.service.config.main_tables import LspTable, Override, OverrideTable, PersonalityTable
@@ -107,6 +108,7 @@ class ConfigFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     record: RecordTable = RecordTable()
     isolation: IsolationTable = IsolationTable()
     state: StateTable = StateTable()
+    fleet: FleetTable | UnsetType = UNSET
 
 
 TABLES = ("source", "hook", "event", "dialect", "workers")  # of a file in hooks.d
@@ -229,10 +231,15 @@ def settings_of(document: TomlDocument, file: ConfigFile, folder: str) -> Settin
     metrics_file = file.daemon.metrics_file
     with document.at("isolation"):
         isolation = file.isolation.settings(folder)
+    fleet = None
+    if file.fleet is not UNSET:
+        with document.at("fleet"):
+            fleet = file.fleet.settings(os.uname().nodename, lambda path: absolute(path, folder))
     return Settings(
         record=file.record.settings(file.daemon.record),
         isolation=isolation,
         metrics_port=file.daemon.metrics_port,
         metrics_file=absolute(metrics_file, folder) if metrics_file is not None else None,
         keeps_state=file.state.kept,
+        fleet=fleet,
     )

@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from hooklatch.core.hooks.matchers import MatcherError, compile_matcher, compile_re2
 from hooklatch.core.tables import InvalidTableError
+from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.record.settings import MIB, Durability, RecordSettings
 from hooklatch_worker.wire import Isolation
 
@@ -33,7 +34,7 @@ FilePath: TypeAlias = Annotated[str, Meta(min_length=1, extra={"is": "a path"})]
 class Settings(msgspec.Struct, frozen=True):
     """How the daemon runs.  `metrics_port` is a port of 127.0.0.1; without any metrics target there are no metrics.
 
-    `keeps_state`: what hooks remember survives the daemon.
+    `keeps_state`: what hooks remember survives the daemon.  Without `fleet` this host is in none.
     """
 
     record: RecordSettings = RecordSettings()
@@ -41,6 +42,7 @@ class Settings(msgspec.Struct, frozen=True):
     metrics_port: int | None = None
     metrics_file: str | None = None
     keeps_state: bool = False
+    fleet: FleetSettings | None = None
 
 
 class DaemonTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from hooklatch.service.config.file_safety import UnsafeFileError, guards, read_safely
 
-__all__ = ["Pins", "Stamps", "difference", "folder_of", "pin", "stamps"]
+__all__ = ["Pins", "Stamps", "difference", "folder_of", "pin", "pin_below", "stamps", "stamps_below"]
 
 FOLDER = ".hooklatch"
 MAX_FILES = 1000  # below one project's directory
@@ -32,7 +32,11 @@ def pin(project: str) -> Pins:
         UnsafeFileError: somebody else could have written one of them, or it is not a regular file.
         OSError: it cannot be read.
     """
-    root = folder_of(project)
+    return pin_below(folder_of(project))
+
+
+def pin_below(root: str) -> Pins:
+    """Hash every file below a directory, as `pin` does."""
     pins = {os.path.relpath(path, root): hashlib.sha256(read_safely(path)).hexdigest() for path in files_below(root)}
     return dict(sorted(pins.items()))
 
@@ -71,7 +75,11 @@ def stamps(project: str) -> Stamps | None:
 
     It includes the change time, which a program without privileges cannot set, and who may write to the directories.
     """
-    root = folder_of(project)
+    return stamps_below(folder_of(project))
+
+
+def stamps_below(root: str) -> Stamps | None:
+    """Return the stamps of everything below a directory, as `stamps` does."""
     found: Stamps = {root: guards(os.path.join(root, FOLDER))}
     try:
         for entry in entries(root):
