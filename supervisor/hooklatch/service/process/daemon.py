@@ -198,6 +198,7 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
                 for path in (agent, admin) if inherited is None else ():
                     with suppress(FileNotFoundError):
                         os.unlink(path)
+                parts.link_token.remove()
                 parts.dispatcher.is_draining = True  # nobody would wait for a fire that begins now
                 parts.dispatcher.stop()
 
@@ -259,8 +260,8 @@ def listeners_of(parts: Parts, agent: socket.socket, admin: socket.socket) -> tu
     connect = partial(parts.bus.connect, handler=parts.methods, shared=parts.shared)
     faults = parts.listener_faults
     return (
-        Listener("agent", agent, partial(connect, is_admin=False), peers, faults, most=most.agents),
-        Listener("administrator", admin, partial(connect, is_admin=True), peers, faults, most=most.administrators),
+        Listener("agent", agent, partial(connect, role="agent"), peers, faults, most=most.agents),
+        Listener("administrator", admin, partial(connect, role="admin"), peers, faults, most=most.administrators),
     )
 
 

@@ -19,6 +19,7 @@ from hooklatch.service.api.administration import Administration
 from hooklatch.service.api.hook_methods import HookMethods
 from hooklatch.service.api.hook_reports import HookReports
 from hooklatch.service.api.host_methods import HostMethods
+from hooklatch.service.api.links import Links
 from hooklatch.service.api.methods import Methods
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
@@ -34,6 +35,7 @@ from hooklatch.service.dispatch.generations import Generations
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.dispatch.session_end import SessionEnd
 from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.fleet.token import LinkToken
 from hooklatch.service.loading.files import Files, first_plan
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import Projects
@@ -94,10 +96,14 @@ class Parts:
         pools: dict[tuple[str, int], Pool] = {}
         self.sources = make_sources(zygote, self.generations.quiesced, pools, on_adopted=self.notes.adopted)
 
+        # The fleet.
+        self.link_token = LinkToken(os.path.dirname(places["admin"]), faults, self.bus.close_links)
+
         def take_settings(settings: Settings) -> None:
             record.apply(settings.record)
             permits.is_allowed = settings.record.skipping
             metrics_places.take(settings)
+            self.link_token.take(settings.fleet)
 
         self.files = make_files(
             first, self.sources, self.registries, state, self.projects,
@@ -128,6 +134,7 @@ class Parts:
         session_methods = SessionMethods(
             registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
             files=self.files, dialects=self.dialects, native=self.native, bus=self.bus, permits=permits, record=record,
+            links=Links(self.link_token, self.notes.note),
         )  # fmt: skip
         self.status = StatusReport(
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
@@ -151,6 +158,7 @@ class Parts:
                 self.status.methods,
             ],
             of_administrators=self.administration.methods,
+            of_links={},
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
