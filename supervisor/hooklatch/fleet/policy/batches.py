@@ -22,32 +22,16 @@ from msgspec import Meta
 from hooklatch.fleet.policy.manifests import FleetError, Name, Sha256
 from hooklatch.record.files.chain import ChainLink, read_link
 
-__all__ = [
-    "ALL", "DEFAULT_FIELDS", "MAX_DATA", "WITHHELD", "BatchError", "Packed", "ShippedRecord", "pack", "selected",
-    "unpack",
-]  # fmt: skip
+__all__ = ["MAX_DATA", "BatchError", "Packed", "ShippedRecord", "pack", "selected", "unpack"]
 
 FORMAT = 1
 MAX_DATA = 8 * 2**20  # bytes of a batch, packed or not: a record has at most some 2 MiB
 MAX_LINE = 4 * 2**20  # bytes of a record; of a longer one only its place in the chain is shipped
 MAX_RECORDS = 1000  # in a batch
 FULL = 256 * 1024  # bytes of records after which a batch takes no further one
-ALL = "*"  # in `fields`: everything that the record has
 CHAIN = ("seq", "prev", "at", "kind", "hash")
 # What else is needed to tell numbers that were never used, or removed by retention, from records that are missing.
 STRUCTURE = {"segment": {"skipped"}, "retired": {"first_seq", "kept_seq", "kept_prev", "lost"}}
-# What leaves a machine unless `[fleet] fields` says otherwise: what was decided, why and by whom, and what happened to
-# the daemon and its record.  Nothing of a payload, and no path of a project.
-DEFAULT_FIELDS = (
-    *("decision_id", "event", "gate", "verdict", "cause", "reason", "layer", "hook", "name", "session", "run"),
-    *("call_id", "host", "revision", "outputs", "outcomes", "outcomes_omitted", "warnings", "warnings_omitted"),
-    *("duration_ms", "version", "pid", "uid", "system", "python", "boot_id", "durability", "after", "failure"),
-    *("previous", "digest", "added", "removed", "changed", "kind_of_source", "sha256", "build", "why", "until"),
-    *("seconds", "by", "text", "faults", "fault_seq", "events", "stage", "before", "free_bytes", "format", "skipped"),
-    *("segment", "bytes", "after_seq", "bundle", "problem", "head", "wanted", "applied"),
-)
-WITHHELD = ("cwd", "excerpt", "excerpt_cut", "patch", "payload_digest", "payload_bytes")  # unless they are named
-
 RAW: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 ENCODER = msgspec.json.Encoder()
@@ -69,13 +53,23 @@ class BatchHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A record's place in the chain, in the order of ChainLink."""
+    """A record's place in the chain."""
 
     seq: Annotated[int, Meta(gt=0, lt=10**18)]
     prev: Sha256
     at: Annotated[str, Meta(max_length=40)]
     kind: Annotated[str, Meta(max_length=40)]
     hash: Sha256
+
+
+class Shape(Place, frozen=True):
+    """What readers of records rely on, where it is there."""
+
+    verdict: str = ""
+    reason: str | None = None
+    outcomes: list[dict[str, Any]] = []
+    warnings: list[str] = []
+    excerpt: dict[str, Any] | None = None
 
 
 class Packed(msgspec.Struct, frozen=True):
@@ -129,11 +123,7 @@ def pack(host: str, epoch: int, lines: Iterable[bytes], fields: Collection[str])
 
 def selected(line: bytes, link: ChainLink, fields: Collection[str]) -> bytes:
     """Return a record as it may leave the machine: unchanged if all of its fields may."""
-    kept = {*CHAIN, *fields, *STRUCTURE.get(link.kind, ())}
-    if len(line) > MAX_LINE:
-        kept = {*CHAIN, *STRUCTURE.get(link.kind, ())}
-    elif ALL in fields:
-        return line
+    kept = {*CHAIN, *STRUCTURE.get(link.kind, ()), *(fields if len(line) <= MAX_LINE else ())}
     record = RAW.decode(line)
     if all(name in kept for name in record):
         return line
@@ -184,12 +174,13 @@ def record_of(line: bytes) -> ShippedRecord:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BatchError(f"a record cannot be read: {error}") from None
     try:
-        place = msgspec.convert({name: document.get(name) for name in CHAIN}, Place)
+        shape = msgspec.convert(document, Shape)
     except msgspec.ValidationError as error:
-        raise BatchError(f"a record has no place in the chain: {error}") from None
+        raise BatchError(f"a record is not of the shape of records: {error}") from None
     link = read_link(line)
-    is_whole = link is not None and msgspec.structs.astuple(link) == msgspec.structs.astuple(place)
-    return ShippedRecord(place.seq, place.prev, place.at, place.kind, place.hash, document, is_whole)
+    place = (shape.seq, shape.prev, shape.at, shape.kind, shape.hash)
+    is_whole = link is not None and msgspec.structs.astuple(link) == place
+    return ShippedRecord(*place, document, is_whole)
 
 
 def spelled(header: BatchHeader) -> str:
