@@ -27,10 +27,11 @@ from hooklatch.core.payload import Payload
 from hooklatch.fleet.policy.bundles import read_bundle
 from hooklatch.fleet.policy.manifests import START, FleetError, Manifest, newest, read_envelope, walk
 from hooklatch.fleet.policy.signing import PublicKey, read_public
-from hooklatch.paths import ADMIN_SOCKET
+from hooklatch.paths import ADMIN_SOCKET, FLEET_TOKEN
 from hooklatch.record.content.entries import Fact, entry_of_decision
 from hooklatch.record.content.excerpt import excerpt_of_payload
 from hooklatch.record.content.redaction import Redactor
+from hooklatch.record.files.anchor import Anchor, spelled
 from hooklatch.record.files.chain import GENESIS, seal, timestamp
 from hooklatch.record.settings import RecordSettings
 from machine import raise_open_files
@@ -84,12 +85,14 @@ class SimulatedDaemon:
         self.told = trio.Event()  # set at the next call that changes anything, and then another one
         self._record = self.folder / "record"
         self._record.mkdir(parents=True, mode=0o700)
-        (self.folder / "fleet.token").write_text(TOKEN)
+        (self.folder / FLEET_TOKEN).write_text(TOKEN)
+        (self.folder / FLEET_TOKEN).chmod(0o600)
         self._keys = keys
         self._head = START
         self._manifests: list[Manifest] = []
         self._bundle: tuple[int, str] | None = None
         self.seq, self._hash = 0, GENESIS
+        self._anchor = Anchor(os.fspath(self._record), 0, GENESIS)
         self.write(1, kind="started")
 
     def write(self, count: int, kind: str = "decision") -> None:
@@ -102,13 +105,14 @@ class SimulatedDaemon:
             lines.append(line)
         with open(self._record / SEGMENT, "ab") as file:
             file.write(b"".join(lines))
+        self._anchor.write(spelled(self.seq, self._hash))  # not synced, as nothing here outlives the run
 
     def answer(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
         match method:
             case "hello":
                 return {"protocol": 1, "session_id": None, "limits": {}, "revision": len(self.applied)}
             case "fleet_follow":
-                return self._follow(params["manifests"])
+                return self._follow(params.get("manifests") or [])
             case "fleet_apply":
                 return self._apply(params["version"], base64.b64decode(params["bundle"]))
             case "fleet_shipped":
@@ -136,6 +140,7 @@ class SimulatedDaemon:
             "labels": [],
             "health": "ready",
             "revision": len(self.applied),
+            "stale_s": 0.0,
         }
 
     def _wanted(self) -> Manifest | None:
