@@ -14,7 +14,17 @@ from typing import Protocol
 
 import msgspec
 
-__all__ = ["Batch", "ConflictError", "Engine", "EngineError", "Opener", "RefusedError", "Report", "UnreachableError"]
+__all__ = [
+    "Batch",
+    "BehindError",
+    "ConflictError",
+    "Engine",
+    "EngineError",
+    "Opener",
+    "RefusedError",
+    "Report",
+    "UnreachableError",
+]
 
 
 class EngineError(Exception):
@@ -31,6 +41,10 @@ class RefusedError(EngineError):
 
 class ConflictError(EngineError):
     """Somebody else wrote that number first."""
+
+
+class BehindError(RefusedError):
+    """The engine has lost versions that were read from it, or that it must have: it is no source of policy as it is."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -59,11 +73,21 @@ class Engine(Protocol):
     # -- policy: publishers write, hosts read --------------------------------------------------------------------------
 
     async def versions(self, after: int, *, wait: float = 0.0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
-        """Return versions after a number, in order; if there are none yet, wait for one for up to `wait` seconds."""
+        """Return versions after a number, in order and without a gap; none, if none comes within `wait` seconds.
+
+        Fewer than `limit` are all that there are.
+
+        Raises:
+            BehindError: the engine has fewer than `after` versions, or some between are gone.
+        """
         ...
 
     async def newest_version(self) -> int:
-        """Return the number of the newest version, 0 if there is none."""
+        """Return the number of the newest version, 0 if there is none.
+
+        Raises:
+            BehindError: some before it are gone.
+        """
         ...
 
     async def commit(self, version: int, manifest: bytes) -> None:
@@ -71,6 +95,8 @@ class Engine(Protocol):
 
         Raises:
             ConflictError: it is not the one after the newest.
+            BehindError: some before it are gone.
+            UnreachableError: it may be there or not: look at what is there.
         """
         ...
 
@@ -79,7 +105,11 @@ class Engine(Protocol):
         ...
 
     async def put_bundle(self, digest: str, data: bytes) -> None:
-        """Store a bundle; one that is there already is kept."""
+        """Store a bundle; one that is there already is kept.
+
+        Raises:
+            RefusedError: other bytes are there under its name.
+        """
         ...
 
     # -- decisions: each host appends to its own log -------------------------------------------------------------------
@@ -89,11 +119,15 @@ class Engine(Protocol):
 
         Raises:
             ConflictError: the log holds `batch.last` or later records already.
+            UnreachableError: it may be there or not: sent again, it is refused if it is.
         """
         ...
 
     async def last_batch(self, host: str) -> tuple[int, Batch] | None:
-        """Return the newest epoch of a host's log and its newest batch, None if there is none."""
+        """Return the newest epoch of a host's log that has batches, and its newest batch; None if there is none.
+
+        Its data is empty if the engine took it and holds it no more.
+        """
         ...
 
     async def batches(self, host: str, epoch: int, after: int, *, limit: int = 100) -> Sequence[Batch]:
