@@ -15,6 +15,7 @@ import random
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -161,21 +162,22 @@ class SimulatedDaemon:
         self.told = trio.Event()
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """Answer one link until it goes."""
-        received = bytearray()
+        """Answer one link until it goes; at the end of a run it is killed."""
         async with stream:
-            while data := await stream.receive_some(2**18):
-                received += data
-                *lines, rest = bytes(received).split(b"\n")
-                received = bytearray(rest)
-                for line in lines:
-                    request = json.loads(line)
-                    reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request.get("id")}
-                    try:
-                        reply["result"] = self.answer(request["method"], request.get("params") or {})
-                    except FleetError as error:
-                        reply["error"] = {"code": -32602, "message": str(error), "data": {"name": "invalid_params"}}
-                    await stream.send_all(json.dumps(reply).encode() + b"\n")
+            with suppress(trio.BrokenResourceError):
+                received = b""
+                while data := await stream.receive_some(2**18):
+                    *lines, received = (received + data).split(b"\n")
+                    for line in lines:
+                        await stream.send_all(self._reply(json.loads(line)))
+
+    def _reply(self, request: dict[str, Any]) -> bytes:
+        reply: dict[str, Any] = {"jsonrpc": "2.0", "id": request.get("id")}
+        try:
+            reply["result"] = self.answer(request["method"], request.get("params") or {})
+        except FleetError as error:
+            reply["error"] = {"code": -32602, "message": str(error), "data": {"name": "invalid_params"}}
+        return json.dumps(reply).encode() + b"\n"
 
 
 async def listen(daemon: SimulatedDaemon, nursery: trio.Nursery) -> None:
