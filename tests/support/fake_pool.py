@@ -132,8 +132,8 @@ class FakeSources(Sources):
 class FakeFiles(Files):
     """Looks without a thread: a clock that jumps does not wait for one."""
 
-    async def see(self) -> Seen:
-        return self.look(lambda: Discovery({}, {}, set()))()
+    async def see(self, *, mends: bool = False) -> Seen:
+        return self.look(lambda: Discovery({}, {}, set()), mends=mends)()
 
 
 class FakeState(StateFile):

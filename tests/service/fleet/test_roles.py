@@ -41,6 +41,20 @@ async def test_a_link_may_call_its_methods_and_nothing_else(tmp_path: Path) -> N
     assert (health["health"], pong) == ("ready", {})
 
 
+async def test_nobody_else_may_call_what_only_a_link_may(tmp_path: Path) -> None:
+    async with (
+        running_daemon(tmp_path, {"hooks.toml": fleet_table()}) as daemon,
+        daemon.session() as agent,
+        daemon.administrator() as admin,
+    ):
+        stranger = daemon.connect(daemon.admin)
+        names = sorted(daemon.parts.methods.tables["link"].keys() & LINKS_OWN)
+        told = [await refusal(client, name, seq=1) for client in (agent, admin, stranger) for name in names]
+        await stranger.aclose()
+
+    assert set(told) == {"not_permitted"}
+
+
 async def test_the_token_is_for_its_owner_alone_and_new_at_each_start(tmp_path: Path) -> None:
     seen = []
     for _ in range(2):
@@ -83,11 +97,12 @@ async def test_a_wrong_token_is_refused_and_recorded(tmp_path: Path, hello: dict
     async with running_daemon(tmp_path, {"hooks.toml": fleet_table()}) as daemon:
         client = daemon.connect(daemon.admin)
         refused = await refusal(client, "hello", protocol=1, **hello)
+        later = await refusal(client, "fleet_shipped", seq=1)
         await client.call("hello", protocol=1)  # it stays what it was
         found = noted(daemon, "link refused")
         await client.aclose()
 
-    assert refused == name
+    assert (refused, later) == (name, "not_permitted")
     assert len(found) == 1
     assert "token" in found[0]["problem"]
 

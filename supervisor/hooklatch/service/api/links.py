@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.core.text import did_you_mean
-from hooklatch.service.api.methods import AS_LINK
+from hooklatch.record.writer import Record
+from hooklatch.service.api.methods import AS_LINK, Method, MethodTable
 from hooklatch.service.fleet.token import LinkToken
 from hooklatch.service.transport.connection import Connection
 
@@ -24,11 +26,22 @@ logger = logging.getLogger("hooklatch.fleet")
 ROLES = ("link",)
 
 
+class ShippedParams(msgspec.Struct, frozen=True):
+    """The last record up to which the engine has acknowledged all; 0: none."""
+
+    seq: Annotated[int, Meta(ge=0)]
+
+
 class Links(msgspec.Struct, frozen=True):
     """Admits links; `note` records who was refused."""
 
     token: LinkToken
+    record: Record
     note: Callable[[str, dict[str, Any]], None]
+
+    @property
+    def methods(self) -> MethodTable:
+        return {"fleet_shipped": Method(ShippedParams, self._shipped)}
 
     def admit(self, connection: Connection, role: str, token: str | None, *, has_session: bool) -> None:
         """Make a connection that says hello a link.
@@ -60,3 +73,15 @@ class Links(msgspec.Struct, frozen=True):
             what = f"that is not the token; read {self.token.path} anew: it changes with each start, and with [fleet]"
             return RpcError(ErrorCode.NOT_PERMITTED, what)
         return None
+
+    async def _shipped(self, connection: Connection, params: ShippedParams) -> object:
+        """Take what the engine has acknowledged; a smaller number than before counts too: it may have lost some.
+
+        Raises:
+            RpcError: there is no such record, so that one is of another record than ours.
+        """
+        try:
+            self.record.shipped(params.seq)
+        except ValueError as error:
+            raise RpcError(ErrorCode.INVALID_PARAMS, f"{error}; the engine's log is of another record") from None
+        return {}

@@ -1,4 +1,4 @@
-"""This host's side of a fleet: who is its link, and how long ago the fleet was in contact.
+"""This host's side of a fleet: its policy on the disk and in force, who is its link, how long ago it was in contact.
 
-Knows settings, files of the daemon and time; knows no connection and no hook.
+Knows settings, files of the daemon and time; does not know the engine, and knows no connection.
 """

@@ -267,7 +267,7 @@ def listeners_of(parts: Parts, agent: socket.socket, admin: socket.socket) -> tu
 
 def open_record(options: Options, state: StateFile) -> Record:
     try:
-        return Record(os.path.join(options.state_dir, "record"), state.state.settings.record)
+        return Record(os.path.join(options.state_dir, "record"), state.state.settings.record, is_settled=False)
     except RecordError as error:
         raise StartError(str(error)) from None
 
@@ -286,8 +286,12 @@ async def load_everything(parts: Parts, fault: str | None) -> None:
     for text in parts.state.dropped:
         logger.warning("%s", text, extra={"path": parts.state.path})
     scratch.clear(os.path.dirname(parts.state.path))
+    parts.fleet.load()
+    for name in parts.state.of_the_fleet:
+        parts.fleet.attempted("a switch in the state file", name)
     parts.suspensions.restore()
     if parts.files.settings.keeps_state:
         parts.shared_state.open()
     await parts.hook_methods.restore(fault)
     await parts.files.reload()
+    await parts.fleet_methods.clean()

@@ -16,6 +16,7 @@ from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import Zygote
 from hooklatch.record.writer import Record
 from hooklatch.service.api.administration import Administration
+from hooklatch.service.api.fleet_methods import FleetMethods
 from hooklatch.service.api.hook_methods import HookMethods
 from hooklatch.service.api.hook_reports import HookReports
 from hooklatch.service.api.host_methods import HostMethods
@@ -35,6 +36,7 @@ from hooklatch.service.dispatch.generations import Generations
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.dispatch.session_end import SessionEnd
 from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.fleet.fleet_layer import FleetLayer
 from hooklatch.service.fleet.token import LinkToken
 from hooklatch.service.loading.files import Files, first_plan
 from hooklatch.service.loading.project_freshness import ProjectFreshness
@@ -97,16 +99,19 @@ class Parts:
         self.sources = make_sources(zygote, self.generations.quiesced, pools, on_adopted=self.notes.adopted)
 
         # The fleet.
-        self.link_token = LinkToken(os.path.dirname(places["admin"]), faults, self.bus.close_links)
+        self.link_token = LinkToken(os.path.dirname(places["admin"]), faults, self._end_links)
+        self.links = Links(self.link_token, record, self.notes.note)
+        self.fleet = FleetLayer(state, self.notes.note, faults)
 
         def take_settings(settings: Settings) -> None:
             record.apply(settings.record)
             permits.is_allowed = settings.record.skipping
             metrics_places.take(settings)
             self.link_token.take(settings.fleet)
+            self.fleet.take(settings.fleet)
 
         self.files = make_files(
-            first, self.sources, self.registries, state, self.projects,
+            first, self.sources, self.registries, state, self.projects, self.fleet,
             on_declared=self.notes.declared, on_settings=take_settings,
         )  # fmt: skip
         self.places = {**places, "config": first.main.path, "state": state.path}
@@ -129,12 +134,12 @@ class Parts:
         registrar = Registrar(self.registries, self.files, self.sources, self.dispatcher, self.dialects)
         self.hook_methods = HookMethods(
             registrar=registrar, registries=self.registries, files=self.files, sources=self.sources, state=state,
-            breakers=self.breakers, faults=faults,
+            breakers=self.breakers, faults=faults, fleet=self.fleet,
         )  # fmt: skip
         session_methods = SessionMethods(
             registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
             files=self.files, dialects=self.dialects, native=self.native, bus=self.bus, permits=permits, record=record,
-            links=Links(self.link_token, self.notes.note),
+            links=self.links,
         )  # fmt: skip
         self.status = StatusReport(
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
@@ -146,6 +151,11 @@ class Parts:
         self.administration = Administration(
             files=self.files, breakers=self.breakers, dispatcher=self.dispatcher, record=record,
             projects=self.projects, registries=self.registries, state=state, suspensions=self.suspensions, end=end,
+            fleet=self.fleet,
+        )  # fmt: skip
+        self.fleet_methods = FleetMethods(
+            fleet=self.fleet, files=self.files, sources=self.sources, generations=self.generations, status=self.status,
+            background=self.dispatcher.background,
         )  # fmt: skip
         self.methods = Methods(
             self.dispatcher, self.dialects, self.native, self.registries, self.bus,
@@ -157,9 +167,14 @@ class Parts:
                 HookReports(self.status, self.dialects, self.native).methods,
                 self.status.methods,
             ],
-            of_administrators=self.administration.methods,
-            of_links={},
+            of_administrators={**self.administration.methods, **self.fleet_methods.of_administrators},
+            of_links={**self.fleet_methods.of_links, **self.links.methods},
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.shared = Shared(admission, ReaderHandoff(), LineTimeouts(), Hangups())
+
+    def _end_links(self) -> None:
+        """Close the fleet's links, for another [fleet]: that has acknowledged nothing, and has another token."""
+        self.record.shipped(None)
+        self.bus.close_links()
