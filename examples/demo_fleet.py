@@ -174,6 +174,8 @@ class Demo:
     def __init__(self, folder: Path, until_end: ExitStack) -> None:
         self.environment = environment_of(folder / "publisher")
         (folder / "publisher").mkdir(mode=0o700)
+        self.policies = folder / "publisher" / "policies"  # a copy: what is not committed in git is not pushed
+        shutil.copytree(HERE / "fleet", self.policies)
         start_engine(folder / "engine", until_end)
         socket_path = f"{folder}/engine/engine.sock"
         self.url = f"redis+unix://{socket_path}"
@@ -222,13 +224,13 @@ def play(demo: Demo) -> None:
     everywhere = dict.fromkeys(NAMES, "deny")
 
     say("\n1. A guard is tested, signed and pushed once, and every host denies:")
-    demo.fleet("push", str(HERE / "fleet" / "careful"), is_publishing=True)
+    demo.fleet("push", str(demo.policies / "careful"), is_publishing=True)
     demo.wait_until_equal(demo.hosts, 1)
     demo.fire(FORCE, everywhere)
 
     say("\n2. cleo is cut off, and a stricter policy is pushed:")
     cleo.wire.cut()
-    demo.fleet("push", str(HERE / "fleet" / "strict"), is_publishing=True)
+    demo.fleet("push", str(demo.policies / "strict"), is_publishing=True)
     demo.wait_until_equal(others, 2)
     demo.fire(PLAIN, {"anna": "deny", "bert": "deny", "cleo": "pass"})
     say("  cleo decides by the version that it has, from its own disk:")

@@ -6,7 +6,6 @@ Slow: it starts an engine, three daemons and three links, and runs some twenty c
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,12 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from support.redis_server import needs_redis
 from support.repository import ROOT
 from support.survivors import nobody_survives
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
+    needs_redis,
 ]
 PUSH = "  git push   "
 

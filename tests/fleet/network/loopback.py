@@ -25,7 +25,7 @@ class Loopback:
     kind = "loopback"
 
     def __init__(self, nodes: list[str], engine: Path) -> None:
-        self.listening = ["port 0"]
+        self.listening = {"port": "0"}
         self._relay = subprocess.Popen(
             [sys.executable, __file__, str(engine), *nodes], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )

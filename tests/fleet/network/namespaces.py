@@ -43,7 +43,7 @@ class Namespaces:
     kind = "namespaces"
 
     def __init__(self, word: str, nodes: list[str]) -> None:
-        self.listening = [f"port {PORT}", f"bind {NETWORK}.1"]
+        self.listening = {"port": str(PORT), "bind": f"{NETWORK}.1"}
         self._word = word
         self._hub = f"{word}-hub"
         self._spaces: list[str] = []

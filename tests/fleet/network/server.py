@@ -1,121 +1,73 @@
-"""A real redis-server that is killed, started again, filled up and restored, and a look past its access control.
+"""The engine of a whole fleet: a real redis-server in its namespace, which is backed up, restored and looked into.
 
-It syncs what it acknowledges (AOF, always).  Knows processes and files, and enough of RESP to ask over a Unix socket.
+It syncs what it acknowledges (AOF, always).  Knows processes and files, and enough of RESP to read whole answers.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-import signal
 import socket
-import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from chaos.arena import wait_until
+from support.redis_server import PATIENCE, RedisServer, encoded
 
 __all__ = ["Server", "password_of"]
 
-CONFIG = """{listening}
-unixsocket {socket}
-unixsocketperm 700
-dir {data}
-aclfile {acl}
-appendonly yes
-appendfsync always
-aof-use-rdb-preamble no
-auto-aof-rewrite-percentage 0
-save ""
-daemonize no
-"""
+DATA = "appendonlydir"
 
 
 def password_of(user: str) -> str:
     return f"secret-of-{user}"
 
 
-class Server:
-    """One engine in a folder of its own, which may be a file system of its own."""
+class Server(RedisServer):
+    """One engine in a folder of its own, with a user `admin` who may do everything."""
 
-    def __init__(self, folder: Path, acl: str, log: IO[bytes]) -> None:
-        self.folder = folder
-        self.socket = folder / "engine.sock"
-        self.data = folder / "data"
-        self.data.mkdir(parents=True)
-        (folder / "users.acl").write_text(acl)
-        self._log = log
-        self._process: subprocess.Popen[bytes] | None = None
-        self._command: list[str] = []
+    def __init__(self, folder: Path, users: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = folder / "users.acl"
+        file.write_text(f"user default off\nuser admin on >{password_of('admin')} ~* &* +@all\n{users}")
+        super().__init__(folder, {"aclfile": str(file), "auto-aof-rewrite-percentage": "0"})
+        self._prefix: list[str] = []
 
-    def configure(self, listening: Sequence[str], prefix: Sequence[str]) -> None:
-        """Say where it listens and in which namespace it runs."""
-        file = self.folder / "redis.conf"
-        file.write_text(CONFIG.format(
-            listening="\n".join(listening), socket=self.socket, data=self.data, acl=self.folder / "users.acl"
-        ))  # fmt: skip
-        self._command = [*prefix, "redis-server", str(file)]
+    def configure(self, settings: Mapping[str, str], prefix: Sequence[str]) -> None:
+        """Say where it listens, and in which namespace it runs."""
+        self.settings |= settings
+        self._prefix = list(prefix)
 
-    @property
-    def pid(self) -> int:
-        assert self._process is not None
-        return self._process.pid
-
-    def start(self) -> None:
-        """Start it; come back when it answers."""
-        self._process = subprocess.Popen(self._command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log)
-        if not wait_until(self._is_ready):
-            raise RuntimeError("redis-server did not start; its log says why")
-
-    def kill(self) -> None:
-        """SIGKILL, if it runs."""
-        if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
-            self._process = None
+    def start(self, *, ready: bool = True, prefix: Sequence[str] = ()) -> None:
+        super().start(ready=ready, prefix=prefix or self._prefix)
+        while ready and self.ask("INFO", "persistence").count(b"\r\nloading:1"):  # type: ignore[attr-defined]
+            continue
 
     def backup(self) -> Path:
         """Return a copy of its data as of now; each write is in the file before it is acknowledged."""
         copy = self.folder / f"backup-{len(list(self.folder.glob('backup-*')))}"
-        shutil.copytree(self.data, copy)
+        shutil.copytree(self.folder / DATA, copy)
         return copy
 
     def restore(self, copy: Path) -> None:
         """Start again with the data of a backup."""
         self.kill()
-        shutil.rmtree(self.data)
-        shutil.copytree(copy, self.data)
+        shutil.rmtree(self.folder / DATA)
+        shutil.copytree(copy, self.folder / DATA)
         self.start()
 
-    def ask(self, *words: str | bytes) -> object:
+    def ask(self, *words: str | bytes | int) -> object:
         """Return the answer to one command of its administrator.
 
         Raises:
             RuntimeError: it is an error.
         """
         with socket.socket(socket.AF_UNIX) as stream, stream.makefile("rwb") as lines:
-            stream.settimeout(10)
+            stream.settimeout(PATIENCE)
             stream.connect(str(self.socket))
-            send(lines, "AUTH", "admin", password_of("admin"))
+            lines.write(encoded("AUTH", "admin", password_of("admin")) + encoded(*words))
+            lines.flush()
             receive(lines)
-            send(lines, *words)
             return receive(lines)
-
-    def _is_ready(self) -> bool:
-        try:
-            return self.ask("PING") == b"PONG"
-        except (OSError, RuntimeError):  # not yet, or it still loads
-            assert self._process is not None
-            if self._process.poll() is not None:
-                raise RuntimeError("redis-server ended; its log says why") from None
-            return False
-
-
-def send(lines: IO[bytes], *words: str | bytes) -> None:
-    encoded = [os.fsencode(word) for word in words]
-    lines.write(b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in encoded))
-    lines.flush()
 
 
 def receive(lines: IO[bytes]) -> object:

@@ -5,7 +5,6 @@ With a real redis-server at the other end; slow, since a silent wire shows only 
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,12 +16,10 @@ import pytest
 from fleet.network.server import Server, password_of
 from fleet.network.wires import CUTS, ENGINE, Wires, kinds, lay
 from support.daemons import nothing_left
+from support.redis_server import needs_redis
 from support.survivors import nobody_survives
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
-]
+pytestmark = [pytest.mark.slow, needs_redis]
 KINDS = kinds()
 # Says what becomes of one PING: an answer, an error, or nothing in the time that it is given.
 PING = """
@@ -43,9 +40,7 @@ def wires(request: pytest.FixtureRequest) -> Iterator[Wires]:
     if KINDS[request.param]:
         pytest.skip(KINDS[request.param])
     with nobody_survives(), nothing_left(), tempfile.TemporaryDirectory(prefix="hl-") as name:
-        folder = Path(name)
-        log = (folder / "log").open("ab")
-        server = Server(folder / "engine", f"user default off\nuser admin on >{password_of('admin')} ~* +@all\n", log)
+        server = Server(Path(name), "")
         laid = lay(request.param, ["a", "b"], server.socket)
         try:
             server.configure(laid.listening, laid.prefix(ENGINE))
@@ -54,7 +49,6 @@ def wires(request: pytest.FixtureRequest) -> Iterator[Wires]:
         finally:
             laid.close()
             server.kill()
-            log.close()
 
 
 def ping(wires: Wires, node: str, patience: float = 5) -> str:

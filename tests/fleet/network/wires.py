@@ -22,7 +22,7 @@ class Wires(Protocol):
     """A network of hosts and an engine; `close` leaves nothing of it."""
 
     kind: str
-    listening: list[str]  # the engine's lines of redis.conf that say where it listens
+    listening: dict[str, str]  # the engine's settings that say where it listens
 
     def prefix(self, node: str) -> list[str]:
         """Return what to put before a command that is to run there."""

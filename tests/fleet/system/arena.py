@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ from fleet.system.history import (
 from fleet.system.hosts import Host
 from fleet.system.publisher import Publisher
 from hooklatch.fleet.policy.bundles import Bundle
+from hooklatch.fleet.policy.reports import HostReport, read_report
 
 __all__ = ["FLEET", "Arena"]
 
@@ -46,7 +48,7 @@ NAMES = ("anna", "bert", "cleo")
 PATIENCE = 20.0  # seconds until every host has what it should have
 DISK = "64m"  # of the engine's own disk
 WATCHED = 0.05  # seconds between two questions to a daemon
-ALWAYS = "[record]\nsegment_mib = 0.25\nlow_mib = 0\ncritical_mib = 0\nfull_mib = 0\n"
+ALWAYS = "[record]\nsegment_mib = 0.25\nlow_mib = 0.003\ncritical_mib = 0.002\nfull_mib = 0.001\n"
 TABLE = """{always}
 [fleet]
 name = "{fleet}"
@@ -58,9 +60,20 @@ reconnect = "200ms"
 """
 
 
-def acl(hosts: Iterable[str]) -> str:
+def users(hosts: Iterable[str]) -> str:
     """Return the engine's users, each with the least rights."""
-    lines = ["user default off", f"user admin on >{password_of('admin')} ~* &* +@all"]
+    own = f"hooklatch:{FLEET}:"
+    reading = "+hello +auth +ping +time +select +client +xread +xlen +get +xinfo|stream"
+    reading += " +xrange +xrevrange +smembers"
+    lines = [
+        f"user {host} on >{password_of(host)} resetchannels -@all %R~{own}policy %R~{own}bundle:* %RW~{own}log:{host}:*"
+        f" %RW~{own}host:{host} {reading} +xadd +sadd"
+        for host in hosts
+    ]
+    for name, rights in (("publisher", f"%W~{own}policy %W~{own}bundle:* +xadd +setnx"), ("auditor", "")):
+        lines.append(
+            f"user {name} on >{password_of(name)} resetchannels -@all %R~{own}* {rights} {reading} +scan +info"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -81,7 +94,7 @@ class Arena:
         self._numbers = 0
         self._watchers: list[Watcher] = []
         try:
-            self.server = Server(self.disk, acl(NAMES), self.log)
+            self.server = Server(self.disk, users(NAMES))
             self.wires = lay(kind, list(NAMES), self.server.socket)
             self.server.configure(self.wires.listening, self.wires.prefix(ENGINE))
             self.server.start()
@@ -141,27 +154,47 @@ class Arena:
 
     # -- what is pushed --------------------------------------------------------------------------------------------
 
-    def push(self, *, is_certain: bool = True) -> bool:
-        """Push the next guards; where it is certain, the push must be taken."""
+    @contextmanager
+    def pushing(self, *, is_certain: bool = True) -> Generator[None]:
+        """Push the next guards while the block runs; where it is certain, the push must be taken."""
         self._numbers += 1
-        is_taken = self.publisher.push(self._numbers)
-        assert is_taken or not is_certain, self.last_words()
-        return is_taken
+        number, since = self._numbers, now()
+        begun = self.publisher.begin(number)
+        try:
+            yield
+        finally:
+            is_taken = self.publisher.end(begun, number, since)
+        assert is_taken or not is_certain, self.publisher.complaint
 
-    def race(self) -> None:
-        """Push twice at the same moment."""
-        begun = []
-        for _ in range(2):
-            self._numbers += 1
-            begun.append((self.publisher.begin(self._numbers), self._numbers, now()))
-        told = [self.publisher.end(*one) for one in begun]
-        assert any(told), self.last_words()
+    def push(self) -> None:
+        with self.pushing():
+            pass
+
+    def race(self) -> bool:
+        """Have two publishers write at the same moment; return whether one of them was told that it lost."""
+        self.server.ask("CLIENT", "PAUSE", int(PATIENCE * 1000), "WRITE")
+        with ExitStack() as begun:
+            for _ in range(2):
+                begun.enter_context(self.pushing(is_certain=False))
+            wait_until(lambda: self._waiting_publishers() == 2, PATIENCE)
+            self.server.ask("CLIENT", "UNPAUSE")
+        told = [line for line in read([self.histories / "harness.jsonl"]) if isinstance(line, Committed | Declined)]
+        assert any(isinstance(line, Committed) for line in told[-2:]), self.publisher.complaint
+        return isinstance(told[-2], Declined) or isinstance(told[-1], Declined)
+
+    def _waiting_publishers(self) -> int:
+        clients = self.server.ask("CLIENT", "LIST")
+        assert isinstance(clients, bytes)
+        return sum(
+            b" user=publisher " in line and b"b" in line.partition(b" flags=")[2].partition(b" ")[0]
+            for line in clients.splitlines()
+        )
 
     def roll_back(self) -> None:
         """Have the guards of the version before the newest in force again."""
         versions = self.versions()
         before = versions[-2]
-        assert self.publisher.roll_back(before.version, before.number), self.last_words()
+        assert self.publisher.roll_back(before.version, before.number), self.publisher.complaint
 
     def versions(self) -> list[Committed]:
         """Return what the engine holds, in order; what no publisher was told of is written down now."""
@@ -184,6 +217,12 @@ class Arena:
             manifest = json.loads(envelope["payload"])
             found.append((int(manifest["version"]), str(manifest["bundle"])))
         return found
+
+    def report_of(self, host: Host) -> HostReport:
+        """Return what a host last said of itself to the engine."""
+        entries = self.server.ask("XREVRANGE", f"hooklatch:{FLEET}:host:{host.name}", "+", "-", "COUNT", 1)
+        assert isinstance(entries, list)
+        return read_report(entries[0][1][1], host.name)
 
     def _number_of(self, bundle: str) -> int:
         files = msgspec.json.decode(self.server.ask("GET", f"hooklatch:{FLEET}:bundle:{bundle}"), type=Bundle).files

@@ -18,6 +18,7 @@ from fleet.system.hosts import FAKETIME, Host
 __all__ = ["FAULTS", "Nemesis"]
 
 GATES = 6  # that each host decides at least while something is wrong
+RACES = 5  # at most, until two publishers were so close that one was refused
 SKEWS = ("+3d", "-3d", "+90s", "-2h")
 
 
@@ -61,7 +62,7 @@ class Nemesis:
 
     def race(self, _: Host) -> None:
         """Two publishers push at the same moment: one wins, the other is told."""
-        self._arena.race()
+        assert any(self._arena.race() for _ in range(RACES)), "no publisher ever lost a race"
 
     def roll_back(self, _: Host) -> None:
         self._arena.roll_back()
@@ -82,15 +83,15 @@ class Nemesis:
 
     def slow_wire(self, host: Host) -> None:
         self._arena.wires.slow(host.name)
-        self._arena.push()
-        self._breathe()
+        with self._arena.pushing():
+            self._breathe()
         self._arena.wires.mend(host.name)
 
     def _cut(self, hosts: Sequence[Host], how: str) -> None:
         for host in hosts:
             self._arena.wires.cut(host.name, how)
-        self._arena.push()
-        self._breathe()
+        with self._arena.pushing():
+            self._breathe()
         for host in hosts:
             self._arena.wires.mend(host.name)
 
@@ -98,14 +99,14 @@ class Nemesis:
 
     def kill_link(self, host: Host) -> None:
         host.kill_link()
-        self._arena.push()
-        self._breathe()
+        with self._arena.pushing():
+            self._breathe()
         host.start_link()
 
     def kill_daemon(self, host: Host) -> None:
         host.kill_daemon()
-        self._arena.push()
-        self._breathe(lambda other: other is not host)
+        with self._arena.pushing():
+            self._breathe(lambda other: other is not host)
         host.start_daemon()
 
     def restart_alone(self, host: Host) -> None:
@@ -114,21 +115,21 @@ class Nemesis:
         host.kill_link()
         host.kill_daemon()
         host.start_daemon()
-        self._arena.push()
-        self._breathe()
+        with self._arena.pushing():
+            self._breathe()
         self._arena.wires.mend(host.name)
         host.start_link()
 
     def stop_link(self, host: Host) -> None:
         host.pause(host.link)
-        self._arena.push()
-        self._breathe()
+        with self._arena.pushing():
+            self._breathe()
         host.pause(host.link, is_paused=False)
 
     def stop_daemon(self, host: Host) -> None:
         host.pause(host.daemon)
-        self._arena.push()
-        self._breathe(lambda other: other is not host)
+        with self._arena.pushing():
+            self._breathe(lambda other: other is not host)
         host.pause(host.daemon, is_paused=False)
 
     def wrong_clock(self, host: Host) -> None:
@@ -138,22 +139,22 @@ class Nemesis:
         host.skew = self._random.choice(SKEWS)
         host.start_daemon()
         host.start_link()
-        self._arena.push()
-        self._breathe()
+        with self._arena.pushing():
+            self._breathe()
 
     # -- the engine ------------------------------------------------------------------------------------------------
 
     def kill_engine(self, _: Host) -> None:
-        self._arena.push()
-        self._arena.server.kill()
-        self._breathe()
-        self._arena.server.start()
+        with self._arena.pushing(is_certain=False):
+            self._arena.server.kill()
+            self._breathe()
+            self._arena.server.start()
 
     def fill_disk(self, _: Host) -> None:
         """Leave the engine no room; it ends, since it may acknowledge nothing that is not on its disk."""
         self._arena.fill_disk()
-        self._arena.push(is_certain=False)
-        self._breathe()
+        with self._arena.pushing(is_certain=False):
+            self._breathe()
         self._arena.empty_disk()
         self._arena.server.kill()
         self._arena.server.start()

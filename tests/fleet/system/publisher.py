@@ -32,6 +32,7 @@ class Publisher:
         self._wires = wires
         self._fleet = fleet
         self._pen = pen
+        self.complaint = ""  # what the last one that was not taken was told
         self.key = folder / "fleet.key"
         made = self._run("fleet", "keygen", "--out", str(self.key), "--json")
         self.public = str(json.loads(made.stdout)["public"])
@@ -77,7 +78,8 @@ class Publisher:
 
     def _note(self, code: int, told: str, complaint: str, number: int, since: int) -> bool:
         if code:
-            self._pen.write(Declined(number, since, now(), complaint.strip()))
+            self.complaint = complaint.strip()
+            self._pen.write(Declined(number, since, now(), self.complaint))
             return False
         answer = json.loads(told)
         self._pen.write(Committed(answer["version"], answer["bundle"], number, since, now()))

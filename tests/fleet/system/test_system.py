@@ -7,7 +7,6 @@ Slow: each fault lasts until gates were decided in spite of it, and a dozen proc
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,13 @@ from fleet.network.wires import kinds
 from fleet.system.battle import fight
 from fleet.system.nemesis import Nemesis
 from support.daemons import nothing_left
+from support.redis_server import needs_redis
 from support.survivors import nobody_survives
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(170),
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
+    needs_redis,
 ]
 SEED = int(os.environ.get("HOOKLATCH_FLEET_SEED", "20261122"))
 MISSING = kinds()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,18 +13,17 @@ from hooklatch import paths
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
-from hooklatch.cli.terminal.record_filters import LOOKED_AT, add_filters, asked_names, filters_of, unknown
+from hooklatch.cli.terminal.record_filters import LOOKED_AT, add_filters, asked_names, filters_of, unknown, witness
 from hooklatch.cli.terminal.record_lines import LABELS, line_of, show
 from hooklatch.cli.terminal.requests import administrator
 from hooklatch.core.text import counted
 from hooklatch.record.files.reading import Filters, NoRecordError, Tailer, forwards, matching, names, newest
-from hooklatch.record.verify import VerifyReport, Witness, verify
+from hooklatch.record.verify import VerifyReport, verify
 
 __all__ = ["add_acknowledge", "add_log", "add_verify"]
 
 RANGES = 20  # unbroken ranges to name
 POLL = 0.2  # seconds between checks for new records
-WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
 BELOW = (
     (
         "verify", "daemon.log",
@@ -67,13 +65,6 @@ def add_place(parser: Parser) -> None:
         "--record", metavar="DIR", default=argparse.SUPPRESS,
         help="the record's folder (default: $XDG_STATE_HOME/hooklatch/record)",
     )  # fmt: skip
-
-
-def witness(text: str) -> Witness:
-    match = WITNESS.fullmatch(text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not SEQ:HASH, with 16 to 64 hexadecimal digits")
-    return Witness(int(match[1]), match[2])
 
 
 def folder_of(arguments: argparse.Namespace) -> str:

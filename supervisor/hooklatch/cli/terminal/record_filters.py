@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, get_args
@@ -14,9 +15,11 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.messages import Cause, DecisionVerdict
 from hooklatch.core.text import did_you_mean
 from hooklatch.record.files.reading import KINDS, Filters
+from hooklatch.record.verify import Witness
 
-__all__ = ["LOOKED_AT", "AskedName", "add_filters", "asked_names", "filters_of", "moment", "unknown"]
+__all__ = ["LOOKED_AT", "AskedName", "add_filters", "asked_names", "filters_of", "moment", "unknown", "witness"]
 
+WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
 SHOWN = 20  # records to show by default
 LOOKED_AT = 20_000  # newest records to search for a name similar to an unknown one
 FILTERS = (
@@ -127,3 +130,11 @@ def count(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of records")
     return int(text)
+
+
+def witness(text: str) -> Witness:
+    """Parse a record's number and the beginning of its hash."""
+    match = WITNESS.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not SEQ:HASH, with 16 to 64 hexadecimal digits")
+    return Witness(int(match[1]), match[2])

@@ -15,7 +15,7 @@ __all__ = ["Local", "Resume", "Shipped", "compare"]
 
 
 class Shipped(msgspec.Struct, frozen=True):
-    """The newest record of a log in the engine."""
+    """The newest record of a log in the engine; without a hash only its number is known."""
 
     epoch: int
     seq: int
@@ -52,6 +52,11 @@ def compare(shipped: Shipped | None, local: Local) -> Resume:
         return Resume(1)
     if local.same is not None and local.same.hash == shipped.hash:
         return Resume(shipped.epoch, shipped.seq, shipped.hash)
+    if not shipped.hash and local.newest is not None and local.newest.seq >= shipped.seq:
+        finding = (
+            f"the engine's log of this host, epoch {shipped.epoch}, was emptied: it had records up to {shipped.seq}"
+        )
+        return Resume(shipped.epoch, shipped.seq, finding=finding)
     if (what := rewritten(shipped, local)) is not None:
         return Resume(
             shipped.epoch + 1,

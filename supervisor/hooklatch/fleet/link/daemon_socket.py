@@ -7,11 +7,12 @@ own.  One question at a time; a daemon that does not answer in time is given up 
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import trio
@@ -34,7 +35,7 @@ LOST = frozenset({"draining", "overload", "not_permitted", "not_admin", "hello_r
 class DaemonSocket:
     """A daemon that listens in one of some folders; `folders` returns them anew for each attempt.
 
-    Use `aclose` at the end.
+    `close` it at the end.
     """
 
     def __init__(self, folders: Callable[[], Sequence[str]], *, patience: float = PATIENCE) -> None:
@@ -67,10 +68,9 @@ class DaemonSocket:
     async def shipped(self, seq: int) -> None:
         await self._ask("fleet_shipped", {"seq": seq}, dict[str, Any] | None)
 
-    async def aclose(self) -> None:
-        """Hang up."""
+    def close(self) -> None:
+        """Hang up; while nobody waits for an answer."""
         self._close()
-        await trio.lowlevel.checkpoint()
 
     async def _ask(self, method: str, params: Mapping[str, object], shape: Any, *, patience: float = 0.0) -> Any:
         """Ask, over a new connection if there is none.
@@ -88,8 +88,8 @@ class DaemonSocket:
             error = answer.error
             if error is None:
                 return self._converted(answer, shape)
-            name, message = (error.get("data") or {}).get("name"), str(error.get("message"))
-            if name in LOST:
+            data, message = error.get("data"), str(error.get("message"))
+            if isinstance(data, dict) and cast("dict[str, object]", data).get("name") in LOST:
                 self._close()
                 raise DaemonAbsentError(f"the daemon does not serve its link now: {message}")
             raise DaemonRefusedError(message)
@@ -179,6 +179,8 @@ def read_token(path: str) -> str:
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
+        if os.fstat(fd).st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, "it is another user's", path)
         return os.read(fd, MAX_TOKEN).decode("ascii", "replace").strip()
     finally:
         os.close(fd)

@@ -95,9 +95,8 @@ class Outgoing:
                 self._note(packed, self._lines[begin : self._taken])
                 return packed
             self._lines, self._taken = self._synced_lines(), 0
-            if not self._lines:
-                if self._cursor.missed == missed:
-                    return None
+            if not self._lines and self._cursor.missed == missed:
+                return None
 
     def check(self) -> None:
         """Look whether the record still has what was read last.

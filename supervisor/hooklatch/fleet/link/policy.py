@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import trio
 
-from hooklatch.fleet.engine.engine import Engine, UnreachableError
-from hooklatch.fleet.link.asking import asked
+from hooklatch.fleet.engine.engine import BehindError, Engine, RefusedError
+from hooklatch.fleet.link.asking import PATIENCE, asked
 from hooklatch.fleet.link.daemon import Daemon, DaemonAbsentError, DaemonRefusedError, FollowAnswer, Target
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, POLICY, Known
 from hooklatch.fleet.link.pauses import Pauses
@@ -22,9 +22,7 @@ from hooklatch.fleet.policy.manifests import FleetError, Head, read_envelope
 __all__ = ["Policy"]
 
 logger = logging.getLogger("hooklatch.link")
-WAIT = 1.0  # seconds that the engine may keep a question: as long as a partition can go unnoticed while nothing is sent
-GRACE = 0.5  # seconds for the answer to come after that, at first; an engine that is slower gets more
-LONGEST_GRACE = 10.0
+WAIT = 1.0  # seconds to wait for a version before looking whether the daemon is still there
 CONTACT = 5.0  # seconds between two signs of contact, and between two looks whether the engine still has the head
 LONGEST_REFUSAL = 30.0  # seconds, at most, until what the daemon refused is offered again
 PAGE = 100  # versions asked for at once
@@ -45,7 +43,6 @@ class Policy:
         self._pauses = Pauses(reconnect)
         self._refusals = Pauses(LONGEST_REFUSAL, first=0.5)
         self._differences = Pauses(CONTACT, first=0.5)
-        self._grace = GRACE
         self._refused_bundle: tuple[Target, float] | None = None  # and when it may be offered again
 
     async def run(self, engine: Engine) -> None:
@@ -55,16 +52,20 @@ class Policy:
             EngineError: it has.
         """
         while True:
+            pauses = self._pauses
             try:
                 answer = await self._daemon.follow(None)
                 self._known.hear(answer)
                 self._pauses.reset()
                 await self._follow(engine, answer)
+            except RefusedError as error:
+                self._known.fault(POLICY, self._refused(error))
+                pauses = self._differences
             except DaemonAbsentError as error:
                 self._known.fault(DAEMON, str(error))
             except DaemonRefusedError as error:
                 self._known.fault(DAEMON, f"the daemon refuses its link: {error}")
-            await trio.sleep(self._pauses.next())
+            await trio.sleep(pauses.next())
 
     async def _follow(self, engine: Engine, answer: FollowAnswer) -> None:
         """Follow until the daemon is gone."""
@@ -88,14 +89,9 @@ class Policy:
         """Return how the engine differs from what the daemon has read; None if it has that, and maybe more."""
         if not head.version:
             return None
-        found = await asked(engine.versions(head.version - 1, limit=1))
+        found = await self._versions(engine, head.version - 1, wait=0.0, limit=1)
         if not found or found[0][0] != head.version:
-            newest = await asked(engine.newest_version())
-            return (
-                f"the engine is behind: it has versions up to {newest} and not version {head.version}, which this host"
-                " has read; it was emptied, or restored from an older backup; nothing is applied until it has them, or"
-                " until: hooklatch fleet reset"
-            )
+            raise BehindError(f"it does not have version {head.version}")
         try:
             digest = read_envelope(found[0][1]).digest
         except FleetError as error:
@@ -192,12 +188,12 @@ class Policy:
     async def _versions(
         self, engine: Engine, after: int, *, wait: float, limit: int = PAGE
     ) -> Sequence[tuple[int, bytes]]:
-        """Ask for versions, under a deadline that an engine which is only slow meets the next time."""
-        found = None
-        with trio.move_on_after(wait + self._grace) as scope:
-            found = await engine.versions(after, wait=wait, limit=limit)
-        if found is None or scope.cancelled_caught:
-            self._grace = min(LONGEST_GRACE, self._grace * 2)
-            raise UnreachableError("the engine does not answer any more")
-        self._grace = max(GRACE, self._grace * 0.9)
-        return found
+        return await asked(engine.versions(after, wait=wait, limit=limit), wait + PATIENCE)
+
+    def _refused(self, error: RefusedError) -> str:
+        if not isinstance(error, BehindError) or self._known.answer is None:
+            return f"the engine gives no versions: {error}"
+        return (
+            f"the engine is behind this host, which has read version {self._known.answer.head.version}: {error};"
+            " nothing is applied until it has that again, or until: hooklatch fleet reset"
+        )

@@ -55,6 +55,8 @@ class Shipping:
             except ConflictError as error:
                 self._conflicts += 1
                 self._known.fault(SHIPPING, f"another process ships as this host, or a batch came late: {error}")
+            except RefusedError as error:
+                self._known.fault(SHIPPING, f"the engine does not say what it has of this host: {error}")
             except RecordChangedError as error:
                 self._known.find(str(error))
             except OSError as error:
@@ -136,6 +138,8 @@ class Shipping:
         if found is None:
             return None, None
         epoch, batch = found
+        if not batch.data:
+            return Shipped(epoch, batch.last, ""), None
         try:
             return self._shipped_of(epoch, batch), None
         except BatchError as error:
@@ -153,8 +157,8 @@ class Shipping:
             return
         has = f"up to {shipped.seq} in epoch {shipped.epoch}" if shipped is not None else "none"
         self._known.find(
-            f"the engine lost records that it had acknowledged, up to {before.seq} in epoch {before.epoch}: it has {has},"
-            " and gets again what is still in the record"
+            f"the engine lost records that it had acknowledged, up to {before.seq} in epoch {before.epoch}:"
+            f" it has {has}, and gets again what is still in the record"
         )
 
     async def _earlier(self, engine: Engine, newest: int, most: int) -> Resume | None:

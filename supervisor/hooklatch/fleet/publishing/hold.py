@@ -8,7 +8,7 @@ hosts that have the bundle against those that have not, since the rollout began.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum
 
 import msgspec
@@ -47,8 +47,9 @@ class Judgement(msgspec.Struct, frozen=True):
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts that have the bundle (`on`) against the others (`off`), by their names and what they counted.
 
-    Of the hosts that are to have it, `missing` do not yet, `silent` have not reported since the step began, and
-    `refusing` say why they will not.  `eligible` is how many hosts have the labels, in the rollout or not.
+    Of the hosts that are to have it, `missing` do not yet, `silent` have not reported since the step began, `away` had
+    not for a while before, `refusing` say why they will not, and the daemons of `unreachable` give no answer.
+    `eligible` is how many hosts have the labels, in the rollout or not.
     """
 
     on: tuple[str, ...]
@@ -57,14 +58,15 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     off_gates: Gates
     missing: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
     refusing: tuple[tuple[str, str], ...] = ()
     unreachable: tuple[str, ...] = ()
     eligible: int = 0
 
     @property
     def included(self) -> int:
-        """Return how many of the hosts that report are to have it."""
-        return len(self.on) + len(self.missing) + len(self.refusing)
+        """Return how many hosts are to have it, of those that report or did so until it was out."""
+        return len(self.on) + len(self.missing) + len(self.refusing) + len(self.silent)
 
 
 def compare(
@@ -72,17 +74,19 @@ def compare(
     before: Mapping[str, HostReport],
     now: Mapping[str, HostReport],
     *,
-    silent: frozenset[str] = frozenset(),
+    silent: Collection[str] = (),
+    away: Collection[str] = (),
 ) -> Comparison:
     """Compare the hosts of a rollout's newest version; `before` is what they reported when the rollout began."""
     on, off, missing = dict[str, Gates](), dict[str, Gates](), list[str]()
-    refusing, unreachable, quiet = list[tuple[str, str]](), list[str](), list[str]()
+    refusing, unreachable = list[tuple[str, str]](), list[str]()
+    unheard: dict[str, list[str]] = {"silent": [], "away": []}
     eligible = 0
     for host, report in sorted(now.items()):
         eligible += set(manifest.rollout.labels) <= set(report.labels)
         is_included = manifest.rollout.includes(host, report.labels)
-        if is_included and host in silent:
-            quiet.append(host)
+        if is_included and (host in silent or host in away):
+            unheard["silent" if host in silent else "away"].append(host)
             continue
         if is_included and report.health == "unreachable":
             unreachable.append(host)
@@ -100,7 +104,8 @@ def compare(
         on_gates=total(on.values()),
         off_gates=total(off.values()),
         missing=tuple(missing),
-        silent=tuple(quiet),
+        silent=tuple(unheard["silent"]),
+        away=tuple(unheard["away"]),
         refusing=tuple(refusing),
         unreachable=tuple(unreachable),
         eligible=eligible,
@@ -129,7 +134,7 @@ def judge(seen: Comparison, bound: Bound) -> Judgement:
             f"hosts with it have decided {seen.on_gates.decided} gates, of at least {bound.sample} that a comparison"
             " needs",
         )
-    if 2 * len(seen.on) < seen.included:
+    if not seen.on or 2 * len(seen.on) < seen.included:
         return Judgement(Word.WAIT, f"only {len(seen.on)} of {counted(seen.included, 'host')} have it: {rest(seen)}")
     if 2 * len(seen.unreachable) > seen.included:
         return Judgement(
@@ -153,8 +158,12 @@ def share_of(gates: Gates) -> str:
 
 def rest(seen: Comparison) -> str:
     """Return the hosts that are to have it and do not, for people."""
-    parts = [("do not have it yet", seen.missing), ("have not reported", seen.silent)]
-    return "; ".join(f"{names(hosts)} {text}" for text, hosts in parts if hosts) or "all hosts that report have it"
+    parts = [
+        ("do not have it yet", seen.missing),
+        ("have not reported since", seen.silent),
+        ("were away before", seen.away),
+    ]
+    return "; ".join(f"{text}: {names(hosts)}" for text, hosts in parts if hosts) or "no host is to have it"
 
 
 def names(hosts: tuple[str, ...]) -> str:

@@ -22,6 +22,7 @@ from hooklatch.fleet.publishing.versions import Plan, shown, widened
 __all__ = ["Pace", "Rollout", "StoppedError", "check_steps"]
 
 SHORTEST, LONGEST = 0.05, 2.0  # seconds between two looks at the reports
+AWAY_MS = 300_000  # behind the newest report, by the engine's clock: a host that was asleep says nothing of a version
 SHARE = 20  # of the time: what reading the reports of many hosts may take at most, as one part in so many
 
 
@@ -110,11 +111,7 @@ class Rollout:
             except UnreachableError as error:
                 judgement = Judgement(Word.WAIT, f"the reports cannot be read: {error}")
             else:
-                silent = frozenset(
-                    host for host, one in heard.items() if host in heard_before and heard_before[host].at == one.at
-                )
-                reports = {host: one.report for host, one in heard.items()}
-                self.seen = compare(at, self._before, reports, silent=silent)
+                self.seen = self._compare(at, heard_before, heard)
                 if self._skips(at, self.seen, is_last=is_last):
                     return
                 judgement = judge(self.seen, self._pace.bound)
@@ -132,6 +129,13 @@ class Rollout:
                     self._tell(f"waiting: {told}")
             await trio.sleep(self._pause(trio.current_time() - looked))
 
+    def _compare(self, at: Manifest, heard_before: dict[str, Heard], heard: dict[str, Heard]) -> Comparison:
+        quiet = {host for host, one in heard.items() if host in heard_before and heard_before[host].at == one.at}
+        latest = max((one.at for one in heard_before.values()), default=0)
+        away = {host for host in quiet if heard[host].at < latest - AWAY_MS}
+        reports = {host: one.report for host, one in heard.items()}
+        return compare(at, self._before, reports, silent=quiet - away, away=away)
+
     def _skips(self, at: Manifest, seen: Comparison, *, is_last: bool) -> bool:
         """Return whether no host can show anything at this step, and a wider one is needed to see."""
         if is_last or seen.included or seen.silent or not seen.eligible:
@@ -142,16 +146,20 @@ class Rollout:
     def _report(self, at: Manifest, judgement: Judgement) -> None:
         assert self.seen is not None
         self._tell(f"at {shown(at.rollout.percent)}: {judgement.reason}")
-        if self.seen.missing or self.seen.silent:
+        if is_incomplete(self.seen):
             self._tell(f"at {shown(at.rollout.percent)}: {rest(self.seen)}")
 
     def _pause(self, took: float) -> float:
         return max(SHORTEST, min(LONGEST, self._pace.wait / SHARE), took * SHARE)
 
     def _stopped(self, at: Manifest, reason: str) -> StoppedError:
-        left = f"; {rest(self.seen)}" if self.seen is not None and (self.seen.missing or self.seen.silent) else ""
+        left = f"; {rest(self.seen)}" if self.seen is not None and is_incomplete(self.seen) else ""
         return StoppedError(
             f"stopped at version {at.version}, {shown(at.rollout.percent)}: {reason}{left}. Nothing widens any more; to"
             f" take it back, run: hooklatch fleet rollback; to go on all the same: hooklatch fleet rollout {at.version}"
             " --percent N"
         )
+
+
+def is_incomplete(seen: Comparison) -> bool:
+    return bool(seen.missing or seen.silent or seen.away)

@@ -38,6 +38,7 @@ __all__ = [
     "rolled_back",
     "shown",
     "signed",
+    "standing",
     "widened",
 ]
 
@@ -157,10 +158,33 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     same_as: int | None = None
 
 
-def pushed(history: History, bundle: str, size: int, rollout: Rollout) -> Plan:
-    """Return what a push says: a bundle that an earlier version had is named by it."""
-    same = [entry for entry in history.entries if entry.manifest.bundle == bundle and entry.is_believed]
-    return Plan(bundle=bundle, size=size, rollout=rollout, same_as=same[-1].manifest.version if same else None)
+def standing(history: History, bundle: str, labels: Collection[str]) -> Manifest | None:
+    """Return the newest version of a bundle for these labels, None if there is none or another has taken its place.
+
+    A newer one takes its place if it is of another bundle, and for all hosts that have these labels.
+    """
+    for entry in reversed(history.entries):
+        manifest, wanted = entry.manifest, set(entry.manifest.rollout.labels)
+        if manifest.bundle == bundle and wanted == set(labels) and entry.is_believed:
+            return manifest
+        if manifest.bundle != bundle and wanted <= set(labels):
+            return None
+    return None
+
+
+def pushed(history: History, bundle: str, size: int, rollout: Rollout) -> Plan | Manifest:
+    """Return what a push says, or the version that says so already: to push twice is to push once.
+
+    Raises:
+        FleetError: this bundle is out for more of these hosts.
+    """
+    stands = standing(history, bundle, rollout.labels)
+    if stands is not None and stands.rollout.percent >= rollout.percent:
+        if stands.rollout.percent == rollout.percent:
+            return stands
+        raise too_wide(stands)
+    same = [entry.manifest.version for entry in history.entries if entry.manifest.bundle == bundle]
+    return Plan(bundle=bundle, size=size, rollout=rollout, same_as=same[-1] if same else None)
 
 
 def widened(history: History, version: int, percent: float) -> Plan:
@@ -171,26 +195,22 @@ def widened(history: History, version: int, percent: float) -> Plan:
         FleetError: a newer one is in its place, or it is that wide already.
     """
     manifest = history.find(version)
-    labels = frozenset(manifest.rollout.labels)
-    for entry in history.entries[version:]:
-        later = entry.manifest
-        if later.bundle != manifest.bundle and frozenset(later.rollout.labels) <= labels:
-            raise FleetError(
-                f"version {later.version} with another bundle is in the place of version {version}; to go back, run:"
-                f" hooklatch fleet rollback {version}"
-            )
-        if later.bundle == manifest.bundle and frozenset(later.rollout.labels) == labels:
-            manifest = later if later.rollout.percent >= manifest.rollout.percent else manifest
-    if percent <= manifest.rollout.percent:
+    stands = standing(history, manifest.bundle, manifest.rollout.labels)
+    if stands is None:
         raise FleetError(
-            f"version {manifest.version} has this bundle at {shown(manifest.rollout.percent)} already, and a narrower"
-            f" rollout takes it from no host; to take it back, run: hooklatch fleet rollback"
+            f"a newer version with another bundle is in the place of version {version} (see: hooklatch fleet history);"
+            f" to go back to it, run: hooklatch fleet rollback {version}"
         )
-    return Plan(
-        bundle=manifest.bundle,
-        size=manifest.size,
-        rollout=Rollout(manifest.rollout.labels, percent),
-        same_as=manifest.version,
+    if percent <= stands.rollout.percent:
+        raise too_wide(stands)
+    rollout = Rollout(stands.rollout.labels, percent)
+    return Plan(bundle=stands.bundle, size=stands.size, rollout=rollout, same_as=stands.version)
+
+
+def too_wide(stands: Manifest) -> FleetError:
+    return FleetError(
+        f"version {stands.version} has this bundle at {shown(stands.rollout.percent)} already, and a narrower rollout"
+        " takes it from no host; to take it back, run: hooklatch fleet rollback"
     )
 
 

@@ -24,9 +24,9 @@ __all__ = ["FleetMethods"]
 
 
 class FollowParams(msgspec.Struct, frozen=True):
-    """Stored manifests as texts, in order; none is a sign that the engine has no newer one."""
+    """Stored manifests as texts, in order; an empty list: the engine has no newer one; None: only a question."""
 
-    manifests: list[str]
+    manifests: list[str] | None = None
 
 
 class ApplyParams(msgspec.Struct, frozen=True):
@@ -63,10 +63,11 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _follow(self, connection: Connection, params: FollowParams) -> dict[str, Any]:
         """Read manifests; answer with what this host has read, should have and has."""
-        try:
-            await self.fleet.follow(params.manifests)
-        except RefusedError as error:
-            raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        if params.manifests is not None:
+            try:
+                await self.fleet.follow(params.manifests)
+            except RefusedError as error:
+                raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
         return self.report()
 
     async def _apply(self, connection: Connection, params: ApplyParams) -> dict[str, Any]:
