@@ -15,6 +15,7 @@ from hooklatch.processes.supervisor import Supervisor
 from hooklatch.service.api.methods import Method, MethodTable
 from hooklatch.service.api.status_report import StatusReport
 from hooklatch.service.dispatch.generations import Generations
+from hooklatch.service.fleet.contact import FleetContact
 from hooklatch.service.fleet.fleet_layer import FleetLayer, RefusedError
 from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.sources import Sources
@@ -24,7 +25,10 @@ __all__ = ["FleetMethods"]
 
 
 class FollowParams(msgspec.Struct, frozen=True):
-    """Stored manifests as texts, in order; an empty list: the engine has no newer one; None: only a question."""
+    """Stored manifests as texts, in order; an empty list is a sign that the engine has no newer one.
+
+    Without a list it is only asked how this host stands.
+    """
 
     manifests: list[str] | None = None
 
@@ -44,6 +48,7 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
     """Brings the fleet's policy into force."""
 
     fleet: FleetLayer
+    contact: FleetContact
     files: Files
     sources: Sources
     generations: Generations
@@ -68,6 +73,8 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
                 await self.fleet.follow(params.manifests)
             except RefusedError as error:
                 raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        if params.manifests == [] and self.fleet.is_current:
+            await self.contact.heard()
         return self.report()
 
     async def _apply(self, connection: Connection, params: ApplyParams) -> dict[str, Any]:
@@ -105,6 +112,7 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
             "problem": "; ".join(fleet.problems) or None,
             "host": settings.host if settings is not None else None,
             "labels": settings.labels if settings is not None else (),
+            "stale_s": round(age, 1) if (age := self.contact.age) is not None else None,
             "health": self.status.report()["health"],
             "revision": self.status.registries.view.revision,
         }

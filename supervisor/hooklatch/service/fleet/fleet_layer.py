@@ -114,14 +114,19 @@ class FleetLayer:
         """Return how to read what is in force, in a thread; `mends`: what is not what was signed is written anew."""
         if self._fault is not None:
             self.load()
-        policy, denies = self.policy, self.denies
+        policy = self.policy
         if (fault := self._fault or policy.lost or None) is not None:
-            unknown = FleetFiles(fault=fault, denies=denies, is_to_retry=self._is_to_retry)
+            unknown = FleetFiles(fault=fault, is_to_retry=self._is_to_retry)
             return lambda: unknown
         if policy.applied is None:
-            none = FleetFiles(denies=denies) if denies is not None else None
-            return lambda: none
-        return partial(proven_files, self.folder, policy, self._keys(), before, mends=mends, denies=denies)
+            return lambda: None
+        return partial(proven_files, self.folder, policy, self._keys(), before, mends=mends)
+
+    def denied(self, files: FleetFiles | None) -> FleetFiles | None:
+        """Return what hooks are to be made of as of now: with or without the denial of every gate."""
+        if files is None:
+            return FleetFiles(denies=self.denies) if self.denies is not None else None
+        return msgspec.structs.replace(files, denies=self.denies)
 
     def took(self, files: FleetFiles | None) -> None:
         """Note what hooks are made of from now on."""
@@ -143,6 +148,11 @@ class FleetLayer:
         """Return `applied`, unless it denies because its files cannot be read, or are not what was signed."""
         has_fault = self._seen is not None and not self._seen.is_sound
         return None if has_fault else self.applied
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether what this host should have, as far as it has read, is in force."""
+        return self.wanted is None or self.in_force == self.wanted
 
     @property
     def wanted(self) -> Applied | None:
@@ -277,7 +287,7 @@ class FleetLayer:
     def _unpacked(self, manifest: Manifest, data: bytes) -> FleetFiles:
         bundle = read_bundle(data, manifest)
         unpack(self.folder, manifest.bundle, data, bundle.files)
-        return read_fleet(files_of(self.folder, manifest, bundle, self.denies), None)
+        return read_fleet(files_of(self.folder, manifest, bundle), None)
 
     async def clean(self, is_used: Callable[[str], bool]) -> None:
         """Remove the bundles that are neither in force nor wanted, nor used by workers of fires that still run."""

@@ -63,7 +63,6 @@ def proven_files(
     before: FleetFiles | None,
     *,
     mends: bool,
-    denies: str | None,
 ) -> FleetFiles:
     """Read the policy in force; `listed` are the keys of [fleet].
 
@@ -75,20 +74,20 @@ def proven_files(
         path = document_of(folder, bundle)
         proof = (policy.applied, bundle, stamp(path))
         if before is not None and before.is_sound and before.proof == proof:  # it need not be read to be compared
-            return read_fleet(msgspec.structs.replace(before, denies=denies), before)
-        return newly_proven(folder, policy.applied, {*listed, *filter(None, (policy.key,))}, proof, denies, mends=mends)
+            return read_fleet(before, before)
+        return newly_proven(folder, policy.applied, {*listed, *filter(None, (policy.key,))}, proof, mends=mends)
     except (FleetError, NoLibraryError, UnsafeFileError, OSError) as error:
         fault = f"what is in force cannot be proven: {error}"
-        return FleetFiles(fault=fault, denies=denies, is_to_retry=is_passing(error))
+        return FleetFiles(fault=fault, is_to_retry=is_passing(error))
 
 
 def newly_proven(
-    folder: str, applied: Envelope, keys: Iterable[str], proof: tuple[object, ...], denies: str | None, *, mends: bool
+    folder: str, applied: Envelope, keys: Iterable[str], proof: tuple[object, ...], *, mends: bool
 ) -> FleetFiles:
     manifest, _ = prove(read_payload(applied).fleet, applied, keys)
     data = read_safely(document_of(folder, manifest.bundle))
     bundle = read_bundle(data, manifest)
-    files = msgspec.structs.replace(files_of(folder, manifest, bundle, denies), proof=proof)
+    files = msgspec.structs.replace(files_of(folder, manifest, bundle), proof=proof)
     seen = read_fleet(files, None)
     if seen.fault is None or not mends:
         return seen
@@ -96,7 +95,7 @@ def newly_proven(
     return read_fleet(files, None)
 
 
-def files_of(folder: str, manifest: Manifest, bundle: Bundle, denies: str | None) -> FleetFiles:
+def files_of(folder: str, manifest: Manifest, bundle: Bundle) -> FleetFiles:
     """Return what a bundle's files must be, before any of them is read."""
     pins = {name: hashlib.sha256(content).hexdigest() for name, content in sorted(bundle.files.items())}
-    return FleetFiles(root_of(folder, manifest.bundle), manifest.version, pins, bundle.suspendable, denies=denies)
+    return FleetFiles(root_of(folder, manifest.bundle), manifest.version, pins, bundle.suspendable)

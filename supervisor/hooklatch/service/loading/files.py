@@ -98,6 +98,10 @@ class Fleet(Protocol):
         """Return how to read it, in a thread; it uses nothing that may change meanwhile."""
         ...
 
+    def denied(self, files: FleetFiles | None) -> FleetFiles | None:
+        """Return what hooks are to be made of as of now: with or without the denial of every gate."""
+        ...
+
     def took(self, files: FleetFiles | None) -> None:
         """Note what hooks are made of from now on."""
         ...
@@ -272,7 +276,7 @@ class Files:
         taken = msgspec.structs.replace(
             taken,
             projects=[self._projects.verified(one) for one in taken.projects],
-            fleet=verified(taken.fleet, self._units(built).values()),
+            fleet=self._fleet.denied(verified(taken.fleet, self._units(built).values())),
         )
         layers = self._layers_of(taken, built)
         diagnostics = [*taken.diagnostics, *built.diagnostics, *layers.diagnostics]

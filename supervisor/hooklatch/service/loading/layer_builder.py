@@ -36,6 +36,7 @@ from hooklatch_worker.wire import Source
 
 __all__ = ["Layers", "assemble", "manifests"]
 
+CONTACT = "contact"  # the stand-in where every gate is denied besides what the policy says
 POLICY = "policy"  # the stand-in for a policy that is unknown
 LSP_MARGIN = 1.0  # seconds that the hook has beyond its server's time: no answer is better than a killed worker
 
@@ -139,10 +140,11 @@ class LayerBuilder:
 
     def add_fleet(self, fleet: FleetFiles) -> None:
         """Add the hooks of the fleet's policy; what is unknown of it denies at every gate."""
-        for fault in (fleet.fault, fleet.denies):
-            if fault is not None:
-                self._stand_in(POLICY, fault)
-                self.diagnostics.append(Diagnostic(fleet.root or POLICY, 0, fault))
+        if fleet.fault is not None:
+            self._stand_in(POLICY, fleet.fault)
+            self.diagnostics.append(Diagnostic(fleet.root or POLICY, 0, fleet.fault))
+        if fleet.denies is not None:
+            self._stand_in(CONTACT, fleet.denies)
         for file in fleet.files:
             self.add(file)
             if file.fault is not None:

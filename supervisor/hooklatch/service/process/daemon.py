@@ -228,6 +228,7 @@ def services(parts: Parts, listeners: Iterable[Listener]) -> list[ChildSpec]:
         ChildSpec("line timeouts", parts.shared.line_timeouts.run),
         ChildSpec("memory watch", partial(watch_memory, lambda: list(parts.sources.pools.values()))),
         ChildSpec("file watch", parts.files.watch),
+        ChildSpec("fleet contact", parts.contact.run, reports_start=True),
         ChildSpec("file hints", partial(give_hints, parts.files)),
         ChildSpec("hangups", parts.shared.hangups.run, reports_start=True),
         *(
@@ -293,5 +294,8 @@ async def load_everything(parts: Parts, fault: str | None) -> None:
     if parts.files.settings.keeps_state:
         parts.shared_state.open()
     await parts.hook_methods.restore(fault)
+    parts.contact.take(parts.files.settings.fleet)
+    await parts.contact.settle()
     await parts.files.reload()
+    await parts.contact.settle()  # the main file may have been another one by now
     await parts.fleet_methods.clean()

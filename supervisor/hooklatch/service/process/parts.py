@@ -36,6 +36,7 @@ from hooklatch.service.dispatch.generations import Generations
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.dispatch.session_end import SessionEnd
 from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.fleet.contact import FleetContact
 from hooklatch.service.fleet.fleet_layer import FleetLayer
 from hooklatch.service.fleet.token import LinkToken
 from hooklatch.service.loading.files import Files, first_plan
@@ -102,6 +103,7 @@ class Parts:
         self.link_token = LinkToken(os.path.dirname(places["admin"]), faults, self._end_links)
         self.links = Links(self.link_token, record, self.notes.note)
         self.fleet = FleetLayer(state, self.notes.note, faults)
+        self.contact = FleetContact(state, self.notes.note, self._deny)
 
         def take_settings(settings: Settings) -> None:
             record.apply(settings.record)
@@ -109,6 +111,7 @@ class Parts:
             metrics_places.take(settings)
             self.link_token.take(settings.fleet)
             self.fleet.take(settings.fleet)
+            self.contact.take(settings.fleet)
 
         self.files = make_files(
             first, self.sources, self.registries, state, self.projects, self.fleet,
@@ -154,7 +157,8 @@ class Parts:
             fleet=self.fleet,
         )  # fmt: skip
         self.fleet_methods = FleetMethods(
-            fleet=self.fleet, files=self.files, sources=self.sources, generations=self.generations, status=self.status,
+            fleet=self.fleet, contact=self.contact, files=self.files, sources=self.sources,
+            generations=self.generations, status=self.status,
             background=self.dispatcher.background,
         )  # fmt: skip
         self.methods = Methods(
@@ -173,6 +177,11 @@ class Parts:
         self.metrics = Metrics(metrics_places, self.status, faults)
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.shared = Shared(admission, ReaderHandoff(), LineTimeouts(), Hangups())
+
+    async def _deny(self, why: str | None) -> None:
+        """Deny every gate in the fleet's layer besides what its policy says, or (None) do not any more."""
+        self.fleet.denies = why
+        await self.files.reload()
 
     def _end_links(self) -> None:
         """Close the fleet's links, for another [fleet]: that has acknowledged nothing, and has another token."""
