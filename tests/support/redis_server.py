@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,13 +26,11 @@ PATIENCE = 20.0  # seconds in which a server is up or gone; only a failing test 
 PR_SET_PDEATHSIG = 1
 SETTINGS = {
     "port": "0",
-    "unixsocket": "redis.sock",
     "unixsocketperm": "700",
     "appendonly": "yes",
     "appendfsync": "always",
     "save": '""',
     "maxmemory-policy": "noeviction",
-    "logfile": "redis.log",
     "daemonize": "no",
     "enable-debug-command": "yes",
 }
@@ -46,7 +44,8 @@ class RedisServer:
     def __init__(self, folder: Path, settings: Mapping[str, str] = {}) -> None:
         assert SERVER is not None, NO_SERVER
         self.folder = folder
-        self.settings = {**SETTINGS, "dir": str(folder), **settings}
+        files = {"dir": f"{folder}", "unixsocket": f"{folder}/redis.sock", "logfile": f"{folder}/redis.log"}
+        self.settings = {**SETTINGS, **files, **settings}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -124,6 +123,23 @@ class RedisServer:
     def resume(self) -> None:
         os.kill(self.pid, signal.SIGCONT)
 
+    def lose_everything(self) -> None:
+        """Have it forget all its data, while it runs."""
+        assert self.command("FLUSHALL") == b"+OK\r\n"
+
+    def back_up(self) -> Callable[[], None]:
+        """Return what brings its data back to what they are now; it runs afterwards."""
+        kept, copy = self.folder / "appendonlydir", self.folder / f"copy-{time.monotonic_ns()}"
+        shutil.copytree(kept, copy)
+
+        def restore() -> None:
+            self.kill()
+            shutil.rmtree(kept)
+            shutil.copytree(copy, kept)
+            self.start()
+
+        return restore
+
     def _end(self, sign: signal.Signals) -> None:
         process, self._process = self._process, None
         if process is None:
@@ -132,7 +148,7 @@ class RedisServer:
         if sign is not signal.SIGKILL:
             process.send_signal(signal.SIGCONT)
         try:
-            process.wait(PATIENCE)
+            process.wait(PATIENCE)  # a stopped one ends by SIGKILL too
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

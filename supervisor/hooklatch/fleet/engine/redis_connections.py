@@ -102,7 +102,20 @@ class Watched(anyio.abc.ByteStream):
         await self._stream.aclose()
 
 
-class TcpConnection(TCPConnection):
+class Discardable(BaseConnection):
+    """What coredis makes of a connection, which leaves its queues open where none came of it."""
+
+    def discard(self) -> None:
+        self.invalidate()
+        for queue in (
+            self._write_buffer_in, self._write_buffer_out,
+            self._push_message_buffer_in, self._push_message_buffer_out,
+            self._streamed_message_buffer_in, self._streamed_message_buffer_out,
+        ):  # fmt: skip
+            queue.close()
+
+
+class TcpConnection(Discardable, TCPConnection):
     """What coredis makes of a TCP connection, dialled in our way."""
 
     def __init__(self, watch: Watch, host: str, port: int, tls: ssl.SSLContext | None, **settings: Any) -> None:
@@ -123,7 +136,7 @@ class TcpConnection(TCPConnection):
         return Watched(stream, self._watch)
 
 
-class UnixConnection(UnixDomainSocketConnection):
+class UnixConnection(Discardable, UnixDomainSocketConnection):
     """What coredis makes of a Unix socket."""
 
     def __init__(self, watch: Watch, path: str, **settings: Any) -> None:
@@ -206,22 +219,27 @@ async def connected(
     """
     watch = Watch()
     settings = {"username": address.user, "password": password, "db": address.number}
-    connection: BaseConnection
+    connection: Discardable
     if address.path:
         connection = UnixConnection(watch, address.path, **settings)
     else:
         connection = TcpConnection(watch, address.host, address.port or PORT, tls, **settings)
-    with trio.move_on_after(timeout) as scope:
-        try:
+    scope = trio.CancelScope(deadline=trio.current_time() + timeout)
+    try:
+        with scope:
             await nursery.start(connection.run)
-        except Exception as error:  # of names, sockets, TLS, the greeting, and of whatever a server may send
-            await trio.lowlevel.checkpoint_if_cancelled()  # coredis raises its own error where it is cancelled
+            return Line(address, connection, watch, timeout)
+    except Exception as error:  # of names, sockets, TLS, the greeting, and of whatever a server may send
+        if not scope.cancel_called:  # coredis raises its own error where it is cancelled
+            connection.discard()
+            await trio.lowlevel.checkpoint_if_cancelled()
             raise connecting_failed(address, error) from error
-    if scope.cancelled_caught:
-        raise UnreachableError(
-            f"no connection to {address} within {timeout:g} s; is there a way to it, through firewalls?"
-        )
-    return Line(address, connection, watch, timeout)
+    except BaseException:
+        connection.discard()
+        raise
+    connection.discard()
+    await trio.lowlevel.checkpoint_if_cancelled()
+    raise UnreachableError(f"no connection to {address} within {timeout:g} s; is there a way to it, through firewalls?")
 
 
 async def dialled(host: str, port: int) -> anyio.abc.ByteStream:
