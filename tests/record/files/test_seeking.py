@@ -51,7 +51,8 @@ def test_it_finds_a_number_in_a_large_segment(tmp_path: Path) -> None:
 
     for after in (1, 17, 1500, 2998, 3000):
         link = cursor.seek(after)
-        assert link is not None and link.seq == after
+        assert link is not None
+        assert link.seq == after
         assert read_all(cursor) == lines[after:]
 
 
@@ -185,4 +186,5 @@ def test_the_newest_record_is_found_behind_an_empty_segment(tmp_path: Path) -> N
 
     newest = newest_link(str(tmp_path))
 
-    assert newest is not None and newest.seq == 3
+    assert newest is not None
+    assert newest.seq == 3

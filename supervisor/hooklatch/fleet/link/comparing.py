@@ -71,7 +71,6 @@ def compare(shipped: Shipped | None, local: Local) -> Resume:
     return Resume(
         shipped.epoch,
         shipped.seq,
-        shipped.hash,
         finding=f"records {shipped.seq + 1} to {local.following.seq - 1} were removed before they were shipped",
         lost=lost,
     )

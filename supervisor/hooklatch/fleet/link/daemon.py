@@ -28,13 +28,16 @@ class Target(msgspec.Struct, frozen=True):
 
 
 class FollowAnswer(msgspec.Struct, frozen=True):
-    """Where the daemon stands: what it has read, what it should have, what is in force, and why they differ."""
+    """Where the daemon stands: what it has read, what it should have, what is in force, and why they differ.
+
+    `stale_s`: seconds since it was last known to be at the engine's head, None if it never was.
+    """
 
     head: Head = START
     wanted: Target | None = None
     applied: Target | None = None
     problem: str | None = None
-    host: str = ""
+    host: str | None = None
     labels: tuple[str, ...] = ()
     health: str = "ready"
     revision: int = 0

@@ -141,7 +141,7 @@ class DaemonSocket:
         answer = await self._request("hello", hello, self._patience)
         if answer.error is not None:
             self._close()
-            raise DaemonAbsentError(f"the daemon refuses its link: {answer.error.get('message')}")
+            raise DaemonRefusedError(f"the daemon refuses this link: {answer.error.get('message')}")
 
     async def _request(self, method: str, params: Mapping[str, object], patience: float) -> Response:
         assert self._raw is not None

@@ -26,7 +26,7 @@ class Known:
 
     def __init__(self, host: str, labels: Iterable[str], version: str) -> None:
         self.answer: FollowAnswer | None = None
-        self.contact_at: float | None = None  # when the daemon was last told that it is at the engine's head
+        self.heard_at = 0.0  # when it came
         self.epoch = 0
         self.shipped = 0
         self.lost = 0
@@ -65,9 +65,9 @@ class Known:
             logger.error("%s", finding, extra={"host": self._host})
             self.on_change()
 
-    def hear(self, answer: FollowAnswer) -> None:
+    def hear(self, answer: FollowAnswer, now: float) -> None:
         """Take an answer of the daemon."""
-        before, self.answer = self.answer, answer
+        before, self.answer, self.heard_at = self.answer, answer, now
         self.fault(DAEMON, None)
         if answer.host and answer.host != self._host:
             self.find(f"the daemon calls this host {answer.host!r}, and its link {self._host!r}: restart the link")
@@ -94,9 +94,7 @@ class Known:
         """Return the host's report; `now` is monotonic, `clock` in seconds since the epoch."""
         answer = self.answer or FollowAnswer()
         is_there = DAEMON not in self._faults and self.answer is not None
-        stale = answer.stale_s
-        if self.contact_at is not None:
-            stale = now - self.contact_at
+        stale = answer.stale_s + now - self.heard_at if answer.stale_s is not None else None
         not_shipping = [text for what in (SHIPPING, RECORD) if (text := self._faults.get(what)) is not None]
         return HostReport(
             host=self._host,

@@ -27,7 +27,7 @@ from hooklatch.fleet.link.known import ENGINE, Known
 from hooklatch.fleet.link.outgoing import Outgoing
 from hooklatch.fleet.link.pauses import Pauses
 from hooklatch.fleet.link.policy import Policy
-from hooklatch.fleet.link.reporting import Gauge, Reporting, Telling
+from hooklatch.fleet.link.reporting import EVERY, Gauge, Reporting, Telling
 from hooklatch.fleet.link.shipping import Shipping
 from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.version import VERSION
@@ -41,7 +41,10 @@ LONGEST_FAILURE = 30.0  # seconds until a task that failed by a fault of its own
 
 
 class Link:
-    """A host's link.  `opened` opens the engine anew; `record` is the folder of the daemon's record."""
+    """A host's link.  `opened` opens the engine anew; `record` is the folder of the daemon's record.
+
+    What happens is reported soon; a host where nothing does reports each `report_every` seconds.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class Link:
         daemon: Daemon,
         record: str,
         *,
+        report_every: float = EVERY,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.known = Known(settings.host, settings.labels, VERSION)
@@ -61,7 +65,7 @@ class Link:
         )
         outgoing = Outgoing(record, settings.host, settings.fields)
         self._shipping = Shipping(settings.host, outgoing, self.known, now=now)
-        self._reporting = Reporting(settings.host, Gauge(record, self.known), self.known, now=now)
+        self._reporting = Reporting(settings.host, Gauge(record, self.known), self.known, every=report_every, now=now)
         self._telling = Telling(daemon, self.known)
 
     async def run(self) -> None:

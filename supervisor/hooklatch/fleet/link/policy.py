@@ -55,7 +55,7 @@ class Policy:
             pauses = self._pauses
             try:
                 answer = await self._daemon.follow(None)
-                self._known.hear(answer)
+                self._known.hear(answer, self._now())
                 self._pauses.reset()
                 await self._follow(engine, answer)
             except RefusedError as error:
@@ -64,7 +64,8 @@ class Policy:
             except DaemonAbsentError as error:
                 self._known.fault(DAEMON, str(error))
             except DaemonRefusedError as error:
-                self._known.fault(DAEMON, f"the daemon refuses its link: {error}")
+                self._known.fault(DAEMON, str(error))
+                pauses = self._differences
             await trio.sleep(pauses.next())
 
     async def _follow(self, engine: Engine, answer: FollowAnswer) -> None:
@@ -108,8 +109,7 @@ class Policy:
         if await self._versions(engine, answer.head.version, wait=0.0, limit=1):
             return answer
         answer = await self._daemon.follow([])
-        self._known.contact_at = self._now()
-        self._known.hear(answer)
+        self._known.hear(answer, self._now())
         self._known.fault(POLICY, None)
         self._differences.reset()
         return answer
@@ -123,7 +123,7 @@ class Policy:
             self._known.fault(POLICY, f"the versions after {answer.head.version} are refused: {error}")
             await self._await_newer(engine, last)
             return await self._daemon.follow(None)
-        self._known.hear(answer)
+        self._known.hear(answer, self._now())
         self._known.fault(POLICY, None)
         self._refusals.reset()
         return answer
@@ -181,7 +181,7 @@ class Policy:
             return answer
         logger.info("applied", extra={"version": wanted.version, "bundle": wanted.bundle})
         answer = await self._daemon.follow(None)
-        self._known.hear(answer)
+        self._known.hear(answer, self._now())
         self._known.fault(BUNDLE, None)
         return answer
 

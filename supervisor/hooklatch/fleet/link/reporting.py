@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 
@@ -18,8 +19,9 @@ from hooklatch.record.files.reading import of_kind
 from hooklatch.record.files.seeking import Cursor, RecordChangedError, newest_link
 from hooklatch.record.files.segments import list_segments
 
-__all__ = ["Gauge", "Reporting", "Telling"]
+__all__ = ["EVERY", "Gauge", "Reporting", "Telling"]
 
+logger = logging.getLogger("hooklatch.link")
 EVERY = 10.0  # seconds between two reports of a host where nothing happens
 SOON = 0.5  # seconds, at least, between two reports of one where much does
 TELL = 1.0  # seconds, at least, between two words to the daemon about what was shipped
@@ -89,10 +91,11 @@ def since_when(folder: str, bundle: str) -> int | None:
 class Reporting:
     """The reports of one host, over the life of any connection to the engine."""
 
-    def __init__(self, host: str, gauge: Gauge, known: Known, *, now: Callable[[], float]) -> None:
+    def __init__(self, host: str, gauge: Gauge, known: Known, *, every: float, now: Callable[[], float]) -> None:
         self._host = host
         self._gauge = gauge
         self._known = known
+        self._every = every
         self._now = now
         self._pauses = Pauses(LONGEST, first=SOON)
         self._news = trio.Event()
@@ -119,7 +122,7 @@ class Reporting:
             self._pauses.reset()
             self._known.fault(REPORT, None)
             await trio.sleep(SOON)
-            with trio.move_on_after(EVERY - SOON):
+            with trio.move_on_after(max(0.0, self._every - SOON)):
                 await self._news.wait()
 
 
@@ -132,14 +135,14 @@ class Telling:
 
     async def run(self) -> None:
         """Tell until cancelled; a daemon that is new is told again."""
-        told = None
+        told: int | None = None
         while True:
             await trio.sleep(TELL)
-            shipped = self._known.shipped if self._known.epoch else None
-            if shipped is None or (shipped == told and self._daemon.is_connected()):
-                continue
-            try:
-                await self._daemon.shipped(shipped)
-                told = shipped
-            except (DaemonAbsentError, DaemonRefusedError):
+            if not self._daemon.is_connected():
                 told = None
+            elif self._known.epoch and self._known.shipped != told:
+                told = self._known.shipped
+                try:
+                    await self._daemon.shipped(told)
+                except (DaemonAbsentError, DaemonRefusedError) as error:
+                    logger.warning("the daemon was not told what is shipped: %s", error, extra={"seq": told})

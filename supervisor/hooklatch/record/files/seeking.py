@@ -128,7 +128,7 @@ class Cursor:
         with suppress(FileNotFoundError), open(at.place.path, "rb") as file:
             found = os.pread(file.fileno(), len(self._last), at.offset - len(self._last))
             if found != self._last:
-                raise RecordChangedError(f"{at.place.path} no longer holds what was read from it")
+                raise RecordChangedError(f"{at.place.path} does not hold any more what was read from it")
 
     def _later(self) -> list[SegmentFile]:
         assert self._at is not None
@@ -157,6 +157,8 @@ class Cursor:
                 raise RecordChangedError(f"{at.place.path} was replaced")
             if status.st_size < at.offset:
                 raise RecordChangedError(f"{at.place.path} was shortened to {status.st_size} bytes")
+            if os.pread(fd, len(self._last), at.offset - len(self._last)) != self._last:
+                raise RecordChangedError(f"{at.place.path} does not hold any more what was read from it")
             data, skipped = lines_at(fd, at.offset, most)
         finally:
             os.close(fd)

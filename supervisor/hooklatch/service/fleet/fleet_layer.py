@@ -348,7 +348,7 @@ class FleetLayer:
 
     def attempted(self, what: str, hook: str) -> None:
         """Record that somebody tried to take something from a hook of the fleet."""
-        self._tell("attempt", {"what": what, "hook": hook})
+        self._tell("attempt", {"why": what, "hook": hook})
 
     # -- what is kept and told ---------------------------------------------------------------------------------------
 

@@ -172,7 +172,7 @@ class Parts:
                 self.status.methods,
             ],
             of_administrators={**self.administration.methods, **self.fleet_methods.of_administrators},
-            of_links={**self.fleet_methods.of_links, **self.links.methods},
+            of_links={**self.links.methods, **self.fleet_methods.of_links},
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
