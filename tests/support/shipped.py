@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
+import io
+import json
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import TypeVar
+from subprocess import CompletedProcess
+from typing import Any, TypeVar
 
 import trio
 
+from hooklatch.cli.commands import run
 from hooklatch.fleet.engine.engine import Batch, Engine
 from hooklatch.fleet.engine.opening import open_engine
 from hooklatch.fleet.policy.batches import pack
 from hooklatch.fleet.policy.manifests import Head
 from hooklatch.fleet.policy.reports import HostReport, RecordHead, encode_report
 from hooklatch.fleet.policy.settings import DEFAULT_FIELDS, RECORD_FIELDS
+from hooklatch.fleet.sink.logs import Entry, HostLog
 from hooklatch.record.files.chain import GENESIS, read_link, seal
 from hooklatch.record.writer import Record
+from support.commands import Place
 from support.records import SETTINGS, decision, fact, lines
 from support.redis_server import RedisServer
 
-__all__ = ["ALL", "FLEET", "ask", "chain", "ship", "ship_lines", "stop_decisions", "tell", "write_record"]
+__all__ = [
+    "ALL",
+    "FLEET",
+    "FleetCommands",
+    "ask",
+    "chain",
+    "entry_of",
+    "ship",
+    "ship_lines",
+    "stop_decisions",
+    "tell",
+    "write_record",
+]
 
 T = TypeVar("T")
 FLEET = "acme"
@@ -95,3 +114,50 @@ async def tell(engine: Engine, host: str, folder: Path | None = None, **changes:
         "record": record, "shipped": record.seq if record is not None else 0, "clock": int(time.time() * 1000),
     }  # fmt: skip
     await engine.report(host, encode_report(HostReport(**{**facts, **changes})))  # type: ignore[arg-type]
+
+
+def entry_of(host: str, line: bytes, fields: Sequence[str]) -> Entry:
+    """Return a line of a record as it arrives."""
+    packed = pack(host, 1, [line], fields)
+    assert packed is not None
+    (entry,) = HostLog(host).take(1, Batch(packed.first, packed.last, packed.data, 1)).entries
+    return entry
+
+
+class FleetCommands:
+    """A fleet on the shared engine: commands about it, and what hosts do to it."""
+
+    def __init__(self, server: RedisServer, place: Place, name: str) -> None:
+        self.server = server
+        self.place = place
+        self.name = name
+
+    def words(self, *words: str) -> list[str]:
+        return ["fleet", *words, "--to", self.server.url, "--fleet", self.name]
+
+    def run(self, *words: str) -> CompletedProcess[str]:
+        """Run a command to its end, in this process: one of its own costs more than all that it does."""
+        given = [*self.words(*words), "--config", str(self.place.config)]
+        with redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8")) as out, redirect_stderr(io.StringIO()) as err:
+            try:
+                code = run(given)
+            except SystemExit as error:  # of the parser
+                code = int(error.code or 0)
+            out.flush()
+        return CompletedProcess(given, code, out.buffer.getvalue().decode(), err.getvalue())
+
+    def json(self, *words: str, code: int = 0) -> Any:
+        done = self.run(*words, "--json")
+        assert done.returncode == code, done.stdout + done.stderr
+        return json.loads(done.stdout)
+
+    def lines(self, *words: str, code: int = 0) -> list[dict[str, Any]]:
+        done = self.run(*words, "--json")
+        assert done.returncode == code, done.stdout + done.stderr
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def do(self, work: Callable[[Engine], Any]) -> Any:
+        return ask(self.server, work, fleet=self.name)
+
+    def record(self, host: str) -> Path:
+        return self.place.folder / host / "record"

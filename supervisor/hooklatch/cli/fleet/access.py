@@ -205,20 +205,9 @@ def run(reached: Access, work: Callable[[Engine], Awaitable[T]]) -> T:
     except (EngineError, FleetError) as error:
         raise command_error(error) from None
     except BaseExceptionGroup as group:
-        raise only_one(group) from None
-
-
-def only_one(group: BaseExceptionGroup) -> BaseException:
-    """Return the error that a group of tasks failed with, as a command says it."""
-    from hooklatch.fleet.engine.engine import EngineError
-    from hooklatch.fleet.policy.manifests import FleetError
-
-    if group.subgroup(KeyboardInterrupt) is not None:
-        return KeyboardInterrupt()
-    inner: BaseException = group
-    while isinstance(inner, BaseExceptionGroup) and len(inner.exceptions) == 1:
-        inner = inner.exceptions[0]
-    return command_error(inner) if isinstance(inner, EngineError | FleetError) else inner
+        if group.subgroup(KeyboardInterrupt) is not None:
+            raise KeyboardInterrupt from None
+        raise
 
 
 def memory_of(reached: Access) -> Memory:

@@ -73,6 +73,7 @@ def add_rollback(parser: Parser) -> None:
 
 def rollback(arguments: argparse.Namespace) -> int:
     """Make an earlier bundle the newest version again, at once and for all hosts of the newest one."""
+    from hooklatch.fleet.policy.manifests import Manifest
     from hooklatch.fleet.publishing.versions import rolled_back
 
     reached = access(arguments)
@@ -80,6 +81,8 @@ def rollback(arguments: argparse.Namespace) -> int:
 
     async def work(publisher: Publisher) -> Manifest:
         plan = rolled_back(publisher.history, arguments.version, arguments.label)
+        if isinstance(plan, Manifest):
+            return plan
         assert plan.same_as is not None
         await publisher.bundle(publisher.history.find(plan.same_as))  # a version without its bundle helps nobody
         return await publisher.commit(plan, key, publisher=publisher_name(), message=arguments.message)
@@ -94,7 +97,5 @@ def report(arguments: argparse.Namespace, manifest: Manifest) -> None:
         output.say_json(manifest)
         return
     hosts = f"hosts labelled {' and '.join(manifest.rollout.labels)}" if manifest.rollout.labels else "all hosts"
-    output.say(
-        f"version {manifest.version}: {manifest.rollout.percent:g} % of {hosts}, with the bundle of version"
-        f" {manifest.same_as}"
-    )
+    bundle = f"that of version {manifest.same_as}" if manifest.same_as is not None else manifest.bundle[:12]
+    output.say(f"version {manifest.version}: {manifest.rollout.percent:g} % of {hosts}, bundle {bundle}")

@@ -19,6 +19,7 @@ from hooklatch.fleet.policy.reports import Gates, HostReport, total
 
 __all__ = ["Bound", "Comparison", "Judgement", "Word", "compare", "judge"]
 
+ROUNDING = 1e-9  # of shares: 5 % less 3 % is a little over 2 %
 SHOWN = 8  # hosts that a message names
 
 
@@ -126,7 +127,7 @@ def judge(seen: Comparison, bound: Bound) -> Judgement:
     # Few decisions are held against the whole sample: if all others were good, would it still be too many?
     share = seen.on_gates.faults / max(seen.on_gates.decided, bound.sample, 1)
     usual = seen.off_gates.faults / seen.off_gates.decided if seen.off_gates.decided else 0.0
-    if share - usual > bound.more:
+    if share - usual > bound.more + ROUNDING:
         return Judgement(Word.STOP, f"{shares(seen)}, and that is over the bound of {bound.more:.2%} more")
     if seen.on_gates.decided < bound.sample:
         return Judgement(

@@ -35,14 +35,15 @@ PAUSES = (0.25, 0.5, 1.0, 2.0)  # seconds between attempts to learn what became 
 
 
 class LostRaceError(FleetError):
-    """Somebody else's version came first; nothing of ours was written."""
+    """Somebody else's version came first; the one that was about to be written was not."""
 
-    def __init__(self, winner: Manifest) -> None:
+    def __init__(self, winner: Manifest, ended: str = "") -> None:
         by = f" by {winner.publisher}" if winner.publisher else ""
         text = f" ({winner.message})" if winner.message else ""
+        look = f"`hooklatch fleet diff {winner.version - 1} {winner.version}`"
         super().__init__(
-            f"version {winner.version}{by}{text} came first, and yours was not written; look at what it changes with"
-            f" `hooklatch fleet diff {max(1, winner.version - 1)} {winner.version}`, and push again"
+            f"version {winner.version}{by}{text} came first, and {ended or 'yours was not written'}; look at what it"
+            f" changes with {look}, and {'decide again' if ended else 'push again'}"
         )
         self.winner = winner
 
@@ -182,7 +183,7 @@ class Publisher:
                 await trio.sleep(pause)
         raise UnknownOutcomeError(
             f"it is not known whether version {version} was written: {fault or 'the engine refuses it, but has none'};"
-            " look at `hooklatch fleet history` when the engine is back. To push the same again does no harm"
+            " look at `hooklatch fleet history` when the engine is back, before you run it again"
         )
 
     async def _at(self, version: int) -> bytes | None:

@@ -23,7 +23,8 @@ __all__ = ["Pace", "Rollout", "StoppedError", "check_steps"]
 
 SHORTEST, LONGEST = 0.05, 2.0  # seconds between two looks at the reports
 AWAY_MS = 300_000  # behind the newest report, by the engine's clock: a host that was asleep says nothing of a version
-SHARE = 20  # of the time: what reading the reports of many hosts may take at most, as one part in so many
+LOOKS = 20  # at least, while a step waits
+PAUSE = 5  # times as long as a look took, so that those at many hosts leave the engine alone for most of the time
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,7 +98,8 @@ class Rollout:
         history = await self._publisher.read()
         newest = history.newest
         if newest is not None and newest.version > at.version:
-            raise LostRaceError(newest)
+            winner = self._publisher.history.entries[at.version].manifest
+            raise LostRaceError(winner, f"this rollout ends at version {at.version}, {shown(at.rollout.percent)}")
 
     async def _watch(self, at: Manifest, heard_before: dict[str, Heard], *, is_last: bool) -> None:
         """Return when the step is good.  Raises what `run` does."""
@@ -107,6 +109,7 @@ class Rollout:
         while True:
             looked = trio.current_time()
             try:
+                await self._check_alone(at)
                 heard = await self._publisher.hosts()
             except UnreachableError as error:
                 judgement = Judgement(Word.WAIT, f"the reports cannot be read: {error}")
@@ -122,11 +125,11 @@ class Rollout:
                 if judgement.word is Word.GO_ON:
                     self._report(at, judgement)
                     return
-                if passed >= self._pace.patience:
-                    raise self._stopped(at, judgement.reason)
                 if judgement.reason != told:
                     told = judgement.reason
                     self._tell(f"waiting: {told}")
+                if passed >= self._pace.patience:
+                    raise self._stopped(at, judgement.reason)
             await trio.sleep(self._pause(trio.current_time() - looked))
 
     def _compare(self, at: Manifest, heard_before: dict[str, Heard], heard: dict[str, Heard]) -> Comparison:
@@ -150,7 +153,7 @@ class Rollout:
             self._tell(f"at {shown(at.rollout.percent)}: {rest(self.seen)}")
 
     def _pause(self, took: float) -> float:
-        return max(SHORTEST, min(LONGEST, self._pace.wait / SHARE), took * SHARE)
+        return max(SHORTEST, min(LONGEST, self._pace.wait / LOOKS), took * PAUSE)
 
     def _stopped(self, at: Manifest, reason: str) -> StoppedError:
         left = f"; {rest(self.seen)}" if self.seen is not None and is_incomplete(self.seen) else ""

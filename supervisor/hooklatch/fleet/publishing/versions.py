@@ -214,10 +214,12 @@ def too_wide(stands: Manifest) -> FleetError:
     )
 
 
-def rolled_back(history: History, version: int | None, labels: Collection[str] | None = None) -> Plan:
-    """Return what a rollback says: an earlier bundle, for all hosts that the newest version could be for.
+def rolled_back(history: History, version: int | None, labels: Collection[str] | None = None) -> Plan | Manifest:
+    """Return what a rollback says, or the newest version if it says so already: an earlier bundle, for all hosts.
 
-    Without a version it is the newest one before it with another bundle that was for all of these hosts.
+    The hosts are those that the newest version could be for, or those with `labels`.  Without a version the bundle is
+    that of the newest one which was for all of them, of those before the newest one's bundle first went out: so a
+    second rollback goes further back, and never forth to what the first one has taken away.
 
     Raises:
         NoVersionError: there is nothing to go back to.
@@ -228,11 +230,12 @@ def rolled_back(history: History, version: int | None, labels: Collection[str] |
         raise NoVersionError("nothing was ever pushed, so there is nothing to go back to")
     wanted = check_labels(newest.rollout.labels if labels is None else labels)
     if version is None:
-        found = next((one for one in earlier(history, newest) if covers(one, wanted)), None)
+        first = first_of(history, newest)
+        found = next((one for one in before(history, first) if covers(one, wanted)), None)
         if found is None:
             raise NoVersionError(
-                f"no version before {newest.version} with another bundle was for all hosts{with_labels(wanted)}; name"
-                " one, or take all hooks away by pushing an empty folder with --allow-empty"
+                f"no version before {first} with another bundle was for all hosts{with_labels(wanted)}; name one, or"
+                " take all hooks away by pushing an empty folder with --allow-empty"
             )
     else:
         found = history.find(version)
@@ -242,13 +245,18 @@ def rolled_back(history: History, version: int | None, labels: Collection[str] |
                 f" hosts{with_labels(wanted)}; say which are meant with --label"
             )
     if found.bundle == newest.bundle and newest.rollout == Rollout(wanted):
-        raise FleetError(f"version {newest.version}, the newest, has this bundle for these hosts already")
+        return newest
     return Plan(bundle=found.bundle, size=found.size, rollout=Rollout(wanted), same_as=found.version)
 
 
-def earlier(history: History, newest: Manifest) -> list[Manifest]:
-    believed = [entry.manifest for entry in reversed(history.entries) if entry.is_believed]
-    return [one for one in believed if one.version < newest.version and one.bundle != newest.bundle]
+def first_of(history: History, manifest: Manifest) -> int:
+    """Return the version with which a bundle first went out."""
+    return next(entry.manifest.version for entry in history.entries if entry.manifest.bundle == manifest.bundle)
+
+
+def before(history: History, version: int) -> list[Manifest]:
+    """Return what is believed of the versions before one, newest first."""
+    return [entry.manifest for entry in reversed(history.entries[: version - 1]) if entry.is_believed]
 
 
 def covers(manifest: Manifest, labels: Collection[str]) -> bool:
