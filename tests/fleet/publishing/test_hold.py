@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hooklatch.fleet.policy.manifests import Head
 from hooklatch.fleet.policy.reports import Gates, HostReport
 from hooklatch.fleet.publishing.hold import Bound, Comparison, Word, compare, judge, rest
-from support.publishing import history_of, report_of
+from support.publishers import history_of, report_of
 from support.tables import table
 
 NEW = history_of(("a", 100), ("b", 100)).newest

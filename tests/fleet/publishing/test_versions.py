@@ -32,7 +32,7 @@ from hooklatch.fleet.publishing.versions import (
     standing,
     widened,
 )
-from support.publishing import FLEET, KEY, KEYS, OTHER_KEY, digest_of, grown, history_of, report_of
+from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, digest_of, grown, history_of, report_of
 from support.tables import table
 
 CHAIN = grown(history_of(("a", 100), ("b", 10), ("b", 100, "ci")), "c", key=OTHER_KEY, is_believed=False)

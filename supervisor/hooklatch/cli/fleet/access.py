@@ -88,7 +88,7 @@ def access(arguments: argparse.Namespace) -> Access:
     """
     from hooklatch.fleet.engine.addresses import with_user
     from hooklatch.fleet.engine.engine import EngineError
-    from hooklatch.fleet.engine.opening import read_password
+    from hooklatch.fleet.engine.opening import open_engine, read_password
     from hooklatch.fleet.policy.manifests import NAME
 
     named = bool(arguments.to and arguments.fleet)
@@ -108,6 +108,7 @@ def access(arguments: argparse.Namespace) -> Access:
     try:
         url = with_user(url, arguments.user or (own.user if own is not None else None))
         password = read_password(arguments.password_file or (own.password_file if own is not None else None))
+        open_engine(url, fleet)  # not entered: whether there is such an engine is said before anything takes time
     except EngineError as error:
         raise command_error(error) from None
     key = private_key(arguments.key) if getattr(arguments, "key", None) else None

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.testing.policy_tests import Result, Run, fire_cases, scratch_folder
 from hooklatch.core.text import counted
@@ -37,8 +38,9 @@ class Trial(Run):
         for hook in parts.registries.view.hooks:
             if hook.origin is not None and hook.origin.file.startswith(below):
                 self.hooks[hook.id] = described(hook)
-        await super().fire_each(parts)
-        self.diagnostics = [text.replace(below, "") for text in self.diagnostics]
+        self.diagnostics = [str(diagnostic).replace(below, "") for diagnostic in parts.files.diagnostics]
+        if not self.diagnostics:
+            await super().fire_each(parts)
 
     def check(self) -> None:
         """Refuse what does not build, and what a case does not find as it should be.
@@ -47,13 +49,16 @@ class Trial(Run):
             CommandError: one of these.
         """
         if self.diagnostics:
-            lines = "\n  ".join(self.diagnostics)
-            raise CommandError(Exit.FINDINGS, f"the hooks do not load, so nothing was pushed:\n  {lines}")
+            for text in self.diagnostics:
+                output.complain(f"wrong with the hooks: {text}")
+            raise CommandError(Exit.FINDINGS, "the hooks do not load, so nothing was pushed; mend them, and push again")
         if self.error is not None:
             raise self.error
         if self.failed:
             raise CommandError(
-                Exit.FINDINGS, f"{counted(self.failed, 'case')} of {len(self.results)} failed, so nothing was pushed"
+                Exit.FINDINGS,
+                f"{counted(self.failed, 'case')} of {len(self.results)} failed, so nothing was pushed; mend that, and"
+                " push again",
             )
 
 
