@@ -95,6 +95,9 @@ class Namespaces:
         self._ip(space, "addr", "add", address, "dev", "eth0")
         self._ip(space, "link", "set", "lo", "up")
         self._ip(space, "link", "set", "eth0", "up")
+        # A silent cut is over when the kernel asks again where its neighbour is: by itself only once a second.
+        asking = "echo 50 >/proc/sys/net/ipv4/neigh/eth0/retrans_time_ms"
+        subprocess.run([*self.prefix(node), "sh", "-c", asking], capture_output=True, check=False)
 
     def _add(self, space: str) -> None:
         run("ip", "netns", "add", space)

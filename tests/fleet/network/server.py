@@ -69,6 +69,12 @@ class Server(RedisServer):
             receive(lines)
             return receive(lines)
 
+    def newest(self, stream: str) -> int:
+        """Return the first part of the id of a stream's newest entry, 0 if there is none."""
+        entries = self.ask("XREVRANGE", stream, "+", "-", "COUNT", 1)
+        assert isinstance(entries, list)
+        return int(entries[0][0].partition(b"-")[0]) if entries else 0
+
 
 def receive(lines: IO[bytes]) -> object:
     line = lines.readline()

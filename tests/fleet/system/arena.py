@@ -11,33 +11,28 @@ import re
 import shutil
 import subprocess
 import tempfile
-import threading
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from chaos.arena import AdminRefusedError, DaemonGoneError, wait_until
+from chaos.arena import wait_until
 from fleet.network.server import Server, password_of
 from fleet.network.wires import ENGINE, lay
 from fleet.system.history import (
-    Answered,
-    Applied,
     Committed,
     Declined,
     Healed,
-    Kept,
     Line,
     Pen,
-    Seen,
     Shipped,
     now,
     read,
 )
 from fleet.system.hosts import Host
 from fleet.system.publisher import Publisher
+from fleet.system.watching import State, Watcher, records, state_of
 from hooklatch.fleet.policy.bundles import Bundle
 from hooklatch.fleet.policy.reports import HostReport, read_report
 
@@ -47,7 +42,6 @@ FLEET = "acme"
 NAMES = ("anna", "bert", "cleo")
 PATIENCE = 20.0  # seconds until every host has what it should have
 DISK = "64m"  # of the engine's own disk
-WATCHED = 0.05  # seconds between two questions to a daemon
 ALWAYS = "[record]\nsegment_mib = 0.25\nlow_mib = 0.003\ncritical_mib = 0.002\nfull_mib = 0.001\n"
 TABLE = """{always}
 [fleet]
@@ -125,12 +119,12 @@ class Arena:
         for watcher in self._watchers:
             watcher.close()
         self._watchers = []
-        wait_until(lambda: all(is_shipped(host) for host in self.hosts), PATIENCE)
+        wait_until(lambda: all(self._is_shipped(host) for host in self.hosts), PATIENCE)
         for host in self.hosts:
             for line in records(host):
                 self.write(line)
         for record in self.publisher.records():
-            self.write(Shipped(record["host"], record["epoch"], record["seq"], record["hash"]))
+            self.write(Shipped(record["fleet_host"], record["fleet_epoch"], record["seq"], record["hash"]))
         return [complaint for host in self.hosts for complaint in host.end()]
 
     def close(self, *, move_to: Path | None = None) -> None:
@@ -191,10 +185,13 @@ class Arena:
         )
 
     def roll_back(self) -> None:
-        """Have the guards of the version before the newest in force again."""
-        versions = self.versions()
-        before = versions[-2]
-        assert self.publisher.roll_back(before.version, before.number), self.publisher.complaint
+        """Have other guards in force again: those of the newest version that had others."""
+        *_, newest = self.versions()
+        others = [one for one in self.versions() if one.bundle != newest.bundle]
+        if not others:
+            self.push()
+            others = [newest]
+        assert self.publisher.roll_back(others[-1].version, others[-1].number), self.publisher.complaint
 
     def versions(self) -> list[Committed]:
         """Return what the engine holds, in order; what no publisher was told of is written down now."""
@@ -258,13 +255,9 @@ class Arena:
     # -- the engine's disk -----------------------------------------------------------------------------------------
 
     def fill_disk(self) -> None:
-        with (self.disk / "filler").open("wb") as file:
-            try:
-                while True:
-                    file.write(b"x" * 4096)
-                    file.flush()
-            except OSError:
-                return
+        with (self.disk / "filler").open("wb", buffering=0) as file, suppress(OSError):
+            while file.write(b"x" * 4096):
+                continue
 
     def empty_disk(self) -> None:
         (self.disk / "filler").unlink()
@@ -296,75 +289,17 @@ class Arena:
         password.write_text(password_of(name))
         return host
 
+    def _is_shipped(self, host: Host) -> bool:
+        """Return whether the engine has the newest record of a host."""
+        own, state = f"hooklatch:{FLEET}:log:{host.name}", state_of(host)
+        epochs = self.server.ask("SMEMBERS", f"{own}:epochs")
+        assert isinstance(epochs, list)
+        newest = max(epochs, key=int, default=b"1").decode()
+        return state is not None and self.server.newest(f"{own}:{newest}") == state.record
+
     def _decided(self, host: Host) -> int:
         """Return how many gates of a host a daemon answered."""
-        lines = read([self.histories / f"{host.name}.jsonl"])
-        return sum(1 for line in lines if isinstance(line, Answered) and not line.is_local)
-
-
-class State(msgspec.Struct, frozen=True):
-    """What a daemon says of its part of the fleet."""
-
-    version: int
-    bundle: str
-    head: int
-    shipped: int
-    record: int  # the newest record's number
-    problem: str | None
-
-
-def state_of(host: Host) -> State | None:
-    """Return what a host's daemon says; None if there is none."""
-    try:
-        status = host.status()
-    except (DaemonGoneError, AdminRefusedError, TimeoutError):
-        return None
-    fleet = status["fleet"]
-    applied = fleet["applied"] or {"version": 0, "bundle": ""}
-    return State(
-        applied["version"], applied["bundle"], fleet["head"]["version"], fleet["shipped"] or 0,
-        status["record"]["head"]["seq"], fleet["problem"],
-    )  # fmt: skip
-
-
-class Watcher:
-    """Asks one host's daemon, again and again, what is in force there."""
-
-    def __init__(self, host: Host, history: Path) -> None:
-        self._host = host
-        self._pen = Pen(history)
-        self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._watch)
-        self._thread.start()
-
-    def close(self) -> None:
-        self._is_over.set()
-        self._thread.join()
-        self._pen.close()
-
-    def _watch(self) -> None:
-        while not self._is_over.wait(WATCHED):
-            since = now()
-            state = state_of(self._host)
-            if state is not None:
-                self._pen.write(
-                    Seen(self._host.name, state.version, state.bundle, state.head, since, now(), state.problem)
-                )
-
-
-def is_shipped(host: Host) -> bool:
-    state = state_of(host)
-    return state is not None and state.shipped == state.record
-
-
-def records(host: Host) -> Iterator[Kept | Applied]:
-    """Yield what stands in a host's own record."""
-    for path in sorted((host.state / "record").glob("*.jsonl")):
-        for line in path.read_bytes().splitlines():
-            table: dict[str, Any] = json.loads(line)
-            yield Kept(host.name, table["seq"], table["hash"], table.get("decision_id", ""), table.get("verdict"))
-            if table["kind"] == "fleet" and table.get("action") == "applied":
-                yield Applied(host.name, table["seq"], table["version"], table["bundle"])
+        return (self.histories / f"{host.name}.jsonl").read_bytes().count(b'"is_local":false')
 
 
 def mounted(folder: Path) -> bool:

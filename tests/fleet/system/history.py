@@ -64,7 +64,6 @@ class Seen(msgspec.Struct, frozen=True, tag="seen"):
     head: int
     since: int
     at: int
-    problem: str | None = None
 
 
 class Applied(msgspec.Struct, frozen=True, tag="applied"):

@@ -62,14 +62,11 @@ class Host:
 
     def start_daemon(self) -> None:
         """Start it; come back when it can answer."""
-        self.daemon = self._popen("serve", "--json", "--log-level", "info", stdout=subprocess.PIPE)
-        assert self.daemon.stdout is not None
-        first = self.daemon.stdout.readline()
-        self.daemon.stdout.close()
-        assert first, f"the daemon of {self.name} did not start"
+        self.daemon = self._started("serve", "--json", "--log-level", "info")
 
     def start_link(self) -> None:
-        self.link = self._popen("link", stdout=self._log)
+        """Start it; come back when it begins to work."""
+        self.link = self._started("link")
 
     def kill_daemon(self) -> None:
         self.daemon = self._kill(self.daemon)
@@ -104,6 +101,7 @@ class Host:
     # -- its agents ------------------------------------------------------------------------------------------------
 
     def start_agents(self, history: Path) -> None:
+        history.touch()
         words = [str(TESTS / "fleet" / "system" / "agents.py"), self.name, str(self.runtime / "agent.sock"), history]
         self._agents = subprocess.Popen(
             [sys.executable, *words], stdin=subprocess.PIPE, stdout=self._log, stderr=self._log,
@@ -151,11 +149,15 @@ class Host:
         if self._agents is not None and self._agents.stdin is not None:
             self._agents.stdin.close()
 
-    def _popen(self, *words: str, stdout: int | IO[bytes]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            [*self.prefix, *HOOKLATCH, *words], stdin=subprocess.DEVNULL, stdout=stdout, stderr=self._log,
+    def _started(self, *words: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [*self.prefix, *HOOKLATCH, *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self._log,
             env=self.environment,
         )  # fmt: skip
+        assert process.stdout is not None
+        with process.stdout as first:
+            assert first.readline(), f"hooklatch {' '.join(words)} of {self.name} did not start"
+        return process
 
     def _kill(self, process: subprocess.Popen[bytes] | None) -> None:
         if process is not None:

@@ -65,7 +65,7 @@ class Publisher:
 
     def records(self) -> list[dict[str, Any]]:
         """Return what the sink gives of all hosts."""
-        done = self._run("fleet", "log", *self._where("auditor"), "--json")
+        done = self._run("fleet", "log", "-n", "0", *self._where("auditor"), "--json")
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def run_audit(self, *words: str) -> subprocess.CompletedProcess[str]:

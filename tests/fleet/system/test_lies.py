@@ -14,9 +14,10 @@ import msgspec
 import pytest
 
 from chaos.arena import wait_until
-from fleet.system.arena import FLEET, PATIENCE, Arena, state_of
+from fleet.system.arena import FLEET, PATIENCE, Arena
 from fleet.system.checker import check
 from fleet.system.test_system import wires
+from fleet.system.watching import state_of
 from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
 from hooklatch.fleet.policy.manifests import Envelope, Manifest, payload_of, read_envelope, read_payload
 from hooklatch.fleet.policy.signing import new_key
