@@ -10,14 +10,18 @@ from pathlib import Path
 import trio
 
 from fleet_daemons import FLEET
+from hooklatch.fleet.engine import redis
 from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.link import policy
 from hooklatch.fleet.link.daemon_socket import DaemonSocket
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.policy.settings import FleetSettings
 from machine import raise_open_files
 
 
-async def main(folder: Path, first: int, count: int, url: str, key: str) -> None:
+async def main(folder: Path, first: int, count: int, url: str, key: str, held: float) -> None:
+    if held:
+        redis.BLOCK = policy.WAIT = held  # type: ignore[misc]  # a constant otherwise
     async with trio.open_nursery() as nursery:
         for number in range(first, first + count):
             host = f"host-{number}"
@@ -31,4 +35,4 @@ async def main(folder: Path, first: int, count: int, url: str, key: str) -> None
 
 if __name__ == "__main__":
     raise_open_files()
-    trio.run(main, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5])
+    trio.run(main, Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5], float(sys.argv[6]))
