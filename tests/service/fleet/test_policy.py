@@ -15,7 +15,7 @@ from hooklatch.fleet.policy.manifests import Rollout
 from support.daemons import Daemon, RpcFailure, running_daemon
 from support.fleets import fleet_table, link_of
 from support.pools import until
-from support.publishing import DENIES_BASH, Published, Publisher, brought, guard
+from support.signed_versions import DENIES_BASH, Published, Publisher, brought, guard
 
 OWN = {"hooks.d/own.py": guard("own")}
 
