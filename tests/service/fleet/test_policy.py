@@ -4,50 +4,22 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hooklatch.fleet.policy.manifests import Rollout
-from support.daemons import Daemon, RpcFailure, running_daemon
-from support.fleets import fleet_table, link_of
+from support.daemons import Daemon, RpcFailure
+from support.fleet_hosts import decided, health, host, notes
+from support.fleets import link_of
 from support.pools import until
 from support.signed_versions import DENIES_BASH, Published, Publisher, brought, guard
-
-OWN = {"hooks.d/own.py": guard("own")}
-
-
-@asynccontextmanager
-async def host(folder: Path, *keys: str, more: str = "", files: dict[str, str] | None = None) -> AsyncGenerator[Daemon]:
-    """Run a host of the fleet whose user has a guard on Bash too."""
-    async with running_daemon(folder, {**OWN, "hooks.toml": fleet_table(*keys, more=more), **(files or {})}) as daemon:
-        yield daemon
 
 
 @pytest.fixture
 def publisher() -> Publisher:
     return Publisher()
-
-
-async def decided(daemon: Daemon, tool: str = "Bash") -> str:
-    """Return which hook decided, and why."""
-    async with daemon.session() as client:
-        decision = await client.fire_tool(tool)
-    return f"{decision['layer']}/{decision['hook']}: {decision['reason']}" if decision["verdict"] != "pass" else "pass"
-
-
-async def notes(daemon: Daemon, action: str) -> list[dict[str, Any]]:
-    async with daemon.administrator() as admin:
-        records = (await admin.call("log", limit=1000))["records"]
-    return [one for one in records if one["kind"] == "fleet" and one["action"] == action]
-
-
-async def health(daemon: Daemon) -> str:
-    async with daemon.administrator() as admin:
-        return str((await admin.call("health"))["health"])
 
 
 def kept(daemon: Daemon) -> Path:
