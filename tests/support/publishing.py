@@ -1,20 +1,15 @@
-"""What tests of publishing share: keys, versions by hand, an engine whose replies are lost, a publisher's machine."""
+"""What tests of publishing share: keys, versions by hand, and an engine whose replies are lost."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import pytest
-
-from hooklatch.cli.commands import run as run_command
 from hooklatch.fleet.engine.engine import Engine, UnreachableError
 from hooklatch.fleet.policy.manifests import START, Head, Rollout
 from hooklatch.fleet.policy.reports import Gates, HostReport, encode_report
 from hooklatch.fleet.policy.signing import PrivateKey, new_key
 from hooklatch.fleet.publishing.versions import Entry, History, Plan, signed
-from support.commands import Place, Started
 
 FLEET = "acme"
 KEY = new_key()
@@ -93,81 +88,3 @@ class LossyEngine:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._engine, name)
-
-
-GUARDS = """
-from hooklatch import deny, hook
-
-@hook("pre_tool_use", match="Bash")
-def no_rm(event):
-    if "rm" in event.tool_input["command"]:
-        return deny("no rm here")
-"""
-CASES = """
-[[case]]
-name = "rm is refused"
-event = "pre_tool_use"
-payload = { tool_name = "Bash", tool_input = { command = "rm x" } }
-expect = "deny"
-"""
-
-
-class Done(NamedTuple):
-    """What a command came to."""
-
-    code: int
-    out: str
-    err: str
-
-
-class Bench:
-    """A publisher's machine: `hooks` is the folder to push, and commands know the engine, the fleet and the key.
-
-    Commands run in this process, but for those that are begun.
-    """
-
-    def __init__(self, place: Place, url: str, fleet: str, key: PrivateKey, capfd: pytest.CaptureFixture[str]) -> None:
-        self._capfd = capfd
-        self.place = place
-        self.url = url
-        self.fleet = fleet
-        self.key = key
-        self.hooks = place.folder / "hooks"
-        self.hooks.mkdir(mode=0o700)
-        self.key_file = place.folder / "fleet.key"
-        self.key_file.touch(mode=0o600)
-        self.key_file.write_text(key.text)
-        self.write("guards.py", GUARDS)
-        self.write("policy-tests.toml", CASES)
-
-    def write(self, name: str, text: str) -> None:
-        (self.hooks / name).write_text(text)
-
-    def words(self, *words: str, **instead: str) -> list[str]:
-        """Return a command's words with the options that it needs; `instead` are others for some of them."""
-        options = {"to": self.url, "fleet": self.fleet, "key": str(self.key_file), **instead}
-        return ["fleet", *words, *(word for name, value in options.items() for word in (f"--{name}", value))]
-
-    def run(self, *words: str, **instead: str) -> Done:
-        return self.run_plain(*self.words(*words, **instead))
-
-    def run_plain(self, *words: str) -> Done:
-        """Run a command without options of ours."""
-        self._capfd.readouterr()
-        try:
-            code = run_command(list(words))
-        except SystemExit as ended:  # of argparse
-            code = int(str(ended.code))
-        said = self._capfd.readouterr()
-        return Done(code, said.out, said.err)
-
-    def json(self, *words: str, code: int = 0) -> Any:
-        done = self.run(*words, "--json")
-        assert done.code == code, done
-        return json.loads(done.out)
-
-    def begin(self, *words: str) -> Started:
-        return self.place.begin(*self.words(*words))
-
-    def push(self, *words: str) -> Any:
-        return self.json("push", str(self.hooks), *words)
