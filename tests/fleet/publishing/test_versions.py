@@ -284,3 +284,5 @@ def test_a_version_that_would_be_too_long_is_refused() -> None:
 
     with pytest.raises(FleetError, match="the message has 3000 characters"):
         signed(CHAIN, plan, KEY, created="", publisher="ann", message="x" * 3000)
+    with pytest.raises(FleetError, match="the message is not UTF-8"):
+        signed(CHAIN, plan, KEY, created="", publisher="ann", message="\udcff")
