@@ -25,7 +25,7 @@ async def main(folder: Path, first: int, count: int, url: str, key: str, held: f
     async with trio.open_nursery() as nursery:
         for number in range(first, first + count):
             host = f"host-{number}"
-            settings = FleetSettings(name=FLEET, url=url, host=host, keys=(key,))
+            settings = FleetSettings(name=FLEET, url=url, host=host, keys=(key,), reconnect=2 * held or 0.5)
             runtime = os.fspath(folder / host)
             daemon = DaemonSocket(lambda runtime=runtime: [runtime])  # type: ignore[misc]  # a default's type is inferred
             link = Link(settings, partial(open_engine, url, FLEET), daemon, f"{runtime}/record")
