@@ -40,6 +40,7 @@ from hooklatch.fleet.policy.manifests import (
 from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.fleet.policy.signing import NoLibraryError
 from hooklatch.service.config.file_safety import UnsafeFileError
+from hooklatch.service.config.path_lookup import why
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.fleet.policy_file import (
     Policy,
@@ -203,8 +204,9 @@ class FleetLayer:
             try:
                 await self._follow(texts)
             except (FleetError, NoLibraryError, UnsafeFileError, OSError) as error:
-                self._refuse("manifests", str(error), {"head": self.head.version})
-                raise RefusedError(str(error)) from None
+                text = self._text_of(error)
+                self._refuse("manifests", text, {"head": self.head.version})
+                raise RefusedError(text) from None
             self._refused.pop("manifests", None)
             self._report()
 
@@ -257,8 +259,9 @@ class FleetLayer:
             try:
                 applied = await self._apply(version, data, swap)
             except (FleetError, NoLibraryError, BundleError, UnsafeFileError, OSError) as error:
-                self._refuse("bundle", f"version {version}: {error}", {"version": version})
-                raise RefusedError(str(error)) from None
+                text = self._text_of(error)
+                self._refuse("bundle", f"version {version} is not applied: {text}", {"version": version})
+                raise RefusedError(text) from None
             self._refused.pop("bundle", None)
             self._report()
             return applied
@@ -292,6 +295,8 @@ class FleetLayer:
     async def clean(self, is_used: Callable[[str], bool]) -> None:
         """Remove the bundles that are neither in force nor wanted, nor used by workers of fires that still run."""
         async with self._lock:
+            if self._fault is not None:  # nobody knows which of them was in force
+                return
             kept = {one.bundle for one in (applied_of(self.policy.applied), self.wanted) if one is not None}
             await trio.to_thread.run_sync(clean, self.folder, kept, is_used)
 
@@ -316,7 +321,7 @@ class FleetLayer:
             try:
                 await self._keep(policy)
             except (UnsafeFileError, OSError) as error:
-                raise RefusedError(f"not kept: {error}") from None
+                raise RefusedError(self._text_of(error)) from None
             self._fault = None
             self._refused.clear()
             self._report()
@@ -356,6 +361,11 @@ class FleetLayer:
         with trio.CancelScope(shield=True):  # what is on the disk is what is in force, whoever waits for it
             await trio.to_thread.run_sync(write_policy, self.folder, policy)
             self.policy = policy
+
+    def _text_of(self, error: Exception) -> str:
+        if not isinstance(error, OSError):
+            return str(error)
+        return f"it cannot be kept in {error.filename or self.folder}: {why(error)}; mend that, and it is tried again"
 
     def _refuse(self, what: str, text: str, fields: dict[str, Any]) -> None:
         if self._refused.get(what) != text:  # a link tries again and again
