@@ -56,7 +56,7 @@ BELOW = {
 # The rooms of each part, lowest first: a room imports itself and those before it.  What stands beside the rooms,
 # at the part's root, is free; that nothing goes round in a circle holds for all.
 ROOMS = {
-    "hooklatch.service": ("config", "registry", "dispatch", "loading", "transport", "api", "process"),
+    "hooklatch.service": ("config", "registry", "dispatch", "loading", "fleet", "transport", "api", "process"),
     "hooklatch.client": ("protocol", "session"),
     "hooklatch.core": ("hooks", "decisions"),
     "hooklatch.record": ("files", "content", "storage"),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ADMIN_SOCKET",
     "AGENT_SOCKET",
+    "FLEET_TOKEN",
     "POINTER",
     "config_file",
     "pointed_dir",
@@ -22,6 +23,7 @@ __all__ = [
 
 AGENT_SOCKET = "agent.sock"
 ADMIN_SOCKET = "admin.sock"
+FLEET_TOKEN = "fleet.token"  # beside the admin socket, if this host is in a fleet
 POINTER = "listening"  # in the state directory: one line, the directory in which the daemon listens
 
 _FORMAT_MASK = 0o170000  # S_IFMT and S_IFDIR of inode(7), without importing the stat module

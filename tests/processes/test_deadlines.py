@@ -291,7 +291,7 @@ async def test_an_answer_of_a_serving_client_counts_before_its_deadline_alone(
 ) -> None:
     ours, theirs = socket.socketpair()
     connection = Connection(
-        1, ours, None, Shared(Admission(), ReaderHandoff(), LineTimeouts(), Hangups()), is_admin=False
+        1, ours, None, Shared(Admission(), ReaderHandoff(), LineTimeouts(), Hangups()), role="agent"
     )  # type: ignore[arg-type]
     outcomes: list[str] = []
 

@@ -132,8 +132,8 @@ class FakeSources(Sources):
 class FakeFiles(Files):
     """Looks without a thread: a clock that jumps does not wait for one."""
 
-    async def see(self) -> Seen:
-        return self.look(lambda: Discovery({}, {}, set()))()
+    async def see(self, *, mends: bool = False) -> Seen:
+        return self.look(lambda: Discovery({}, {}, set()), mends=mends)()
 
 
 class FakeState(StateFile):
@@ -186,6 +186,7 @@ class FakeConnection:
     def __init__(self, parts: Parts, *, is_admin: bool) -> None:
         self.number = next(self.numbers)
         self.is_admin = is_admin
+        self.role = "admin" if is_admin else "agent"
         self.session: Any = None
         self.has_greeted = False
         self.client = ""
@@ -268,7 +269,8 @@ async def running_fakes() -> AsyncGenerator[FakePlace]:
     place = FakePlace()
     parts = place.parts = Parts(
         config="/nowhere/hooks.toml", state=FakeState(), record=FakeRecord(), zygote=Zygote(owns_process=False),
-        supervisors=(), end=None, places={}, make_sources=partial(FakeSources, place), make_files=FakeFiles,
+        supervisors=(), end=None, places={"admin": "/nobody/admin.sock"},
+        make_sources=partial(FakeSources, place), make_files=FakeFiles,
     )  # fmt: skip
     async with trio.open_nursery() as nursery:
         for part in (parts.sources.supervisor, parts.dispatcher, parts.sessions.timers):

@@ -47,6 +47,8 @@ class RecordSettings(msgspec.Struct, frozen=True):
 
     `written`: in the file before a gate's answer leaves, on the disk within 50 ms; `sync`: on the disk before.
     Sizes are bytes, ages seconds.  The three `*_bytes` of free space are the stages of a disk that is nearly full.
+    `keep_unshipped_bytes`: how much of what a fleet's engine has not acknowledged is kept in spite of the limits of
+    size and age; None without a fleet.
     """
 
     durability: Durability = "written"
@@ -60,4 +62,5 @@ class RecordSettings(msgspec.Struct, frozen=True):
     low_bytes: int = 512 * MIB
     critical_bytes: int = 128 * MIB
     full_bytes: int = 32 * MIB
+    keep_unshipped_bytes: int | None = None
     skipping: bool = True  # of events without a hook: clients that ask may count them, and are recorded by their counts

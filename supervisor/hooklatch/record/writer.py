@@ -58,8 +58,11 @@ class Record:
         clock: Callable[[], float] = time.time,
         reserve: int = RESERVE,
         fdatasync: Callable[[int], None] = os.fdatasync,
+        is_settled: bool = True,
     ) -> None:
         """Open a record, repair its torn end, and record that this daemon has started.
+
+        Settings that are not settled are those of an earlier time: nothing is removed by them until `apply`.
 
         Raises:
             RecordError: another process writes it, or it cannot be written.
@@ -67,6 +70,7 @@ class Record:
         self.folder = folder
         self.is_synced_first = settings.durability == "sync"  # whether answers wait until their records are on disk
         self._settings = settings
+        self._is_settled = is_settled
         self._clock = clock
         self._redactor = Redactor(settings)
         self._space = DiskSpace(folder, settings, self._put)
@@ -301,7 +305,7 @@ class Record:
             if self._space.stage < Stage.CRITICAL and self._appender.is_sound:
                 with suppress(OSError):
                     self._space.record_unrecorded()
-            if time.monotonic() >= self._retention_at:
+            if self._is_settled and time.monotonic() >= self._retention_at:
                 self._retention_at = time.monotonic() + RETENTION
                 await self._retire()
             await trio.sleep(LOOK)
@@ -312,10 +316,23 @@ class Record:
         except (OSError, RecordError) as error:
             logger.warning("old segments in %s could not be removed: %s", self.folder, error)
 
+    # -- shipping ----------------------------------------------------------------------------------------------------
+
+    def shipped(self, seq: int | None) -> None:
+        """Note up to which record a fleet's engine has acknowledged all; None: that is not known any more.
+
+        Raises:
+            ValueError: there is no such record.
+        """
+        if seq is not None and seq > self._journal.seq:
+            raise ValueError(f"record {seq} cannot be acknowledged: the newest one is {self._journal.seq}")
+        self._remover.shipped = seq
+
     # -- settings, status, end ---------------------------------------------------------------------------------------
 
     def apply(self, settings: RecordSettings) -> None:
         """Switch to new settings at once."""
+        self._is_settled = True
         if settings == self._settings:
             return
         before, self._settings = self._settings, settings
@@ -354,6 +371,7 @@ class Record:
             "synced_seq": self._syncs.synced_seq,
             "sync_age_s": round(time.monotonic() - self._syncs.synced_at, 3),
             "syncs": self._syncs.count,
+            "shipping": self._remover.shipping(known) if self._settings.keep_unshipped_bytes is not None else None,
         }
 
     def close(self, failure: str | None = None) -> None:

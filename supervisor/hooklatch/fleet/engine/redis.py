@@ -19,8 +19,7 @@ never as "nothing new".
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -43,12 +42,12 @@ from hooklatch.fleet.engine.redis_answers import (
     batches_in,
     entries_in,
     entries_of,
-    number_of,
+    is_written,
     stream_in,
     text_of,
 )
 from hooklatch.fleet.engine.redis_connections import Line, Question, connected, trusting
-from hooklatch.fleet.engine.redis_errors import OLDEST
+from hooklatch.fleet.engine.redis_lines import Lines
 from hooklatch.fleet.policy.manifests import NAME
 
 __all__ = ["RedisEngine", "opens"]
@@ -75,7 +74,7 @@ async def opens(
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         connect = partial(connected, nursery, address, password=password, tls=tls, timeout=timeout)
-        engine = RedisEngine(connect, address, fleet, timeout)
+        engine = RedisEngine(Lines(connect, address), address, fleet, timeout)
         try:
             await engine.connect()
             yield engine
@@ -89,17 +88,14 @@ async def opens(
 class RedisEngine:
     """One fleet's keys, through two connections: one for what is answered at once, one for waiting."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Line]], address: Address, fleet: str, timeout: float) -> None:
-        self._connect = connect
+    def __init__(self, lines: Lines, address: Address, fleet: str, timeout: float) -> None:
+        self._lines = lines
         self._address = address
         self._prefix = f"hooklatch:{fleet}:"
         self._timeout = timeout
-        self._lines: dict[str, Line] = {}
-        self._connecting = {"asking": trio.Lock(), "waiting": trio.Lock()}
         self._reading = trio.Lock()
         self._grace = GRACE
-        self._clock = (0, 0)  # the engine's, in seconds and µs since the epoch, when ours showed `_clock_at`
-        self._clock_at = 0.0
+        self._end_known_by: Line | None = None  # the connection on which a log's end was read, or written
 
     async def connect(self) -> None:
         """Connect, and look whether this server will do.
@@ -107,7 +103,7 @@ class RedisEngine:
         Raises:
             EngineError: it is away, refuses us, is too old, or is a replica or part of a cluster.
         """
-        await self._line("asking")
+        await self._lines.line("asking")
 
     # -- policy --------------------------------------------------------------------------------------------------------
 
@@ -128,13 +124,13 @@ class RedisEngine:
         """Wait for a version for `left` seconds or `BLOCK`: short, so that a peer that has died is soon noticed."""
         block = max(1, int(min(left, BLOCK) * 1000))
         async with self._reading:
-            line = await self._line("waiting")
+            line = await self._lines.line("waiting")
             questions = self._looks(after, "COUNT", limit, "BLOCK", block)
             try:
                 answers = await line.ask(*questions, patience=block / 1000 + min(self._grace, self._timeout))
             except UnreachableError:
                 self._grace = min(2 * self._grace, max(GRACE, self._timeout))
-                self.close()  # the other connection has the same peer
+                self._lines.close()  # the other connection has the same peer
                 raise
             self._grace = GRACE
         return self._whole(after, answers)
@@ -221,16 +217,25 @@ class RedisEngine:
         if not (0 < batch.first <= batch.last < BIG and 0 < epoch < BIG):
             raise ValueError(f"no batch of a log: epoch {epoch}, {batch.first} to {batch.last}")
         key, epochs = self._log(host, epoch), self._log(host, "epochs")
-        await self._line("asking")  # whose clock is then known
-        entry = ("f", batch.first, "a", self._now(), "d", batch.data)
+        line = await self._lines.line("asking")  # whose clock is then known
+        if self._end_known_by is not line and self._end_known_by is not None:
+            self._end_known_by = None
+            # What answers now may be restored from an older copy, or be a replica that was behind: it would take this
+            # batch, and what it lost would be a hole in the log for ever.
+            raise UnreachableError(
+                f"the connection to {self._address} was lost: look again where the log of {host} ends"
+            )
+        self._end_known_by = line
+        entry = ("f", batch.first, "a", self._lines.now(), "d", batch.data)
         try:
-            await self._ask(Question("SADD", epoch, key=epochs), Question("XADD", f"{batch.last}-0", *entry, key=key))
+            await line.ask(Question("SADD", epoch, key=epochs), Question("XADD", f"{batch.last}-0", *entry, key=key))
         except RefusedError as error:
             if TOO_LOW not in str(error):
                 raise
             raise ConflictError(f"{key} holds record {batch.last} of {host} or later ones already") from None
 
     async def last_batch(self, host: str) -> tuple[int, Batch] | None:
+        self._end_known_by = await self._lines.line("asking")
         for epoch in reversed(await self.epochs(host)):
             key = self._log(host, epoch)
             (entries,) = await self._ask(Question("XREVRANGE", "+", "-", "COUNT", 1, key=key))
@@ -254,7 +259,7 @@ class RedisEngine:
 
     async def epochs(self, host: str) -> Sequence[int]:
         (members,) = await self._ask(Question("SMEMBERS", key=self._log(host, "epochs")))
-        return sorted(int(member) for member in members if member.isdigit())
+        return sorted(int(member) for member in members if is_written(member))
 
     async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[Batch]:
         key, end = self._log(host, epoch), f"({before}-0"
@@ -280,7 +285,7 @@ class RedisEngine:
 
     async def notes(self, host: str) -> Mapping[int, bytes]:
         (found,) = await self._ask(Question("HGETALL", key=self._key("trimmed", checked(host))))
-        return {int(epoch): note for epoch, note in found.items() if epoch.isdigit()}
+        return {int(epoch): note for epoch, note in found.items() if is_written(epoch)}
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
@@ -314,9 +319,9 @@ class RedisEngine:
                 return
 
     async def facts(self) -> dict[str, str]:
-        line = await self._line("asking")
+        line = await self._lines.line("asking")
         (hello,) = await line.ask(Question("HELLO"))
-        facts = {"engine": text_of(hello.get(b"server")), "version": line.version, "clock": str(self._now())}
+        facts = {"engine": text_of(hello.get(b"server")), "version": line.version, "clock": str(self._lines.now())}
         return facts | await self._told() | {"appendfsync": await self._syncs()}
 
     async def _told(self) -> dict[str, str]:
@@ -336,52 +341,10 @@ class RedisEngine:
             return UNKNOWN
         return text_of(answer.get(b"appendfsync", UNKNOWN.encode()))
 
-    # -- connections ---------------------------------------------------------------------------------------------------
+    # -- keys ----------------------------------------------------------------------------------------------------------
 
     async def _ask(self, *questions: Question) -> list[Any]:
-        return await (await self._line("asking")).ask(*questions)
-
-    async def _line(self, name: str) -> Line:
-        async with self._connecting[name]:
-            line = self._lines.get(name)
-            if line is None or not line.is_open:
-                line = await self._connect()
-                try:
-                    await self._check(line)
-                except BaseException:
-                    line.close()
-                    raise
-                self._lines[name] = line
-            return line
-
-    async def _check(self, line: Line) -> None:
-        """Refuse a server that will not do, and learn its clock."""
-        version = tuple(int(part) if part.isdecimal() else 0 for part in line.version.split(".")[:2])
-        if version < OLDEST:
-            raise RefusedError(f"{self._address} is Redis {line.version}; it must be Redis 7.0 or later, or Valkey")
-        hello, now = await line.ask(Question("HELLO"), Question("TIME"))
-        mode, role = text_of(hello.get(b"mode")), text_of(hello.get(b"role"))
-        if mode != "standalone":
-            raise RefusedError(
-                f"{self._address} is in the mode {mode!r}: name a single server instead, with replicas if need be"
-            )
-        if role != "master":
-            raise RefusedError(
-                f"{self._address} is a replica, which may be behind and takes no writes; name the primary"
-            )
-        self._clock, self._clock_at = number_of(b"-".join(now)), time.monotonic()
-
-    def _now(self) -> int:
-        """Return the engine's time in ms since the epoch, by how long ago it told us."""
-        seconds, microseconds = self._clock
-        return int((seconds + time.monotonic() - self._clock_at) * 1000 + microseconds / 1000)
-
-    def close(self) -> None:
-        """Close the connections; the next call makes new ones."""
-        for line in self._lines.values():
-            line.close()
-
-    # -- keys ----------------------------------------------------------------------------------------------------------
+        return await (await self._lines.line("asking")).ask(*questions)
 
     def _key(self, *parts: str) -> str:
         return self._prefix + ":".join(parts)

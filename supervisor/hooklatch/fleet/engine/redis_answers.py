@@ -5,6 +5,7 @@ An answer is of the version 3 of its protocol, as coredis reads it: bytes, numbe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
@@ -13,9 +14,11 @@ import msgspec
 from hooklatch.fleet.engine.engine import Batch, RefusedError
 
 __all__ = [
-    "Entry", "Stream", "batches_in", "entries_in", "entries_of", "fits", "number_of", "stream_in", "text_of",
+    "Entry", "Stream", "batches_in", "clock_in", "entries_in", "entries_of", "fits", "is_written", "stream_in",
+    "text_of",
 ]  # fmt: skip
 
+WRITTEN = re.compile(rb"[0-9]{1,18}")
 Entry = tuple[tuple[int, int], dict[bytes, bytes]]  # of a stream: its id, and its fields
 KINDS: dict[str, tuple[type, ...]] = {
     "CONFIG GET": (dict,),
@@ -107,9 +110,27 @@ def stream_in(facts: Mapping[bytes, Any]) -> Stream:
         ) from None
 
 
+def clock_in(answer: Sequence[Any]) -> tuple[int, int]:
+    """Return the seconds and µs since the epoch of an answer of TIME.
+
+    Raises:
+        RefusedError: it is none.
+    """
+    try:
+        seconds, microseconds = answer
+        return int(seconds), int(microseconds)
+    except (TypeError, ValueError):
+        raise RefusedError("the engine answers TIME with what is no time; is it a Redis?") from None
+
+
 def text_of(value: object) -> str:
     """Return a word of an answer for people."""
     return value.decode(errors="replace") if isinstance(value, bytes) else repr(value)
+
+
+def is_written(text: bytes) -> bool:
+    """Return whether a text is a number that we may have written: a host may write any, and of thousands of digits."""
+    return WRITTEN.fullmatch(text) is not None
 
 
 def batches_in(entries: Sequence[Any]) -> list[Batch]:
@@ -117,6 +138,6 @@ def batches_in(entries: Sequence[Any]) -> list[Batch]:
     found: list[Batch] = []
     for (last, _), fields in entries_of(entries):
         first, at = (fields.get(name, b"") for name in (b"f", b"a"))
-        begins, taken = int(first) if first.isdigit() else last, int(at) if at.isdigit() else 0
+        begins, taken = int(first) if is_written(first) else last, int(at) if is_written(at) else 0
         found.append(Batch(begins, last, fields.get(b"d", b""), taken))
     return found

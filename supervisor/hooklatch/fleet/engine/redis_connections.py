@@ -228,6 +228,8 @@ class Line:
 
     def _failed(self, question: Question, error: BaseException) -> None:
         if isinstance(error, redis.RedisError) and is_of_the_server(error):
+            if isinstance(error, redis.ReadOnlyError):
+                self.close()  # it has become a replica: whoever connects again learns that before he reads there
             raise replied(self.address, question.command, question.about, error) from None
         self.close()
         raise UnreachableError(f"the connection to {self.address} was lost during {question.command}") from error

@@ -33,6 +33,7 @@ REPLIES: dict[str, tuple[type[EngineError], str]] = {
     "NOREPLICAS": (RefusedError, "takes no writes without its replicas; start them, or set min-replicas-to-write 0"),
     "OOM": (RefusedError, "takes no writes: its memory is full; raise maxmemory there, or trim old logs of hosts"),
     "READONLY": (RefusedError, "is a replica, which takes no writes; name the primary"),
+    "UNBLOCKED": (UnreachableError, "has ended the wait, since it becomes a replica, or somebody said so"),
 }
 CLASSES: tuple[tuple[type[redis.RedisError], str], ...] = (  # coredis has taken the word off for these
     (redis.BusyLoadingError, "LOADING"),
@@ -41,6 +42,7 @@ CLASSES: tuple[tuple[type[redis.RedisError], str], ...] = (  # coredis has taken
     (redis.ClusterDownError, "CLUSTERDOWN"),
     (redis.ClusterCrossSlotError, "CLUSTERDOWN"),
     (redis.TryAgainError, "CLUSTERDOWN"),
+    (redis.UnblockedError, "UNBLOCKED"),
 )
 
 CLOSED = {  # by the scheme, what it may mean that the server takes a connection and closes it

@@ -41,7 +41,7 @@ MAX_ANSWER = 4 * 2**20  # bytes per response over a socket
 KINDS = (
     *("decision", "abandoned", "started", "stopped", "registry", "source", "suspended", "resumed", "quarantined"),
     *("settings", "segment", "retired", "recovered", "disk", "unrecorded", "mended", "fault", "acknowledged"),
-    "skipped",
+    *("skipped", "fleet"),
 )
 EXACT = ("session", "run", "event", "kind", "verdict", "cause", "decision_id")  # fields that are compared as they are
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])

@@ -2,27 +2,32 @@
 
 Does not decide which segments are old.
 
-    look ─▶ plan ─▶ `retired` record ─▶ synced ─▶ in the mark ─▶ files removed
+    look ─▶ plan ─▶ what a fleet loses by it is told ─▶ `retired` record ─▶ synced ─▶ in the mark ─▶ files removed
 
 After a kill at any point, the next start finds where the record begins in the mark, or in records newer than the mark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
 
 import trio
 
 from hooklatch.core.messages import Head
 from hooklatch.record.files.mark import MarkFile
-from hooklatch.record.files.segments import list_segments
+from hooklatch.record.files.segments import SegmentFile, list_segments
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.storage.journal import Journal
 from hooklatch.record.storage.recovery import RecordError
-from hooklatch.record.storage.retention import Retirement, missing_before, plan, remove
+from hooklatch.record.storage.retention import Retirement, Waiting, missing_before, plan, remove, waiting
 from hooklatch.record.storage.syncing import Syncs
 
 __all__ = ["SegmentRemover"]
+
+
+LOSSES = 20  # removals of what a fleet's engine did not have, that the status lists
 
 
 class SegmentRemover:
@@ -43,6 +48,8 @@ class SegmentRemover:
         self._append = append
         self._note = note
         self._reported: set[str] = set()
+        self.shipped: int | None = None  # the last record that a fleet's engine has acknowledged, as it was last told
+        self.lost: list[Waiting] = []  # what was removed before it was acknowledged
 
     async def look(self, settings: RecordSettings, now: float) -> None:
         """Remove segments over the limits, and report segments that something else removed.
@@ -55,12 +62,30 @@ class SegmentRemover:
         if missing is not None:
             self._note(missing)
             self._mark.save(told_seq=list_segments(folder)[0].first)
-        retirement = await trio.to_thread.run_sync(plan, folder, current, settings, now, self._mark.mark)
+        retirement = await trio.to_thread.run_sync(plan, folder, current, settings, now, self._mark.mark, self.shipped)
         if retirement is None or not self._may_remove(retirement):
             return
+        if retirement.unshipped is not None:
+            self._tell_of_loss(retirement.unshipped, settings)
         if retirement.places:
             await self._announce(retirement)
+            if retirement.unshipped is not None:
+                self.lost.append(retirement.unshipped)
         await trio.to_thread.run_sync(remove, folder, [*retirement.leftover, *retirement.places])
+
+    def shipping(self, known: Mapping[SegmentFile, tuple[int, float]]) -> dict[str, Any]:
+        """Return what waits for the fleet's engine, and what this daemon removed before it was acknowledged."""
+        found = None
+        with suppress(OSError):
+            found = waiting(known, self.shipped or 0, self._journal.seq)
+        return {
+            "shipped_seq": self.shipped,
+            "waiting_records": found.records if found is not None else None,
+            "waiting_bytes": found.bytes if found is not None else None,
+            "lost_records": sum(one.records for one in self.lost),
+            "lost_bytes": sum(one.bytes for one in self.lost),
+            "lost": self.lost[-LOSSES:],
+        }
 
     def _may_remove(self, retirement: Retirement) -> bool:
         """Report gaps; return false if a removal would hide one that has not been acknowledged."""
@@ -69,6 +94,17 @@ class SegmentRemover:
                 self._reported.add(hole)
                 self._note(hole)
         return retirement.lost == self._mark.mark.lost or not self._mark.mark.fault_seq
+
+    def _tell_of_loss(self, one: Waiting, settings: RecordSettings) -> None:
+        """Tell, before it happens, that records go which the fleet's engine may not have."""
+        why = "more than keep_unshipped_mib waited" if self.shipped is not None else "no link has said what it has"
+        text = (
+            f"records {one.first_seq} to {one.last_seq} ({one.records}, {one.bytes} bytes) are removed, and the fleet's"
+            f" engine did not acknowledge them: {why}; see that `hooklatch link` runs, or raise keep_unshipped_mib"
+        )
+        if text not in self._reported:
+            self._reported.add(text)
+            self._note(text)
 
     async def _announce(self, retirement: Retirement) -> None:
         """Bring the announcement of a removal to disk, in the record and in the mark, before any file is removed."""

@@ -2,12 +2,17 @@
 
 A removal is recorded before it happens, and each such record states everything removed so far.  So `verify` can tell
 it from tampering.  Records that are already missing when retention reaches them are counted and reported.
+
+In a fleet, what its engine has not acknowledged is waiting, and is kept in spite of the limits, up to one of its own;
+what has to go nevertheless is counted.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import msgspec
@@ -21,6 +26,7 @@ from hooklatch.record.settings import RecordSettings
 __all__ = [
     "RetiredEntry",
     "Retirement",
+    "Waiting",
     "header_of",
     "missing_before",
     "plan",
@@ -28,9 +34,19 @@ __all__ = [
     "remove",
     "sizes",
     "skipped_by",
+    "waiting",
 ]
 
 DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Records that the fleet's engine has not acknowledged, and the bytes that they take."""
+
+    first_seq: int
+    last_seq: int
+    records: int
+    bytes: int
 
 
 class Retirement(NamedTuple):
@@ -46,6 +62,7 @@ class Retirement(NamedTuple):
     lost: int  # in total, as recorded
     holes: list[str]
     record: dict[str, Any]
+    unshipped: Waiting | None = None  # of those that are to be removed
 
 
 class RetiredEntry(msgspec.Struct, frozen=True):
@@ -120,8 +137,13 @@ def sizes(folder: str) -> dict[SegmentFile, tuple[int, float]]:
     return known
 
 
-def plan(folder: str, current: SegmentFile, settings: RecordSettings, now: float, mark: Mark) -> Retirement | None:
+def plan(
+    folder: str, current: SegmentFile, settings: RecordSettings, now: float, mark: Mark, shipped: int | None = None
+) -> Retirement | None:
     """Choose the oldest segments that exceed a limit, never the current one; None if all may stay.
+
+    `shipped` is the last record that the fleet's engine has acknowledged.  Until somebody says so (None), far less may
+    wait than it seems: then the record may take what shipped and waiting records may together.
 
     Raises:
         OSError: the directory cannot be read.
@@ -129,11 +151,21 @@ def plan(folder: str, current: SegmentFile, settings: RecordSettings, now: float
     before = {place: known for place, known in sizes(folder).items() if place.first < current.first}
     leftover = [place for place in before if place.first < mark.kept_seq]
     found = {place: known for place, known in before.items() if place.first >= mark.kept_seq}
-    total = sum(size for size, _ in found.values()) + os.stat(current.path).st_size
+    size_of_current = os.stat(current.path).st_size
+    total = sum(size for size, _ in found.values()) + size_of_current
     chosen: list[SegmentFile] = []
+    held, limit = set[SegmentFile](), settings.keep_unshipped_bytes
+    if limit is not None:
+        held = {place for place, after in pairwise([*found, current]) if after.first - 1 > (shipped or 0)}
+        limit += settings.keep_bytes if shipped is None else 0
+    waiting_bytes = sum(found[place][0] for place in held) + size_of_current
     for place, (size, written_at) in found.items():
         if total <= settings.keep_bytes and now - written_at <= settings.keep_age:
             break  # never remove from the middle: a chain with a gap proves nothing
+        if place in held:
+            if limit is None or waiting_bytes <= limit:
+                break
+            waiting_bytes -= size
         chosen.append(place)
         total -= size
     if not chosen:
@@ -142,7 +174,7 @@ def plan(folder: str, current: SegmentFile, settings: RecordSettings, now: float
     lost, holes = gone(mark, [*chosen, kept])
     header = header_of(kept)
     kept_prev = header[0].prev if header is not None else GENESIS
-    record = {
+    record: dict[str, Any] = {
         "first_seq": mark.kept_seq,
         "kept_seq": kept.first,
         "kept_prev": kept_prev,
@@ -152,7 +184,52 @@ def plan(folder: str, current: SegmentFile, settings: RecordSettings, now: float
         "keep_bytes": settings.keep_bytes,
         "keep_seconds": settings.keep_age,
     }
-    return Retirement(leftover, chosen, kept.first, kept_prev, mark.lost + lost, holes, record)
+    unshipped = unshipped_in([place for place in chosen if place in held], shipped or 0)
+    if unshipped is not None:
+        record["unshipped"] = msgspec.structs.asdict(unshipped)
+    return Retirement(leftover, chosen, kept.first, kept_prev, mark.lost + lost, holes, record, unshipped)
+
+
+def unshipped_in(segments: Sequence[SegmentFile], shipped: int) -> Waiting | None:
+    """Count the records of some segments after the acknowledged one; None if there are none.
+
+    Raises:
+        OSError: a segment cannot be read.
+    """
+    seqs, size = list[int](), 0
+    for place in segments:
+        with open(place.path, "rb") as file:
+            for line in file:
+                link = read_link(line)
+                if link is not None and link.seq > shipped:
+                    seqs.append(link.seq)
+                    size += len(line)
+    return Waiting(min(seqs), max(seqs), len(seqs), size) if seqs else None
+
+
+def waiting(known: Mapping[SegmentFile, tuple[int, float]], shipped: int, newest: int) -> Waiting:
+    """Count the records after the acknowledged one, and the bytes of the segments that hold them.
+
+    Raises:
+        OSError: a segment cannot be read.
+    """
+    first = max(shipped + 1, min((place.first for place in known), default=1))
+    records = newest + 1 - first - sum(skipped_before(place) for place in known if place.first > first)
+    ends = [*[place.first - 1 for place in known][1:], newest]
+    size = sum(size for (size, _), end in zip(known.values(), ends, strict=True) if end >= first)
+    return Waiting(first, newest, max(records, 0), size)
+
+
+@lru_cache(maxsize=1024)
+def skipped_before(place: SegmentFile) -> int:
+    """Return how many numbers before a segment were never used; what it declares does not change.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    header = header_of(place)
+    skipped = skipped_by(header[1]) if header is not None else None
+    return skipped[1] - skipped[0] + 1 if skipped is not None else 0
 
 
 def gone(mark: Mark, segments: Sequence[SegmentFile]) -> tuple[int, list[str]]:

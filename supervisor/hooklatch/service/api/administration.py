@@ -18,10 +18,11 @@ from hooklatch.service.config.file_safety import UnsafeFileError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.dispatcher import Dispatcher
+from hooklatch.service.fleet.fleet_layer import FleetLayer, RefusedError
 from hooklatch.service.loading.files import Files, Reloaded
 from hooklatch.service.loading.projects import Projects
 from hooklatch.service.loading.trust import folder_of, pin
-from hooklatch.service.registry.registries import Registries, found
+from hooklatch.service.registry.registries import FleetHookError, Registries, found
 from hooklatch.service.registry.suspensions import Suspensions
 from hooklatch.service.transport.connection import Connection
 
@@ -68,6 +69,7 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
     registries: Registries
     state: StateFile
     suspensions: Suspensions
+    fleet: FleetLayer
     end: Callable[[], None] | None
 
     @property
@@ -85,10 +87,16 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
     async def reload(self) -> Reloaded:
         """Apply every change of the files, removals too, and lift every quarantine."""
         self.breakers.clear()
-        return await self.files.reload(is_explicit=True)
+        reloaded = await self.files.reload(is_explicit=True)
+        if self.files.is_main_good and await self.fleet.leave():
+            reloaded = await self.files.reload(is_explicit=True)
+        return reloaded
 
     async def _reload(self, connection: Connection, raw: msgspec.Raw) -> object:
-        return await self.reload()
+        try:
+            return await self.reload()
+        except RefusedError as error:
+            raise RpcError(ErrorCode.INTERNAL_ERROR, str(error)) from None
 
     async def _stop(self, connection: Connection, raw: msgspec.Raw) -> object:
         """Begin to drain, unless that has begun; the connection ends with the daemon."""
@@ -144,12 +152,26 @@ class Administration(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _suspend(self, connection: Connection, params: SuspendParams) -> object:
         hook = params.hook
-        name = found(hook, self.registries.every_hook()).name if hook is not None else None
+        target = found(hook, self.registries.every_hook()) if hook is not None else None
+        kept = [
+            one for one in (target.hooks if target is not None else self.registries.view.hooks) if not one.suspendable
+        ]
+        names = ", ".join(one.name for one in kept)
+        if kept:
+            self.fleet.attempted("suspend" if target is not None else "suspend --all", names)
+        if target is not None and kept:
+            raise FleetHookError(kept[0])
         try:
-            made = await self.suspensions.suspend(name, params.seconds, params.reason)
+            made = await self.suspensions.suspend(
+                target.name if target is not None else None, params.seconds, params.reason
+            )
         except SuspensionError as error:
             raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
-        return stored(self.state, {"suspended": made})
+        answer = stored(self.state, {"suspended": made})
+        if not kept:
+            return answer
+        text = f"{names}: the fleet's policy does not let them be suspended, so they fire"
+        return {**answer, "warnings": [*answer.get("warnings", []), text]}
 
     async def _resume(self, connection: Connection, params: ResumeParams) -> object:
         try:

@@ -6,13 +6,15 @@ A global change is active at once, and again after a restart: its answer says if
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
 from hooklatch.core.health import Faults
 from hooklatch.core.hooks.definitions import HookDefinition, InvalidHookError, read_definition
+from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer
 from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.service.api.methods import Method, MethodTable, own_session
@@ -21,14 +23,18 @@ from hooklatch.service.api.session_methods import check_live
 from hooklatch.service.config.configuration import Diagnostic, place_of
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.dispatch.breakers import Breakers
+from hooklatch.service.fleet.fleet_layer import FleetLayer
 from hooklatch.service.loading.binding import Binder, stand_in, with_way_out
 from hooklatch.service.loading.files import Files
 from hooklatch.service.loading.sources import Sources, UnitError
-from hooklatch.service.registry.registries import Registries
+from hooklatch.service.registry.registries import FleetHookError, Registries
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.connection import Connection
 
 __all__ = ["HookMethods", "RegisterParams", "stored"]
+
+
+Change: TypeAlias = "Callable[[Connection, IdParams], Awaitable[object]]"
 
 
 class RegisterParams(msgspec.Struct, frozen=True):
@@ -51,15 +57,24 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
     state: StateFile
     breakers: Breakers
     faults: Faults
+    fleet: FleetLayer
 
     @property
     def methods(self) -> MethodTable:
         return {
             "register": Method(RegisterParams, self._register),
-            "unregister": Method(IdParams, self._unregister),
+            "unregister": Method(IdParams, partial(self._changed, "unregister", self._unregister)),
             "enable": Method(IdParams, partial(self._switch, enabled=True)),
-            "disable": Method(IdParams, partial(self._switch, enabled=False)),
+            "disable": Method(IdParams, partial(self._changed, "disable", partial(self._switch, enabled=False))),
         }
+
+    async def _changed(self, what: str, change: Change, connection: Connection, params: IdParams) -> object:
+        """Make a change, and record it if it would have reached a hook of the fleet."""
+        try:
+            return await change(connection, params)
+        except FleetHookError as error:
+            self.fleet.attempted(what, error.hook)
+            raise
 
     async def _register(self, connection: Connection, params: RegisterParams) -> object:
         if is_global(connection, params.scope):
@@ -88,6 +103,7 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
             self.state.state.hooks = kept
             return await self._stored()
         session = own_session(connection)
+        self._check_own(session, params.id)
         self.registries.unregister_own(session, params.id)
         return await self._announced(session)
 
@@ -99,10 +115,15 @@ class HookMethods(msgspec.Struct, frozen=True, kw_only=True):
                 self.breakers.lift(hook.name)
             return await self._stored()
         session = own_session(connection)
+        self._check_own(session, params.id)
         hook = self.registries.switch_own(session, params.id, enabled=enabled)
         if enabled:
             self.breakers.lift(hook.name)
         return await self._announced(session)
+
+    def _check_own(self, session: Session, name: str) -> None:
+        if is_name(name) and name not in session.own:  # a bare id that is not there may have been the session's own
+            self.registries.check_not_of_fleet(name)
 
     async def _announced(self, session: Session) -> dict[str, Any]:
         """Wait until subscribers have been told of a session's change, and return the resulting revision."""

@@ -18,13 +18,15 @@ from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.registry.registries import Registries
 from hooklatch.service.registry.sessions import Session, Sessions
 from hooklatch.service.transport.bus import Bus
-from hooklatch.service.transport.connection import Connection
+from hooklatch.service.transport.connection import Connection, Role
 from hooklatch.service.transport.requests import FireRequest
 from hooklatch_worker.author.ambiguity import ambiguity
 
-__all__ = ["Method", "MethodTable", "Methods", "own_session", "viewed"]
+__all__ = ["AS_LINK", "Method", "MethodTable", "Methods", "own_session", "viewed"]
 
 WITHOUT_HELLO = frozenset({"hello", "fire", "host", "ping", "health"})
+AS_LINK = 'a hello on the admin socket with "role": "link" and the "token" of the file fleet.token beside it'
+SHARED_WITH_LINKS = ("ping", "health")  # of clients' methods
 
 Params = TypeVar("Params")
 
@@ -40,7 +42,7 @@ MethodTable: TypeAlias = Mapping[str, Method[Any]]
 
 
 class Methods:
-    """Answers requests."""
+    """Answers requests.  What each role may call is its table of methods; besides, agents and administrators fire."""
 
     def __init__(
         self,
@@ -52,14 +54,19 @@ class Methods:
         *,
         of_clients: Iterable[MethodTable],
         of_administrators: MethodTable,
+        of_links: MethodTable,
     ) -> None:
         self._dispatcher = dispatcher
         self._dialects = dialects
         self._native = native
         self._registries = registries
         self._bus = bus
-        self._client_methods = {name: method for table in of_clients for name, method in table.items()}
-        self.admin_methods = of_administrators
+        clients = {name: method for table in of_clients for name, method in table.items()}
+        self.tables: Mapping[Role, MethodTable] = {
+            "agent": clients,
+            "admin": {**clients, **of_administrators},
+            "link": {**{name: clients[name] for name in SHARED_WITH_LINKS}, **of_links},
+        }
 
     def handle(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]:
         """Return what answers one request.
@@ -68,6 +75,8 @@ class Methods:
             RpcError: what is wrong with it.
         """
         fault: str | None = None
+        if connection.role == "link":  # none of its methods is a fire
+            return self._answer(connection, request)
         if isinstance(request, FireRequest):
             params = request.params
         elif request.method == "fire":
@@ -83,8 +92,10 @@ class Methods:
             return self._fire_without_call(params, session, fault)
         return self._dispatcher.fire(params, session)
 
-    def _answer(self, connection: Connection, request: Request) -> Awaitable[object]:
-        method = self._client_methods.get(request.method) or self._admin_method(connection, request.method)
+    def _answer(self, connection: Connection, request: FireRequest | Request) -> Awaitable[object]:
+        method = self.tables[connection.role].get(request.method)
+        if method is None or isinstance(request, FireRequest):
+            raise self._refusal(connection, request.method)
         if not connection.has_greeted and request.method not in WITHOUT_HELLO:
             raise RpcError(ErrorCode.HELLO_REQUIRED, f"{request.method} needs a hello first")
         if request.method == "host" and (fault := ambiguity(bytes(request.params))) is not None:
@@ -100,14 +111,18 @@ class Methods:
         refused = await self._dispatcher.refuse(spec, "payload", fault, params, session)
         return refused if params.wait else {"accepted": False, "decision_id": refused.decision_id}
 
-    def _admin_method(self, connection: Connection, name: str) -> Method[Any]:
-        method = self.admin_methods.get(name)
-        if method is None:
-            known = ", ".join(sorted((*self._client_methods, *self.admin_methods)))
-            raise RpcError(ErrorCode.METHOD_NOT_FOUND, f"unknown method {name!r}; there are fire, {known}")
-        if not connection.is_admin:
-            raise RpcError(ErrorCode.NOT_ADMIN, f"{name} needs the admin socket")
-        return method
+    def _refusal(self, connection: Connection, name: str) -> RpcError:
+        """Say why a connection may not call a method."""
+        tables, role = self.tables, connection.role
+        if role == "link":
+            known = ", ".join(sorted(tables[role]))
+            return RpcError(ErrorCode.NOT_PERMITTED, f"the fleet's link may not call {name!r}, only {known}")
+        if name in tables["admin"]:
+            return RpcError(ErrorCode.NOT_ADMIN, f"{name} needs the admin socket")
+        if name in tables["link"]:
+            return RpcError(ErrorCode.NOT_PERMITTED, f"{name} is for the fleet's link alone: {AS_LINK}")
+        known = ", ".join(sorted(tables["admin"]))
+        return RpcError(ErrorCode.METHOD_NOT_FOUND, f"unknown method {name!r}; there are fire, {known}")
 
     def revision_for(self, connection: Connection) -> int:
         """Return the revision of what a connection sees; from now on every change of that is announced to it."""

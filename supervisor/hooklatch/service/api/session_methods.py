@@ -20,6 +20,7 @@ from hooklatch.core.payload import MAX_PAYLOAD
 from hooklatch.core.protocol import MAX_FRAME, MAX_IN_FLIGHT, ErrorCode, RpcError
 from hooklatch.dialects.dialect import Dialect
 from hooklatch.record.writer import Record
+from hooklatch.service.api.links import Links
 from hooklatch.service.api.methods import Method, MethodTable, own_session
 from hooklatch.service.api.registration import HookTables, Registrant, Registrar
 from hooklatch.service.dispatch.dialect_fires import Dialects, Native
@@ -74,6 +75,8 @@ class HelloParams(msgspec.Struct, frozen=True):
     session: SessionParams | None = None
     dialect: Name | None = None
     emits: Names = []
+    role: Name | None = None
+    token: Name | None = None
 
 
 class TopicsParams(msgspec.Struct, frozen=True):
@@ -93,6 +96,7 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
     bus: Bus
     permits: Permits
     record: Record
+    links: Links
 
     @property
     def methods(self) -> MethodTable:
@@ -112,8 +116,10 @@ class SessionMethods(msgspec.Struct, frozen=True, kw_only=True):
         dialect = self.dialects.find(params.dialect) if params.dialect is not None else None
         if connection.has_greeted:
             raise RpcError(ErrorCode.INVALID_REQUEST, "this connection has sent a hello already")
+        if params.role is not None:
+            self.links.admit(connection, params.role, params.token, has_session=params.session is not None)
         session = None
-        if params.session is not None or not connection.is_admin:
+        if params.session is not None or connection.role == "agent":
             session = await self._open(connection, params, dialect)
             if len(session.connections) > 1 or session.children:  # none of them may skip what it must not any more
                 await self.registries.announced()

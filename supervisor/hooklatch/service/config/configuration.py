@@ -236,7 +236,7 @@ def settings_of(document: TomlDocument, file: ConfigFile, folder: str) -> Settin
         with document.at("fleet"):
             fleet = file.fleet.settings(os.uname().nodename, lambda path: absolute(path, folder))
     return Settings(
-        record=file.record.settings(file.daemon.record),
+        record=file.record.settings(file.daemon.record, fleet),
         isolation=isolation,
         metrics_port=file.daemon.metrics_port,
         metrics_file=absolute(metrics_file, folder) if metrics_file is not None else None,

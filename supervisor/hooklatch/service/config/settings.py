@@ -79,7 +79,7 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.segment_mib > self.keep_mib:
             raise InvalidTableError("segment_mib is at most keep_mib", ("segment_mib",))
 
-    def settings(self, durability: Durability) -> RecordSettings:
+    def settings(self, durability: Durability, fleet: FleetSettings | None) -> RecordSettings:
         return RecordSettings(
             durability=durability,
             segment_bytes=int(self.segment_mib * MIB),
@@ -92,6 +92,7 @@ class RecordTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             low_bytes=int(self.low_mib * MIB),
             critical_bytes=int(self.critical_mib * MIB),
             full_bytes=int(self.full_mib * MIB),
+            keep_unshipped_bytes=fleet.keep_unshipped_bytes if fleet is not None else None,
             skipping=self.skipping,
         )
 

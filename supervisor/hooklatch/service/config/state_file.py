@@ -16,6 +16,7 @@ import trio
 from hooklatch.core.hooks.names import is_name
 from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.directories import sync_folder
+from hooklatch.fleet.policy.staleness import Contact
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.main_tables import Override
 from hooklatch.service.config.path_lookup import Absent, Fault, look
@@ -46,7 +47,8 @@ class State(msgspec.Struct):
 
     `trusted` maps a project's directory to the sha256 of each file below its .hooklatch directory.
     `settings` and `overrides` are those of the last good main file.  A manifest without hooks records that its file, or
-    the directory hooks.d, was active.
+    the directory hooks.d, was active.  `fleet` is the fleet whose policy was in force: that is kept elsewhere, and must
+    not be taken for none if it is gone.  `contact` is a contact with it, not necessarily the last one.
     """
 
     version: int = VERSION
@@ -57,6 +59,8 @@ class State(msgspec.Struct):
     settings: Settings = Settings()
     overrides: list[Override] = []
     suspensions: list[Suspension] = []
+    fleet: str = ""
+    contact: Contact | None = None
 
 
 class StateFile:
@@ -71,6 +75,7 @@ class StateFile:
         self.state = State()
         self.is_readable = True
         self.dropped: list[str] = []  # entries that were not used, since they are ambiguous
+        self.of_the_fleet: list[str] = []  # hooks of the fleet that were switched here, which no switch reaches
         self.unwritten: str | None = None  # why the current state is not on the disk, if it is not
         self._wanted = self._taken = 0  # how many stores were requested, and how many of them a write has covered
         self._writing = trio.Lock()
@@ -98,8 +103,11 @@ class StateFile:
         return None
 
     def _drop_what_names_nothing(self) -> None:
-        """Drop switches and suspensions whose name does not identify one hook: what they disabled is active again."""
+        """Drop switches and suspensions that are not of one hook of this host: what they disabled is active again."""
         state = self.state
+        self.of_the_fleet = [name for name in state.switches if name.startswith("fleet/")]
+        for name in self.of_the_fleet:
+            del state.switches[name]
         for name in [name for name in state.switches if not is_name(name)]:
             what = "enabled" if state.switches.pop(name) else "disabled"
             self.dropped.append(f"{name!r} was {what}, which may mean several hooks; it no longer applies; do it again")

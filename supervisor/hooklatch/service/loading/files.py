@@ -4,6 +4,8 @@
 
     reload: read every file once, in a thread ─▶ plan ─▶ build what has changed ─▶ commit, as one revision ─▶ remember
 
+    a bundle of the fleet: the same, with its files in place of those in force; all of it is taken, or nothing
+
 What a reload takes is decided in `plan`; this is the reading before it and the commit after it.  The watch's first
 attempt takes nothing that may be half of a change; then it waits until nothing changes any more, and takes that.
 If a source does not load, every Python file beside it is watched, since a change of any of them may fix it.
@@ -14,9 +16,10 @@ from __future__ import annotations
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple, Protocol
 
 import msgspec
 import trio
@@ -34,13 +37,22 @@ from hooklatch.service.loading.layer_builder import Layers, assemble, manifests
 from hooklatch.service.loading.plan import Plan, Seen, known_files, plan
 from hooklatch.service.loading.plugins import Discovery, discover
 from hooklatch.service.loading.projects import Projects
-from hooklatch.service.loading.reading import SeenFile, paths_of, read_files, read_project
-from hooklatch.service.loading.source_builder import Built, SourceBuilder, aimed_at, aimed_at_nothing
+from hooklatch.service.loading.reading import FleetFiles, SeenFile, paths_of, read_files, read_project
+from hooklatch.service.loading.source_builder import (
+    Built,
+    BundleError,
+    SourceBuilder,
+    aimed_at,
+    aimed_at_nothing,
+    faults_of_bundle,
+    verified,
+)  # fmt: skip
 from hooklatch.service.loading.sources import Sources, Unit, UnitError, read
+from hooklatch.service.loading.trust import stamps_below
 from hooklatch.service.registry.registries import Registries
 from hooklatch_worker.wire import Source
 
-__all__ = ["Files", "Reloaded", "UnsettledError", "first_plan"]
+__all__ = ["Candidate", "Files", "Reloaded", "UnsettledError", "first_plan"]
 
 logger = logging.getLogger("hooklatch.files")
 STAT_INTERVAL = 2.0  # seconds; inotify is only a hint (it does not see a directory that is recreated)
@@ -79,6 +91,33 @@ class UnsettledError(Exception):
     """Files may be half of a change, so nothing of it is taken yet."""
 
 
+class Fleet(Protocol):
+    """Says what is in force of the fleet's policy, and hears what its hooks are spared."""
+
+    def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
+        """Return how to read it, in a thread; it uses nothing that may change meanwhile."""
+        ...
+
+    def denied(self, files: FleetFiles | None) -> FleetFiles | None:
+        """Return what hooks are to be made of as of now: with or without the denial of every gate."""
+        ...
+
+    def took(self, files: FleetFiles | None) -> None:
+        """Note what hooks are made of from now on."""
+        ...
+
+    def attempted(self, what: str, hook: str) -> None:
+        """Record that somebody tried to take something from a hook of the fleet."""
+        ...
+
+
+class Candidate(NamedTuple):
+    """A bundle that is to be in force, and how to keep that on the disk: in between it can no longer be refused."""
+
+    files: FleetFiles
+    keep: Callable[[], Awaitable[None]]
+
+
 class Files:
     """Keeps the global layer in step with the configuration file and the hooks.d directory beside it."""
 
@@ -89,6 +128,7 @@ class Files:
         registries: Registries,
         state: StateFile,
         projects: Projects,
+        fleet: Fleet,
         *,
         on_declared: Callable[[str, str], None],
         on_settings: Callable[[Settings], None],
@@ -101,6 +141,7 @@ class Files:
         self._registries = registries
         self._state = state
         self._projects = projects
+        self._fleet = fleet
         self._on_declared = on_declared
         self._on_settings = on_settings
         self._lock = trio.Lock()
@@ -117,12 +158,21 @@ class Files:
         return self.active.main.settings
 
     @property
+    def is_main_good(self) -> bool:
+        """Return whether the settings are those that the main file has now."""
+        return (
+            bool(self.active.files) and self.active.files[0].config is not None and self.active.files[0].fault is None
+        )
+
+    @property
     def watched(self) -> list[str]:
         """Return every path whose change may matter."""
         active = self.active
         files = {active.main.path, active.folder, *self._known_files(), *active.wanted}
         files.update(paths_of(active.folder, names_in(active.folder)))
         files.update(self._projects.watched)
+        if active.fleet is not None and active.fleet.root:
+            files.update(stamps_below(active.fleet.root) or (active.fleet.root,))
         for unit in self._sources.units.values():
             files.update(unit.stamps)
         for fault in self._built.faults.values():
@@ -191,19 +241,43 @@ class Files:
                 logger.info("reloaded", extra={"revision": revision})
             return Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
 
-    async def _reload(self, *, is_explicit: bool, known: dict[str, Stamp] | None = None) -> Difference:
-        seen = await self.see()
+    async def apply(self, candidate: Candidate) -> Reloaded:
+        """Put a bundle of the fleet in force, all of it as one revision.
+
+        Raises:
+            BundleError: something is wrong in it; nothing was taken, and what was in force still is.
+        """
+        async with self._lock:
+            previous = self._registries.view.revision
+            change = await self._reload(is_explicit=False, candidate=candidate)
+            revision = self._registries.view.revision
+            return Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
+
+    async def _reload(
+        self, *, is_explicit: bool, known: dict[str, Stamp] | None = None, candidate: Candidate | None = None
+    ) -> Difference:
+        seen = await self.see(mends=is_explicit)
+        if candidate is not None:
+            seen = msgspec.structs.replace(seen, fleet=candidate.files)
         self._read = seen.files
         taken = plan(self.active, seen, is_explicit=is_explicit)
         if known is not None and self._is_unsettled(known, taken.diagnostics, self._lost(taken)):
             raise UnsettledError
-        self._on_settings(taken.main.settings)
+        first = taken.files[0]
+        if self._state.is_readable or (first.config is not None and not first.is_absent):  # else nobody knows them
+            self._on_settings(taken.main.settings)
         remembered = self._state.state.manifests
         builder = SourceBuilder(self._sources, taken, self._targets(), remembered, is_explicit=is_explicit)
         built = await builder.build()
+        if candidate is not None:
+            await self._keep(candidate, taken, built)
         # From here to the end of the commit there is no checkpoint: every fire sees all of it or nothing.
         state = self._state.state
-        taken = msgspec.structs.replace(taken, projects=[self._projects.verified(one) for one in taken.projects])
+        taken = msgspec.structs.replace(
+            taken,
+            projects=[self._projects.verified(one) for one in taken.projects],
+            fleet=self._fleet.denied(verified(taken.fleet, self._units(built).values())),
+        )
         layers = self._layers_of(taken, built)
         diagnostics = [*taken.diagnostics, *built.diagnostics, *layers.diagnostics]
         if known is not None and self._is_unsettled(known, diagnostics, self._names - layers.names):
@@ -211,15 +285,32 @@ class Files:
                 self._sources.discard(unit)
             raise UnsettledError
         change = self._commit(taken, built, layers)
+        for override in layers.attempts:
+            if override not in state.overrides:
+                self._fleet.attempted("override", override.id)
         self.diagnostics, self._names = diagnostics, layers.names
-        before = (state.settings, state.overrides, state.manifests)
+        before = (state.settings, state.overrides, state.manifests, state.fleet)
+        self._fleet.took(taken.fleet)
         state.settings, state.overrides = taken.main.settings, taken.main.overrides
         # The manifests of now: a project may have been untrusted meanwhile.
         state.manifests = manifests(state.manifests, taken, seen, layers, built.faults, is_explicit=is_explicit)
         await self._registries.announced()  # it is active already, and nobody has to wait for a disk to hear of it
-        if before != (state.settings, state.overrides, state.manifests):
+        if before != (state.settings, state.overrides, state.manifests, state.fleet):
             await self._state.store()
         return change
+
+    async def _keep(self, candidate: Candidate, taken: Plan, built: Built) -> None:
+        """Have a bundle kept on the disk if nothing is wrong in it; otherwise nothing of this reload is taken."""
+        taken = msgspec.structs.replace(taken, fleet=verified(candidate.files, self._units(built).values()))
+        try:
+            if wrong := faults_of_bundle(candidate.files.root, built, self._layers_of(taken, built).fleets):
+                raise BundleError(wrong)
+            with trio.CancelScope(shield=True):
+                await candidate.keep()
+        except BaseException:
+            for unit in built.fresh.values():
+                self._sources.discard(unit)
+            raise
 
     def _lost(self, taken: Plan) -> list[str]:
         return [path for path, config in self.active.good.items() if has_lost(config, taken.good.get(path))]
@@ -227,27 +318,32 @@ class Files:
     def _is_unsettled(self, known: dict[str, Stamp], found: list[Diagnostic], lost: Collection[str]) -> bool:
         return bool(lost) or not set(found) <= set(self.diagnostics) or self.stamps() != known
 
-    async def see(self) -> Seen:
+    async def see(self, *, mends: bool = False) -> Seen:
         """Read what is there, in a thread: the disk may be slow, and files long."""
-        return await trio.to_thread.run_sync(self.look())
+        return await trio.to_thread.run_sync(self.look(mends=mends))
 
-    def look(self, find_packages: Callable[[], Discovery] = discover) -> Callable[[], Seen]:
-        """Return how to read every file once; it uses nothing that may change meanwhile."""
+    def look(self, find_packages: Callable[[], Discovery] = discover, *, mends: bool = False) -> Callable[[], Seen]:
+        """Return how to read every file once; it uses nothing that may change meanwhile.
+
+        `mends`: files of the fleet's bundle that are not those that were signed are written anew.
+        """
         active, known, remembered, before = self.active, self._known_files(), self._state.state.manifests, self._read
         used = {folder: self._projects.trusted[folder] for folder in self._projects.used()}
-        loaded = self._projects.active
+        loaded, look_at_fleet = self._projects.active, self._fleet.look(active.fleet, mends=mends)
 
         def read_all() -> Seen:
             listing, files = read_files(active.main.path, active.folder, known, before)
             projects = [read_project(folder, pins, loaded.get(folder)) for folder, pins in used.items()]
-            return Seen(listing, files, find_packages(), remembered, projects)
+            return Seen(listing, files, find_packages(), remembered, projects, look_at_fleet())
 
         return read_all
 
     def _layers_of(self, taken: Plan, built: Built) -> Layers:
-        units = {key: unit for key, unit in self._sources.units.items() if key not in built.too_weak} | built.fresh
         ids = {hook.id: Origin("a client of the admin socket") for hook in self._registries.api_hooks}
-        return assemble(taken, units, built.faults, self._state.state.manifests, ids)
+        return assemble(taken, self._units(built), built.faults, self._state.state.manifests, ids)
+
+    def _units(self, built: Built) -> dict[str, Unit]:
+        return {key: unit for key, unit in self._sources.units.items() if key not in built.too_weak} | built.fresh
 
     def _commit(self, taken: Plan, built: Built, layers: Layers) -> Difference:
         for unit in built.fresh.values():

@@ -29,20 +29,23 @@ from hooklatch.service.loading import trust
 from hooklatch.service.loading.binding import Binder, with_way_out
 from hooklatch.service.loading.plan import Manifests, Plan, Seen, remembered_plugins
 from hooklatch.service.loading.plugins import PLUGIN, Plugin
-from hooklatch.service.loading.reading import DeclaredFile, ProjectFiles
+from hooklatch.service.loading.reading import DeclaredFile, FleetFiles, ProjectFiles
 from hooklatch.service.loading.sources import Unit
 from hooklatch_worker.lsp import diagnostics
 from hooklatch_worker.wire import Source
 
 __all__ = ["Layers", "assemble", "manifests"]
 
+CONTACT = "contact"  # the stand-in where every gate is denied besides what the policy says
+POLICY = "policy"  # the stand-in for a policy that is unknown
 LSP_MARGIN = 1.0  # seconds that the hook has beyond its server's time: no answer is better than a killed worker
 
 
 class Layers(msgspec.Struct, frozen=True):
     """The hooks that all viewers share, those of each project, and what is wrong.
 
-    `by_file` has the hooks of each file and plugin, `by_source` those that are marked in a source.
+    `by_file` has the hooks of each file and plugin, `by_source` those that are marked in a source.  `fleets` is what is
+    wrong in the fleet's bundle, and `attempts` the overrides that name a hook of the fleet, which none reaches.
     """
 
     shared: list[Hook]
@@ -50,6 +53,8 @@ class Layers(msgspec.Struct, frozen=True):
     diagnostics: list[Diagnostic]
     by_file: dict[str, list[Hook]]
     by_source: dict[str, list[Hook]] = {}
+    fleets: list[Diagnostic] = []
+    attempts: list[Override] = []
 
     @property
     def names(self) -> frozenset[str]:
@@ -69,9 +74,12 @@ class LayerBuilder:
         remembered: Manifests,
         taken: Mapping[str, Origin],
         project: str = "",
+        *,
+        suspendable: bool = True,
     ) -> None:
         self._layer = layer
         self._project = project
+        self._suspendable = suspendable
         self._binder = binder
         self._manifests = remembered
         self._taken = dict(taken)
@@ -130,6 +138,18 @@ class LayerBuilder:
             if file.fault is not None:
                 self.diagnostics.append(file.fault)
 
+    def add_fleet(self, fleet: FleetFiles) -> None:
+        """Add the hooks of the fleet's policy; what is unknown of it denies at every gate."""
+        if fleet.fault is not None:
+            self._stand_in(POLICY, fleet.fault)
+            self.diagnostics.append(Diagnostic(fleet.root or POLICY, 0, fleet.fault))
+        if fleet.denies is not None:
+            self._stand_in(CONTACT, fleet.denies)
+        for file in fleet.files:
+            self.add(file)
+            if file.fault is not None:
+                self.diagnostics.append(file.fault)
+
     def add_definition(self, definition: HookDefinition, folder: str = "/", origin: Origin | None = None) -> None:
         self._append(self._binder.bind(definition, self._layer, folder=folder, origin=origin))
 
@@ -174,9 +194,10 @@ class LayerBuilder:
 
     def _keep(self, hook: Hook, origin: Origin) -> None:
         self._taken[hook.id] = origin
-        hook = msgspec.structs.replace(hook, project=self._project)
+        is_suspendable = self._suspendable and not (self._layer is Layer.FLEET and hook.event == EVERY_GATE)
+        hook = msgspec.structs.replace(hook, project=self._project, suspendable=is_suspendable)
         if hook.problem is not None:
-            hook = msgspec.structs.replace(hook, problem=placed(hook.problem, origin, hook.name))
+            hook = msgspec.structs.replace(hook, problem=placed(hook, origin))
         self.hooks.append(hook)
 
     def _complain(self, hook: Hook, origin: Origin, text: str) -> None:
@@ -210,9 +231,12 @@ class LayerBuilder:
             self._keep(hook, Origin(path))
 
 
-def placed(problem: str, origin: Origin, name: str) -> str:
+def placed(hook: Hook, origin: Origin) -> str:
+    problem = hook.problem or ""
+    if hook.layer is Layer.FLEET:
+        return f"the fleet's policy: {problem}"
     place = "" if str(origin) in problem else f"{origin}: "
-    return with_way_out(f"{place}{problem}", name)
+    return with_way_out(f"{place}{problem}", hook.name)
 
 
 def assemble(
@@ -226,6 +250,7 @@ def assemble(
     binder = Binder(taken.catalogue, units, faults)
     builtin, packaged = LayerBuilder(Layer.BUILTIN, binder, {}, {}), LayerBuilder(Layer.PLUGIN, binder, remembered, {})
     own = LayerBuilder(Layer.GLOBAL, binder, remembered, ids)
+    fleet = fleet_builder(taken.fleet, units, faults)
     if taken.main.lsp is not None:
         builtin.add_definition(lsp_definition(taken.main.lsp))
     for plugin in taken.plugins.values():
@@ -235,19 +260,39 @@ def assemble(
     for file in taken.files:
         own.add(file)
     given = [*builtin.hooks, *packaged.hooks]
-    overridden_hooks, complaints = overridden(given, taken.main, taken.catalogue)
+    attempts = [one for one in taken.main.overrides if is_meant(one.id, fleet.hooks, given)]
+    overridden_hooks, complaints = overridden(given, taken.main, taken.catalogue, attempts)
     by_project: dict[str, LayerBuilder] = {}
     for project in taken.projects:
         by_project[project.folder] = LayerBuilder(Layer.PROJECT, binder, remembered, {}, project.folder)
         by_project[project.folder].add_project(project)
     made = [builtin, packaged, own, *by_project.values()]
     return Layers(
-        [*overridden_hooks, *own.hooks],
+        [*fleet.hooks, *overridden_hooks, *own.hooks],
         {folder: builder.hooks for folder, builder in by_project.items()},
-        [*complaints, *(one for builder in made for one in builder.diagnostics)],
+        [*fleet.diagnostics, *complaints, *(one for builder in made for one in builder.diagnostics)],
         {path: hooks for builder in made for path, hooks in builder.by_file.items()},
         {location: hooks for builder in made for location, hooks in builder.by_source.items()},
+        fleet.diagnostics,
+        attempts,
     )
+
+
+def fleet_builder(
+    fleet: FleetFiles | None, units: Mapping[str, Unit], faults: Mapping[str, Diagnostic]
+) -> LayerBuilder:
+    """Make the fleet's hooks: on events that are the same on every host, and with nothing that a host remembers."""
+    binder = Binder(Catalogue.standard(), units, faults)
+    builder = LayerBuilder(Layer.FLEET, binder, {}, {}, suspendable=fleet is not None and fleet.suspendable)
+    if fleet is not None:
+        builder.add_fleet(fleet)
+    return builder
+
+
+def is_meant(name: str, hooks: Iterable[Hook], others: Iterable[Hook]) -> bool:
+    """Return whether a name means one of these hooks, and none of the others."""
+    own = {text for hook in hooks for text in (hook.id, hook.name)}
+    return name in own - {text for hook in others for text in (hook.id, hook.name)}
 
 
 def lsp_definition(config: Mapping[str, object]) -> HookDefinition:
@@ -262,7 +307,9 @@ def lsp_definition(config: Mapping[str, object]) -> HookDefinition:
     )
 
 
-def overridden(hooks: Iterable[Hook], main: FileConfig, catalogue: Catalogue) -> tuple[list[Hook], list[Diagnostic]]:
+def overridden(
+    hooks: Iterable[Hook], main: FileConfig, catalogue: Catalogue, attempts: Collection[Override]
+) -> tuple[list[Hook], list[Diagnostic]]:
     """Apply the operator's overrides to hooks that the operator did not write."""
     by_name = {hook.name: hook for hook in hooks}
     broken = {hook.plugin for hook in by_name.values() if hook.problem is not None} - {None}
@@ -280,6 +327,9 @@ def overridden(hooks: Iterable[Hook], main: FileConfig, catalogue: Catalogue) ->
                 by_name[hook.name], fault = changed(hook, override, catalogue)
                 if fault is not None:
                     complaints.append(Diagnostic(main.path, override.line, f"override of {override.id!r}: {fault}"))
+        elif override in attempts:
+            text = f"{override.id!r} is a hook of the fleet, which no override reaches; remove it"
+            complaints.append(Diagnostic(main.path, override.line, text))
         elif override.id.partition(".")[0] not in broken:  # the hooks of a broken plugin are unknown
             hint = did_you_mean(override.id, [hook.id for hook in by_name.values()]) or "; see: hooklatch hooks"
             text = f"there is no built-in hook and no plugin's of the id {override.id!r}{hint}"

@@ -28,7 +28,15 @@ from hooklatch.service.config.path_lookup import Absent, Fault, Names
 from hooklatch.service.config.settings_files import ENDING
 from hooklatch.service.config.state_file import ManifestHook
 from hooklatch.service.loading.plugins import PLUGIN, Discovery, Plugin, in_force
-from hooklatch.service.loading.reading import ENDINGS, DeclaredFile, ProjectFiles, SeenFile, is_text, paths_of
+from hooklatch.service.loading.reading import (
+    ENDINGS,
+    DeclaredFile,
+    FleetFiles,
+    ProjectFiles,
+    SeenFile,
+    is_text,
+    paths_of,
+)
 from hooklatch_worker.wire import ISOLATION_LEVELS, Isolation, Source
 
 __all__ = ["Manifests", "Plan", "Seen", "known_files", "plan", "remembered_plugins", "too_weak"]
@@ -44,6 +52,7 @@ class Seen(msgspec.Struct, frozen=True):
     packages: Discovery
     manifests: Manifests = {}
     projects: list[ProjectFiles] = []
+    fleet: FleetFiles | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -62,6 +71,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     packages: set[str] = set()
     unreadable: dict[str, str] = {}
     projects: list[ProjectFiles] = []
+    fleet: FleetFiles | None = None
     wanted: dict[str, Source] = {}  # by location
     workers: dict[str, int] = {}  # of sources with their own number of them
     diagnostics: list[Diagnostic] = []
@@ -74,7 +84,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def configs(self) -> list[FileConfig]:
-        return configs_of([*self.files, *(file for project in self.projects for file in project.files)])
+        return configs_of([*self.files, *bundled(self.fleet), *(file for one in self.projects for file in one.files)])
 
     @cached_property
     def good(self) -> dict[str, FileConfig]:
@@ -125,7 +135,7 @@ def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
         msgspec.structs.replace(project, files=with_known_events(project.files, catalogue, {}))
         for project in seen.projects
     ]
-    configs = configs_of([*files, *(file for project in projects for file in project.files)])
+    configs = configs_of([*files, *bundled(seen.fleet), *(file for project in projects for file in project.files)])
     extra = [plugin.source for plugin in plugins if plugin.fault is None]
     looked_at = (seen.listing, *seen.files.values(), *seen.packages.faults.values())
     return Plan(
@@ -139,6 +149,7 @@ def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
         packages=seen.packages.known(active.packages),
         unreadable=seen.packages.unread(active.packages),
         projects=projects,
+        fleet=seen.fleet,
         workers={one.source.location: one.workers for config in configs for one in config.sources if one.workers},
         wanted=wanted_sources(configs, [*extra, LSP.source] if main.lsp is not None else extra),
         diagnostics=[
@@ -148,7 +159,8 @@ def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
             *unusable,
             *complaints,
         ],
-        is_to_retry=any(isinstance(one, Fault) and one.is_passing for one in looked_at),
+        is_to_retry=any(isinstance(one, Fault) and one.is_passing for one in looked_at)
+        or (seen.fleet is not None and seen.fleet.is_to_retry),
     )
 
 
@@ -230,6 +242,10 @@ def misnamed(folder: str, listing: Names | Absent | Fault) -> list[Diagnostic]:
     ]
 
 
+def bundled(fleet: FleetFiles | None) -> list[DeclaredFile]:
+    return fleet.files if fleet is not None else []
+
+
 def configs_of(files: Iterable[DeclaredFile]) -> list[FileConfig]:
     return [file.config for file in files if file.config is not None]
 
@@ -277,8 +293,8 @@ def wanted_sources(configs: Iterable[FileConfig], extra: Iterable[Source]) -> di
 def levels_of(configs: Iterable[FileConfig], active: Plan, main: FileConfig) -> dict[str, str]:
     """Return the isolation level of each source that has its own; if several are named for one, the strictest wins.
 
-    The operator's files may make a source stricter than [isolation] says, or weaker.  A project's files may only make
-    it stricter: a project does not decide over the user's files.
+    The operator's files may make a source stricter than [isolation] says, or weaker.  A project's files, and the
+    fleet's, may only make it stricter: they do not decide over the user's files.
     """
     levels = {LSP.source.location: main.lsp_isolation}
     for config in configs:

@@ -1,4 +1,4 @@
-"""Reads the files that declare hooks: the operator's, and those of projects.  Called in a thread, since disks are slow.
+"""Reads the files that declare hooks: the operator's, projects' and the fleet's.  Called in a thread: disks are slow.
 
 Knows paths, formats and pins; decides nothing.  What cannot be read is never taken for what does not exist.
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeAlias
 
 import msgspec
 
+from hooklatch.core.hooks.builtin_sources import SHELL
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.dialects.find import unknown_event
 from hooklatch.service.config.configuration import (
     PROJECT_TABLES,
     TABLES,
@@ -30,8 +33,8 @@ from hooklatch.service.config.settings_files import ENDING, read_settings
 from hooklatch.service.loading import trust
 
 __all__ = [
-    "ENDINGS", "DeclaredFile", "ProjectFiles", "SeenFile", "changed", "is_text", "paths_of", "read_files",
-    "read_project",
+    "ENDINGS", "DeclaredFile", "FleetFiles", "ProjectFiles", "SeenFile", "changed", "is_text", "paths_of", "read_files",
+    "read_fleet", "read_project", "tampered",
 ]  # fmt: skip
 
 ENDINGS = (".toml", ".py", ENDING)  # what hooks.d may contain
@@ -67,6 +70,29 @@ class ProjectFiles(msgspec.Struct, frozen=True):
     stamps: trust.Stamps | None
     files: list[DeclaredFile] = []
     fault: str | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        return self.fault is None and all(file.fault is None for file in self.files)
+
+
+class FleetFiles(msgspec.Struct, frozen=True):
+    """What the fleet's policy declares: the files of a bundle, below `root`, and what each must be.
+
+    A `fault` says that the policy cannot be read, or is not what was signed; `denies` why every gate is to be denied
+    besides what the policy says.
+    """
+
+    root: str = ""
+    version: int = 0
+    pins: trust.Pins = {}
+    suspendable: bool = False
+    stamps: trust.Stamps | None = None
+    files: list[DeclaredFile] = []
+    fault: str | None = None
+    denies: str | None = None
+    proof: tuple[object, ...] = ()  # what it was proven from, if it was
+    is_to_retry: bool = False  # the fault may go away by itself
 
     @property
     def is_sound(self) -> bool:
@@ -143,7 +169,8 @@ def read_project(folder: str, pins: trust.Pins, before: ProjectFiles | None) -> 
     root = trust.folder_of(folder)
     inside = (name for name in pins if os.path.dirname(name) == "hooks.d" and is_declaring(os.path.basename(name)))
     names = [*(name for name in pins if name == "hooks.toml"), *sorted(inside)]
-    return msgspec.structs.replace(project, files=[pinned_file(root, name, pins[name]) for name in names])
+    files = [pinned_file(root, name, pins[name], outside_of) for name in names]
+    return msgspec.structs.replace(project, files=files)
 
 
 def changed(project: ProjectFiles, fault: str) -> ProjectFiles:
@@ -155,11 +182,13 @@ def changed(project: ProjectFiles, fault: str) -> ProjectFiles:
     return msgspec.structs.replace(project, files=[], fault=text)
 
 
-def pinned_file(root: str, name: str, digest: str) -> DeclaredFile:
+def pinned_file(
+    root: str, name: str, digest: str, fault_of: Callable[[str, FileConfig], Diagnostic | None]
+) -> DeclaredFile:
     path = os.path.join(root, name)
     match read_file(path, PROJECT_TABLES):
         case FileConfig() as config if config.digest in ("", digest):  # a Python file is hashed when it is built
-            fault = outside_of(root, config)
+            fault = fault_of(root, config)
             return DeclaredFile(path, config if fault is None else None, fault)
         case FileConfig() | Absent():
             return DeclaredFile(path, None, Diagnostic(path, 0, "it changes while it is read"))
@@ -177,3 +206,53 @@ def outside_of(root: str, config: FileConfig) -> Diagnostic | None:
         if source.kind == "file" and not source.location.startswith(f"{root}/"):
             return Diagnostic(config.path, line, f"{source.location} is not below {root}, so it is not pinned")
     return None
+
+
+# -- the fleet ---------------------------------------------------------------------------------------------------
+
+
+def read_fleet(fleet: FleetFiles, before: FleetFiles | None) -> FleetFiles:
+    """Read the files of the fleet's bundle if they are those that were signed; unchanged ones are not read again."""
+    stamps = trust.stamps_below(fleet.root)
+    if before is not None and before.is_sound and (before.pins, before.stamps) == (fleet.pins, stamps):
+        return msgspec.structs.replace(fleet, stamps=stamps, files=before.files)
+    try:
+        fault = trust.difference(fleet.pins, trust.pin_below(fleet.root))
+    except (UnsafeFileError, OSError) as error:
+        fault = str(error)
+    if fault is None and stamps is None:
+        fault = "it cannot be accessed"
+    if fault is not None:
+        return tampered(fleet, fault)
+    names = sorted(name for name in fleet.pins if "/" not in name and is_declaring(name))
+    files = [pinned_file(fleet.root, name, fleet.pins[name], unfit_for_fleet) for name in names]
+    return msgspec.structs.replace(fleet, stamps=stamps, files=files)
+
+
+def tampered(fleet: FleetFiles, fault: str) -> FleetFiles:
+    """Return a policy whose files are not those that were signed."""
+    text = f"{fleet.root} is not what the fleet's publisher signed ({fault}); to write it anew: hooklatch reload"
+    return msgspec.structs.replace(fleet, files=[], fault=text)
+
+
+def unfit_for_fleet(root: str, config: FileConfig) -> Diagnostic | None:
+    """Return what a file of a bundle names that is not the same on every host, or that a host could hide."""
+    standard = Catalogue.standard()
+    for table in config.sources:
+        if table.source.kind != "file":
+            text = f"[[source]] names the module {table.source.location!r}, which no signature covers: use path"
+            return Diagnostic(config.path, 0, text)
+    for hook in config.hooks:
+        source, _ = place_of(hook, root)
+        if source.kind != "file" and source != SHELL.source:
+            text = (
+                f"hook {hook.id!r}: its code is the module {source.location!r}, which no signature covers: use a file"
+            )
+            return Diagnostic(config.path, hook.line, text)
+        if hook.plugin is not None:
+            text = f"hook {hook.id!r}: a fleet's hook belongs to no plugin; remove plugin"
+            return Diagnostic(config.path, hook.line, text)
+        if hook.event not in standard:
+            text = f"hook {hook.id!r}: {unknown_event(standard, hook.event)}"
+            return Diagnostic(config.path, hook.line, text)
+    return outside_of(root, config)

@@ -6,7 +6,7 @@ A source whose new version fails keeps the last good one, unless that is isolate
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 import trio
@@ -16,10 +16,14 @@ from hooklatch.dialects.find import unknown_event
 from hooklatch.service.config.configuration import Diagnostic, place_of
 from hooklatch.service.loading.binding import with_way_out
 from hooklatch.service.loading.plan import Manifests, Plan, too_weak
+from hooklatch.service.loading.reading import FleetFiles, tampered
 from hooklatch.service.loading.sources import Sources, Unit, UnitError, Version, read
+from hooklatch.service.loading.trust import stamps_below
 from hooklatch_worker.wire import Elsewhere, Source
 
-__all__ = ["Built", "SourceBuilder", "aimed_at", "aimed_at_nothing"]
+__all__ = [
+    "BundleError", "Built", "SourceBuilder", "aimed_at", "aimed_at_nothing", "faults_of_bundle", "verified",
+]  # fmt: skip
 
 AT_ONCE = 4  # builds; each imports in its own worker
 
@@ -32,6 +36,15 @@ class Built(msgspec.Struct, frozen=True):
     too_weak: set[str] = set()  # their active build must go, though there is no other
     diagnostics: list[Diagnostic] = []
     is_to_retry: bool = False  # a fault may go away by itself, without a change of any file
+
+
+class BundleError(Exception):
+    """Something is wrong in a bundle of the fleet, so nothing of it is taken."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics = diagnostics
+        more = f" (and {len(diagnostics) - 1} more)" if len(diagnostics) > 1 else ""
+        super().__init__(f"{diagnostics[0]}{more}")
 
 
 class SourceBuilder:
@@ -196,3 +209,28 @@ def aimed_at(unit: Unit, hook: Hook) -> Hook:
     if target.function not in unit.loaded.functions:
         problem = with_way_out(f"{unit.source.location} has no function {target.function!r}", hook.name)
     return msgspec.structs.replace(hook, target=aimed, problem=problem)
+
+
+# -- the fleet's bundle ------------------------------------------------------------------------------------------
+
+
+def verified(fleet: FleetFiles | None, units: Iterable[Unit]) -> FleetFiles | None:
+    """Return the fleet's policy as it was read, unless that is not what workers have loaded, or not what is there."""
+    if fleet is None or fleet.fault is not None or not fleet.root:
+        return fleet
+    if fleet.stamps != stamps_below(fleet.root):
+        return tampered(fleet, "it has changed just now")
+    loaded = (file for unit in units for file in unit.digests.items() if is_below(file[0], fleet.root))
+    if any(fleet.pins.get(os.path.relpath(path, fleet.root)) != digest for path, digest in loaded):
+        return tampered(fleet, "workers have loaded something else")
+    return fleet
+
+
+def faults_of_bundle(root: str, built: Built, found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Return all that is wrong in a bundle, beside what was `found` in its files: one thing is enough to refuse it."""
+    of_sources = [one for location, one in built.faults.items() if is_below(location, root)]
+    return list(dict.fromkeys([*of_sources, *found, *(one for one in built.diagnostics if is_below(one.file, root))]))
+
+
+def is_below(path: str, root: str) -> bool:
+    return path.startswith(f"{root}/")

@@ -198,6 +198,7 @@ async def serve(options: Options, process: Process | None = None) -> AsyncGenera
                 for path in (agent, admin) if inherited is None else ():
                     with suppress(FileNotFoundError):
                         os.unlink(path)
+                parts.link_token.remove()
                 parts.dispatcher.is_draining = True  # nobody would wait for a fire that begins now
                 parts.dispatcher.stop()
 
@@ -227,6 +228,7 @@ def services(parts: Parts, listeners: Iterable[Listener]) -> list[ChildSpec]:
         ChildSpec("line timeouts", parts.shared.line_timeouts.run),
         ChildSpec("memory watch", partial(watch_memory, lambda: list(parts.sources.pools.values()))),
         ChildSpec("file watch", parts.files.watch),
+        ChildSpec("fleet contact", parts.contact.run, reports_start=True),
         ChildSpec("file hints", partial(give_hints, parts.files)),
         ChildSpec("hangups", parts.shared.hangups.run, reports_start=True),
         *(
@@ -259,14 +261,14 @@ def listeners_of(parts: Parts, agent: socket.socket, admin: socket.socket) -> tu
     connect = partial(parts.bus.connect, handler=parts.methods, shared=parts.shared)
     faults = parts.listener_faults
     return (
-        Listener("agent", agent, partial(connect, is_admin=False), peers, faults, most=most.agents),
-        Listener("administrator", admin, partial(connect, is_admin=True), peers, faults, most=most.administrators),
+        Listener("agent", agent, partial(connect, role="agent"), peers, faults, most=most.agents),
+        Listener("administrator", admin, partial(connect, role="admin"), peers, faults, most=most.administrators),
     )
 
 
 def open_record(options: Options, state: StateFile) -> Record:
     try:
-        return Record(os.path.join(options.state_dir, "record"), state.state.settings.record)
+        return Record(os.path.join(options.state_dir, "record"), state.state.settings.record, is_settled=False)
     except RecordError as error:
         raise StartError(str(error)) from None
 
@@ -285,8 +287,15 @@ async def load_everything(parts: Parts, fault: str | None) -> None:
     for text in parts.state.dropped:
         logger.warning("%s", text, extra={"path": parts.state.path})
     scratch.clear(os.path.dirname(parts.state.path))
+    parts.fleet.load()
+    for name in parts.state.of_the_fleet:
+        parts.fleet.attempted("a switch in the state file", name)
     parts.suspensions.restore()
     if parts.files.settings.keeps_state:
         parts.shared_state.open()
     await parts.hook_methods.restore(fault)
+    parts.contact.take(parts.files.settings.fleet)
+    await parts.contact.settle()
     await parts.files.reload()
+    await parts.contact.settle()  # the main file may have been another one by now
+    await parts.fleet_methods.clean()

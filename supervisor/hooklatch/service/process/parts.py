@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from hooklatch.core.health import Faults
 from hooklatch.dialects.find import load_entry_points
@@ -16,9 +17,12 @@ from hooklatch.processes.supervisor import Supervisor
 from hooklatch.processes.zygote import Zygote
 from hooklatch.record.writer import Record
 from hooklatch.service.api.administration import Administration
+from hooklatch.service.api.fleet_methods import FleetMethods
+from hooklatch.service.api.fleet_report import FleetReport
 from hooklatch.service.api.hook_methods import HookMethods
 from hooklatch.service.api.hook_reports import HookReports
 from hooklatch.service.api.host_methods import HostMethods
+from hooklatch.service.api.links import Links
 from hooklatch.service.api.methods import Methods
 from hooklatch.service.api.registration import Registrar
 from hooklatch.service.api.session_methods import SessionMethods
@@ -34,6 +38,9 @@ from hooklatch.service.dispatch.generations import Generations
 from hooklatch.service.dispatch.recording import Recording
 from hooklatch.service.dispatch.session_end import SessionEnd
 from hooklatch.service.dispatch.shared_state import SharedState
+from hooklatch.service.fleet.contact import FleetContact
+from hooklatch.service.fleet.fleet_layer import FleetLayer
+from hooklatch.service.fleet.token import LinkToken
 from hooklatch.service.loading.files import Files, first_plan
 from hooklatch.service.loading.project_freshness import ProjectFreshness
 from hooklatch.service.loading.projects import Projects
@@ -94,13 +101,23 @@ class Parts:
         pools: dict[tuple[str, int], Pool] = {}
         self.sources = make_sources(zygote, self.generations.quiesced, pools, on_adopted=self.notes.adopted)
 
+        # The fleet.
+        fleet_faults = Faults()
+        self.link_token = LinkToken(os.path.dirname(places["admin"]), fleet_faults, self._end_links)
+        self.links = Links(self.link_token, record, self._note_of_fleet)
+        self.contact = FleetContact(state, self._note_of_fleet, lambda: self.files.reload())
+        self.fleet = FleetLayer(state, self._note_of_fleet, fleet_faults, lambda: self.contact.denial)
+
         def take_settings(settings: Settings) -> None:
             record.apply(settings.record)
             permits.is_allowed = settings.record.skipping
             metrics_places.take(settings)
+            self.link_token.take(settings.fleet)
+            self.fleet.take(settings.fleet)
+            self.contact.take(settings.fleet)
 
         self.files = make_files(
-            first, self.sources, self.registries, state, self.projects,
+            first, self.sources, self.registries, state, self.projects, self.fleet,
             on_declared=self.notes.declared, on_settings=take_settings,
         )  # fmt: skip
         self.places = {**places, "config": first.main.path, "state": state.path}
@@ -123,22 +140,31 @@ class Parts:
         registrar = Registrar(self.registries, self.files, self.sources, self.dispatcher, self.dialects)
         self.hook_methods = HookMethods(
             registrar=registrar, registries=self.registries, files=self.files, sources=self.sources, state=state,
-            breakers=self.breakers, faults=faults,
+            breakers=self.breakers, faults=faults, fleet=self.fleet,
         )  # fmt: skip
         session_methods = SessionMethods(
             registrar=registrar, registries=self.registries, sessions=self.sessions, projects=self.projects,
             files=self.files, dialects=self.dialects, native=self.native, bus=self.bus, permits=permits, record=record,
+            links=self.links,
         )  # fmt: skip
         self.status = StatusReport(
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
             dispatcher=self.dispatcher, registries=self.registries, sessions=self.sessions, bus=self.bus,
             statistics=self.statistics, files=self.files, sources=self.sources, projects=self.projects, record=record,
-            state=state, shared_state=self.shared_state, supervisors=supervisors, places=self.places,
+            state=state, shared_state=self.shared_state,
+            fleet=FleetReport(self.fleet, self.contact, fleet_faults, self.statistics.fleet, self.bus),
+            supervisors=supervisors, places=self.places,
             started=time.time(),
         )  # fmt: skip
         self.administration = Administration(
             files=self.files, breakers=self.breakers, dispatcher=self.dispatcher, record=record,
             projects=self.projects, registries=self.registries, state=state, suspensions=self.suspensions, end=end,
+            fleet=self.fleet,
+        )  # fmt: skip
+        self.fleet_methods = FleetMethods(
+            fleet=self.fleet, contact=self.contact, files=self.files, sources=self.sources,
+            generations=self.generations, status=self.status,
+            background=self.dispatcher.background,
         )  # fmt: skip
         self.methods = Methods(
             self.dispatcher, self.dialects, self.native, self.registries, self.bus,
@@ -150,8 +176,19 @@ class Parts:
                 HookReports(self.status, self.dialects, self.native).methods,
                 self.status.methods,
             ],
-            of_administrators=self.administration.methods,
+            of_administrators={**self.administration.methods, **self.fleet_methods.of_administrators},
+            of_links={**self.links.methods, **self.fleet_methods.of_links},
         )  # fmt: skip
         self.metrics = Metrics(metrics_places, self.status, faults)
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.shared = Shared(admission, ReaderHandoff(), LineTimeouts(), Hangups())
+
+    def _note_of_fleet(self, kind: str, fields: dict[str, Any]) -> None:
+        """Record what happened in the fleet, and count it."""
+        self.statistics.fleet[fields["action"]] += 1
+        self.notes.note(kind, fields)
+
+    def _end_links(self) -> None:
+        """Close the fleet's links, for another [fleet]: that has acknowledged nothing, and has another token."""
+        self.record.shipped(None)
+        self.bus.close_links()

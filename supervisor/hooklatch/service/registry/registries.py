@@ -40,7 +40,7 @@ from hooklatch.service.registry.visibility import (
     shared_hooks,
 )
 
-__all__ = ["Announcement", "Permits", "Registries", "found"]
+__all__ = ["Announcement", "FleetHookError", "Permits", "Registries", "found"]
 
 MAX_SHARED = 1000  # scopes of one epoch: clients name the plugins, and may name others without end
 SLICE = 0.002  # seconds of a turn of the loop in which subscribers are told
@@ -61,6 +61,15 @@ class Announcement(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def line(self) -> bytes:
         """Return the line to send, encoded once for all viewers with the same change."""
         return encode_notification("announce", self)
+
+
+class FleetHookError(RpcError):
+    """A change would reach a hook of the fleet, which none does; `hook` is its name."""
+
+    def __init__(self, hook: Hook) -> None:
+        text = f"{hook.name} is the fleet's, and no user of this host changes it; ask who publishes the fleet's policy"
+        super().__init__(ErrorCode.NOT_PERMITTED, text)
+        self.hook = hook.name
 
 
 Publish = Callable[[Session | None, Announcement], bool]  # false when nobody listens any more
@@ -253,6 +262,7 @@ class Registries:
         hooks = [hook for hook in (*self._api.values(), *self._files) if hook.layer is Layer.GLOBAL]
         hook = next((hook for hook in hooks if name in (hook.id, hook.name)), None)
         if hook is None:
+            self.check_not_of_fleet(name)
             return None
         if hook.id not in self._api:
             raise RpcError(
@@ -268,10 +278,17 @@ class Registries:
     def switch_global(self, name: str, *, enabled: bool) -> Target[Hook]:
         """Enable or disable the one hook, or the one whole plugin, that a name identifies; not a session's own.
 
+        A hook of the fleet cannot be disabled; to enable it changes nothing, since it is.
+
         Raises:
             RpcError: nothing has that name, or several do.
         """
         target = found(name, self.all_hooks())
+        of_fleet = [hook for hook in target.hooks if hook.layer is Layer.FLEET]
+        if of_fleet and not enabled:
+            raise FleetHookError(of_fleet[0])
+        if of_fleet:
+            return target
         if target.plugin is not None:
             # Disable a whole plugin, or reset each of its hooks to what its definition says.
             for hook in target.hooks:
@@ -281,6 +298,16 @@ class Registries:
             self.switches[target.name] = enabled
         self._commit_global()
         return target
+
+    def check_not_of_fleet(self, name: str) -> None:
+        """Check that a name that means nothing here is not that of a hook of the fleet.
+
+        Raises:
+            FleetHookError: it is.
+        """
+        for hook in self.view.hooks:
+            if hook.layer is Layer.FLEET and name in (hook.id, hook.name):
+                raise FleetHookError(hook)
 
     def take_settings(self, session: Session) -> None:
         """Apply what a session's host said of its plugins, its personality and its working directory."""

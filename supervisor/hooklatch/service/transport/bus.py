@@ -13,7 +13,7 @@ from hooklatch.core.messages import Decision
 from hooklatch.core.protocol import encode_notification
 from hooklatch.service.registry.registries import Announcement
 from hooklatch.service.registry.sessions import Session, Sessions
-from hooklatch.service.transport.connection import Connection, Handler, Shared
+from hooklatch.service.transport.connection import Connection, Handler, Role, Shared
 
 __all__ = ["Bus"]
 
@@ -33,9 +33,9 @@ class Bus:
         self._administrators: defaultdict[str, dict[int, Connection]] = defaultdict(dict)  # those of them that are
         self._numbers = itertools.count(1)
 
-    def connect(self, stream: socket.socket, handler: Handler, shared: Shared, *, is_admin: bool) -> Connection:
+    def connect(self, stream: socket.socket, handler: Handler, shared: Shared, *, role: Role) -> Connection:
         """Create and keep the connection of an accepted client."""
-        connection = Connection(next(self._numbers), stream, handler, shared, is_admin=is_admin)
+        connection = Connection(next(self._numbers), stream, handler, shared, role=role)
         self.connections[connection.number] = connection
         return connection
 
@@ -56,6 +56,11 @@ class Bus:
         self._stop_listening(connection)
         if connection.session is not None:
             self._sessions.left(connection.session, connection.number)
+
+    def close_links(self) -> None:
+        """Close the connections of the fleet's link: what they have shown is not valid any more."""
+        for connection in [one for one in self.connections.values() if one.role == "link"]:
+            connection.close()
 
     def publish(self, viewer: Session | None, announcement: Announcement) -> bool:
         """Tell a viewer's subscribers of a change in its view, and return whether there are any."""

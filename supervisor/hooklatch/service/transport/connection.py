@@ -24,7 +24,7 @@ import logging
 import socket
 from collections.abc import Awaitable
 from contextlib import suppress
-from typing import Protocol
+from typing import Literal, Protocol, TypeAlias
 
 import msgspec
 import trio
@@ -54,7 +54,7 @@ from hooklatch.service.transport.reader_handoff import ReaderHandoff
 from hooklatch.service.transport.requests import FireRequest, read_line
 from hooklatch.service.transport.served_calls import ServedCalls
 
-__all__ = ["Connection", "Handler", "Shared"]
+__all__ = ["Connection", "Handler", "Role", "Shared"]
 
 logger = logging.getLogger("hooklatch.connection")
 HELLO_TIMEOUT = 2.0  # seconds within which a hello or a one-shot must arrive
@@ -68,6 +68,8 @@ RECEIVED = 2**16  # bytes to receive at once
 NO_TOPICS: frozenset[str] = frozenset()  # one for all: an empty set takes 216 bytes
 ONE_SHOTS = frozenset({"fire", "host"})  # methods that one who has not said hello calls once
 MAX_UNBROKEN = 8  # consecutive reads that did not have to wait, before other tasks get a turn
+# What a connection may do, by its socket; a link is an administrator's connection that has become one by its hello.
+Role: TypeAlias = Literal["agent", "admin", "link"]
 
 
 class Handler(Protocol):
@@ -101,14 +103,14 @@ class Connection:
         "_admission", "_bytes_in_flight", "_handler", "_handoff", "_hangups", "_has_more",
         "_hello_deadline", "_in_flight", "_is_closing", "_is_ended", "_is_gone", "_is_lagging",
         "_is_line_begun", "_is_one_shot", "_is_retired", "_line_timeouts", "_lines", "_nursery", "_outgoing",
-        "_reader", "_rubbish", "_served", "_socket", "_unbroken", "client", "has_greeted", "is_admin",
-        "may_skip", "number", "session", "topics",
+        "_reader", "_rubbish", "_served", "_socket", "_unbroken", "client", "has_greeted", "may_skip",
+        "number", "role", "session", "topics",
     )  # fmt: skip
 
-    def __init__(self, number: int, stream: socket.socket, handler: Handler, shared: Shared, *, is_admin: bool) -> None:
+    def __init__(self, number: int, stream: socket.socket, handler: Handler, shared: Shared, *, role: Role) -> None:
         stream.setblocking(False)
         self.number = number
-        self.is_admin = is_admin
+        self.role: Role = role
         self.session: Session | None = None
         self.has_greeted = False
         self.client = ""
@@ -157,6 +159,11 @@ class Connection:
     @property
     def _ids(self) -> dict[str, object]:
         return {"connection": self.number, "session": self.session.id if self.session is not None else None}
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether it may do what an administrator may."""
+        return self.role == "admin"
 
     @property
     def is_quiet(self) -> bool:

@@ -1,0 +1,66 @@
+"""How long ago a fleet was in contact.  Pure: knows moments as values; reads no clock.
+
+The wall clock jumps; the clock since the boot does not, but begins anew with each boot.  So within one boot only the
+latter counts.  Over a boot only the wall clock knows: a host then counts as at least as stale as either clock says, and
+as never in contact where the wall clock stands before the contact.  "Not known" is stale.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+__all__ = ["Contact", "Moment", "age", "carried", "seconds_left"]
+
+SLACK = 60.0  # seconds that the wall clock may be behind a contact in another boot: clocks are set at a boot
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """Now: seconds since the epoch, which boot this is (empty if unknown), and seconds since it, asleep or not."""
+
+    at: float
+    boot: str
+    uptime: float
+
+
+class Contact(msgspec.Struct, frozen=True):
+    """When a host was last at the head of its fleet's engine, by both clocks.
+
+    `since_boot` is in seconds of the boot `boot`, and below 0 where an earlier boot's contact is `carried` over.
+    """
+
+    fleet: str
+    at: float
+    boot: str
+    since_boot: float
+    is_carried: bool = False
+
+    @classmethod
+    def of(cls, fleet: str, now: Moment) -> Contact:
+        return cls(fleet, now.at, now.boot, now.uptime)
+
+
+def age(contact: Contact | None, now: Moment) -> float | None:
+    """Return the seconds since a contact; None if that cannot be known, or there was none."""
+    if contact is None:
+        return None
+    by_wall = now.at - contact.at
+    if contact.boot and contact.boot == now.boot and contact.since_boot <= now.uptime:
+        elapsed = now.uptime - contact.since_boot
+        return max(elapsed, by_wall) if contact.is_carried else elapsed
+    return max(by_wall, 0.0) if by_wall >= -SLACK else None
+
+
+def carried(contact: Contact | None, now: Moment) -> Contact | None:
+    """Return an earlier boot's contact in terms of this one, so that no later jump of the wall clock makes it newer."""
+    elapsed = age(contact, now)
+    if contact is None or elapsed is None:
+        return None
+    if contact.boot == now.boot and not contact.is_carried:
+        return contact
+    return Contact(contact.fleet, contact.at, now.boot, now.uptime - elapsed, is_carried=True)
+
+
+def seconds_left(contact: Contact | None, now: Moment, max_staleness: float) -> float:
+    """Return for how long it is not stale yet; 0 if it is."""
+    elapsed = age(contact, now)
+    return max(0.0, max_staleness - elapsed) if elapsed is not None else 0.0

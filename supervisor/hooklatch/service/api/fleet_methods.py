@@ -1,0 +1,123 @@
+"""What the fleet's link brings: fleet_follow, fleet_apply; and fleet_reset, which only an administrator may call.
+
+Knows params and results; whom each method is for, the tables say.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.protocol import ErrorCode, RpcError
+from hooklatch.processes.supervisor import Supervisor
+from hooklatch.service.api.methods import Method, MethodTable
+from hooklatch.service.api.status_report import StatusReport
+from hooklatch.service.dispatch.generations import Generations
+from hooklatch.service.fleet.contact import FleetContact
+from hooklatch.service.fleet.fleet_layer import FleetLayer, RefusedError
+from hooklatch.service.loading.files import Files
+from hooklatch.service.loading.sources import Sources
+from hooklatch.service.transport.connection import Connection
+
+__all__ = ["FleetMethods"]
+
+
+class FollowParams(msgspec.Struct, frozen=True):
+    """Stored manifests as texts, in order; an empty list is a sign that the engine has no newer one.
+
+    Without a list it is only asked how this host stands.
+    """
+
+    manifests: list[str] | None = None
+
+
+class ApplyParams(msgspec.Struct, frozen=True):
+    """A version, and its bundle's bytes in base64."""
+
+    version: int
+    bundle: str
+
+
+class ResetParams(msgspec.Struct, frozen=True):
+    reason: str
+
+
+class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
+    """Brings the fleet's policy into force."""
+
+    fleet: FleetLayer
+    contact: FleetContact
+    files: Files
+    sources: Sources
+    generations: Generations
+    status: StatusReport
+    background: Supervisor
+
+    @property
+    def of_links(self) -> MethodTable:
+        return {
+            "fleet_follow": Method(FollowParams, self._follow),
+            "fleet_apply": Method(ApplyParams, self._apply),
+        }
+
+    @property
+    def of_administrators(self) -> MethodTable:
+        return {"fleet_reset": Method(ResetParams, self._reset)}
+
+    async def _follow(self, connection: Connection, params: FollowParams) -> dict[str, Any]:
+        """Read manifests; answer with what this host has read, should have and has."""
+        if params.manifests is not None:
+            try:
+                await self.fleet.follow(params.manifests)
+            except RefusedError as error:
+                raise RpcError(ErrorCode.INVALID_PARAMS, str(error)) from None
+        if params.manifests == [] and self.fleet.is_current:
+            await self.contact.heard()
+        return self.report()
+
+    async def _apply(self, connection: Connection, params: ApplyParams) -> dict[str, Any]:
+        """Put a version in force; if anything is wrong, the last good one stays."""
+        try:
+            data = base64.b64decode(params.bundle, validate=True)
+        except ValueError:
+            raise RpcError(ErrorCode.INVALID_PARAMS, "bundle is not base64") from None
+        try:
+            applied = await self.fleet.apply(params.version, data, self.files.apply)
+        except RefusedError as error:
+            raise RpcError(ErrorCode.LOAD_FAILED, str(error)) from None
+        self.background.spawn("fleet clean-up", self.clean)
+        return {"applied": applied, "revision": self.status.registries.view.revision}
+
+    async def _reset(self, connection: Connection, params: ResetParams) -> dict[str, Any]:
+        """Forget which versions were read; what is in force stays."""
+        reason = " ".join(params.reason.split())
+        if not reason:
+            raise RpcError(ErrorCode.INVALID_PARAMS, 'give a "reason": it is recorded')
+        try:
+            await self.fleet.reset(reason)
+        except RefusedError as error:
+            raise RpcError(ErrorCode.NOT_PERMITTED, str(error)) from None
+        await self.files.reload()
+        return self.report()
+
+    def report(self) -> dict[str, Any]:
+        """Return where this host stands."""
+        fleet, settings = self.fleet, self.fleet.settings
+        return {
+            **self.status.fleet.standing(),
+            "problem": "; ".join(fleet.problems) or None,
+            "host": settings.host if settings is not None else None,
+            "labels": settings.labels if settings is not None else (),
+            "health": self.status.report()["health"],
+            "revision": self.status.registries.view.revision,
+        }
+
+    async def clean(self) -> None:
+        """Remove bundles that no fire can need any more."""
+        await self.generations.quiesced()
+        await self.fleet.clean(self._is_used)
+
+    def _is_used(self, root: str) -> bool:
+        return any(location.startswith(f"{root}/") for location, _ in tuple(self.sources.pools))

@@ -1,0 +1,199 @@
+"""What a host keeps of its fleet's policy on the disk.  Knows paths and bytes; believes nothing of what it reads.
+
+    STATE/fleet/policy.json     the newest version that was read, the one that is wanted, the one that is in force
+    STATE/fleet/SHA256.json     a bundle, byte for byte as it was published
+    STATE/fleet/SHA256/         its files, from which workers load
+
+Each is written under a temporary name, synced and renamed: after a crash there is the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+
+from hooklatch.directories import sync_folder
+from hooklatch.fleet.policy.manifests import START, Envelope, Head
+from hooklatch.service.config.file_safety import UnsafeFileError, make_private, read_safely
+from hooklatch.service.config.path_lookup import Absent, Fault, is_passing, look
+
+__all__ = [
+    "Policy",
+    "UnreadablePolicyError",
+    "clean",
+    "document_of",
+    "read_policy",
+    "remove_policy",
+    "root_of",
+    "unpack",
+    "write_policy",
+]
+
+NAME = "policy.json"
+BUNDLE = re.compile(r"([0-9a-f]{64})(?:\.json)?(?:\.new|\.old)?")
+
+
+class UnreadablePolicyError(Exception):
+    """It is unknown which policy was in force; the text says why, and `is_passing` that this may go away by itself."""
+
+    def __init__(self, text: str, *, is_passing: bool) -> None:
+        super().__init__(text)
+        self.is_passing = is_passing
+
+
+class Policy(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The content of policy.json.
+
+    `wanted` and `applied` are manifests as they were signed, `key` the public key by which `applied` was believed.
+    `host` and `labels` are those for which `wanted` was found.  `lost`: why it is unknown what was applied; then every
+    gate denies.  `may_go_back`: the operator allows an older version than the one in force (`hooklatch fleet reset`).
+    """
+
+    version: Literal[1] = 1  # of this file's form
+    fleet: str = ""
+    host: str = ""
+    labels: tuple[str, ...] = ()
+    head: Head = START
+    wanted: Envelope | None = None
+    applied: Envelope | None = None
+    key: str = ""
+    lost: str = ""
+    may_go_back: bool = False
+
+
+def read_policy(folder: str) -> Policy | None:
+    """Read policy.json; None if there is none.
+
+    Raises:
+        UnreadablePolicyError: there may be one.
+    """
+    path = os.path.join(folder, NAME)
+    seen = look(path)
+    if isinstance(seen, Absent):
+        return None
+    if isinstance(seen, Fault):
+        raise UnreadablePolicyError(seen.reason, is_passing=seen.is_passing)
+    try:
+        return msgspec.json.decode(read_safely(path), type=Policy)
+    except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UnreadablePolicyError(f"{path}: {error}", is_passing=is_passing(error)) from None
+
+
+def write_policy(folder: str, policy: Policy) -> None:
+    """Write policy.json.
+
+    Raises:
+        UnsafeFileError: somebody else could write there.
+        OSError: it is not on the disk; what was there still is.
+    """
+    make_private(folder)
+    replace_file(os.path.join(folder, NAME), msgspec.json.encode(policy))
+
+
+def remove_policy(folder: str) -> None:
+    """Remove policy.json.
+
+    Raises:
+        OSError: it may still be there.
+    """
+    path = os.path.join(folder, NAME)
+    if os.path.lexists(path):
+        os.unlink(path)
+        sync_folder(folder)
+
+
+def document_of(folder: str, digest: str) -> str:
+    return os.path.join(folder, f"{digest}.json")
+
+
+def root_of(folder: str, digest: str) -> str:
+    return os.path.join(folder, digest)
+
+
+def unpack(folder: str, digest: str, data: bytes, files: Mapping[str, bytes]) -> None:
+    """Write a bundle's document and its files; `digest` is the document's sha256.
+
+    Raises:
+        UnsafeFileError: somebody else could write there.
+        OSError: it is not on the disk.
+    """
+    make_private(folder)
+    root, document = root_of(folder, digest), document_of(folder, digest)
+    new, old = f"{root}.new", f"{root}.old"
+    try:
+        replace_file(document, data)
+        write_files(new, files)
+        remove(old)
+        if os.path.lexists(root):
+            os.rename(root, old)
+        os.rename(new, root)
+        sync_folder(folder)
+        remove(old)
+    except OSError:  # a full disk needs what it has
+        for path in (new, document) if not os.path.lexists(root) else (new,):
+            with suppress(OSError):
+                remove(path)
+        raise
+
+
+def write_files(root: str, files: Mapping[str, bytes]) -> None:
+    remove(root)
+    os.mkdir(root, 0o700)
+    folders = {root}
+    for name, content in files.items():
+        below = root
+        for part in name.split("/")[:-1]:
+            below = os.path.join(below, part)
+            if below not in folders:
+                os.mkdir(below, 0o700)
+                folders.add(below)
+        write_file(os.path.join(root, name), content, 0o400)  # what is here is never edited, only replaced as a whole
+    for one in folders:
+        sync_folder(one)
+
+
+def clean(folder: str, keep: Collection[str], is_used: Callable[[str], bool]) -> None:
+    """Remove what a crash has left half written, and the bundles but those with these digests or whose root is used."""
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return  # nothing is kept there, or what is cannot be looked up: then nothing is removed either
+    for name in names:
+        found = BUNDLE.fullmatch(name)
+        is_half = name.endswith((".new", ".old"))
+        if found is not None and (is_half or (found[1] not in keep and not is_used(root_of(folder, found[1])))):
+            remove(os.path.join(folder, name))
+
+
+def replace_file(path: str, data: bytes) -> None:
+    temporary = f"{path}.new"
+    remove(temporary)
+    try:
+        write_file(temporary, data, 0o600)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            remove(temporary)
+        raise
+    sync_folder(os.path.dirname(path))
+
+
+def write_file(path: str, data: bytes, mode: int) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+    with os.fdopen(fd, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(fd)
+
+
+def remove(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        shutil.rmtree(path)
+    elif os.path.lexists(path):
+        os.unlink(path)
