@@ -406,6 +406,23 @@ def test_no_time_of_arrival_hides_a_record_or_stops_a_reader(empty: FleetCommand
     assert len(empty.json("status", code=1)["hosts"]) == 2
 
 
+@pytest.mark.parametrize("number", [f"{2**64 - 1}-7", f"{2**64 - 2}-0", f"{2**63}-1", "0-5"])
+def test_no_number_that_a_host_appends_stops_those_who_read_all(empty: FleetCommands, number: str) -> None:
+    given = lines(write_record(empty.record("a")))
+
+    empty.do(lambda engine: ship_lines(engine, "a", given))
+    empty.server.command("XADD", f"hooklatch:{empty.name}:log:b:1", number, "f", 1, "a", 1, "d", "x")
+    empty.server.command("XADD", f"hooklatch:{empty.name}:host:b", number, "d", '{"host":"b","stale_s":1e308}')
+    done = empty.run("log", "-n", "0", "--json")
+
+    assert len(done.stdout.splitlines()) == len(given)
+    hosts = {one["host"]: one["findings"] for one in empty.json("verify", code=1)["hosts"]}
+    assert not hosts["a"]
+    assert hosts["b"]
+    assert {one["host"] for one in empty.json("status", code=1)["hosts"]} == {"a", "b"}
+    assert max(map(len, empty.run("status").stdout.splitlines())) < 300
+
+
 def test_a_host_whose_clock_is_wrong_does_not_drop_out_of_since(empty: FleetCommands) -> None:
     empty.do(lambda engine: ship_lines(engine, "a", chain(3)))  # of the 31st of January
 
