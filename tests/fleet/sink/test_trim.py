@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import pytest
 
-from support.commands import Place
 from support.records import lines
 from support.redis_server import needs_redis
 from support.shipped import FleetCommands, ship, write_record
@@ -59,8 +58,10 @@ def test_what_is_not_old_enough_stays(fleet: FleetCommands) -> None:
         (["verify", "--to", "redis://x:y@z", "--fleet", "acme"], 77, "password"),
     ],
 )
-def test_an_engine_that_is_not_there_is_one_clear_error(place: Place, words: list[str], code: int, text: str) -> None:
-    done = place.run("fleet", *words)
+def test_an_engine_that_is_not_there_is_one_clear_error(
+    empty: FleetCommands, words: list[str], code: int, text: str
+) -> None:
+    done = empty.run_as_given("fleet", *words)
 
     assert (done.returncode, done.stdout) == (code, ""), done.stderr
     assert text in done.stderr
