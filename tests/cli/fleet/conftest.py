@@ -9,7 +9,7 @@ import pytest
 
 from hooklatch.fleet.policy.signing import new_key
 from support.commands import new_place
-from support.publishing import Bench
+from support.publishers import Bench
 from support.redis_server import RedisServer, redis_server
 
 

@@ -17,7 +17,7 @@ import pytest
 from hooklatch.fleet.policy.bundles import MAX_BUNDLE
 from hooklatch.fleet.policy.signing import new_key, read_private, read_public
 from support.commands import PATIENCE, Place
-from support.publishing import GUARDS, Bench
+from support.publishers import GUARDS, Bench
 from support.redis_server import RedisServer, free_port, needs_redis
 from support.survivors import nobody_survives
 
@@ -97,6 +97,12 @@ def test_the_file_of_hooks_says_which_fleet(bench: Bench) -> None:
     assert (pushed.code, listed.code) == (0, 0), pushed.err + listed.err
     assert bench.key.public.id in listed.out
 
+    stranger = new_key()
+    bench.key_file.write_text(stranger.text)
+    refusal = bench.run_plain("fleet", "rollback", "--key", str(bench.key_file))
+    assert refusal.code == 65
+    assert f"your key {stranger.public.id} is not among [fleet] keys" in refusal.err
+
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 def test_a_dirty_folder_is_refused_and_a_clean_one_is_known_by_its_commit(bench: Bench) -> None:
@@ -156,6 +162,23 @@ def test_hooks_that_do_not_build_or_do_not_pass_never_go_out(bench: Bench) -> No
     assert "tests.toml" in refused(bench, "push", folder, code=1)
 
     assert bench.json("history")["versions"] == []
+
+
+def test_what_is_not_in_the_folder_cannot_go_out_as_a_part_of_it(bench: Bench) -> None:
+    (bench.place.folder / "outside.py").write_text(GUARDS)
+    (bench.hooks / "guards.py").unlink()
+    for path in ("../outside.py", str(bench.place.folder / "outside.py")):
+        bench.write("more.toml", f'[[source]]\npath = "{path}"\n')
+
+        assert "more.toml:" in refused(bench, "push", str(bench.hooks), code=1)
+
+
+def test_cases_see_the_hooks_in_the_layer_in_which_hosts_have_them(bench: Bench) -> None:
+    cases = (bench.hooks / "policy-tests.toml").read_text()
+    expect = 'expect = { verdict = "deny", hook = "fleet/guards:no_rm" }'
+    bench.write("policy-tests.toml", cases.replace('expect = "deny"', expect))
+
+    assert bench.push()["cases"] == 1
 
 
 def test_a_guard_that_crashes_is_no_guard_that_refuses(bench: Bench) -> None:
