@@ -157,6 +157,9 @@ class LinkProcess:
         except CommandError as error:
             logger.warning("[fleet] stays as it was: %s", error)
             return
+        except Exception:
+            logger.exception("[fleet] stays as it was: %s cannot be read", self._places.config)
+            return
         if settings is None and self._settings is not None:
             logger.warning(
                 "[fleet] is gone from %s: nothing is shipped or applied until it is back", self._places.config

@@ -14,6 +14,7 @@ from hooklatch.fleet.policy.reports import Gates
 __all__ = ["GateCounter"]
 
 NEEDLE = b'"kind":"decision"'
+MAX_NAME = 40  # characters of a cause
 MAX_CAUSES = 32  # in a report; there are fewer, but a newer daemon may have more
 
 
@@ -50,7 +51,7 @@ class GateCounter:
             if one.kind == "decision" and one.gate and one.seq >= self.since:
                 self._decided += 1
                 if one.verdict == "deny":
-                    self._count(one.cause or "unknown")
+                    self._count((one.cause or "unknown")[:MAX_NAME])
 
     def _count(self, cause: str) -> None:
         if cause not in self._denied and len(self._denied) >= MAX_CAUSES:

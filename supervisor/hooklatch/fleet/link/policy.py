@@ -17,7 +17,8 @@ from hooklatch.fleet.link.asking import PATIENCE, asked
 from hooklatch.fleet.link.daemon import Daemon, DaemonAbsentError, DaemonRefusedError, FollowAnswer, Target
 from hooklatch.fleet.link.known import BUNDLE, DAEMON, POLICY, Known
 from hooklatch.fleet.link.pauses import Pauses
-from hooklatch.fleet.policy.manifests import FleetError, Head, read_envelope
+from hooklatch.fleet.policy.bundles import MAX_BUNDLE
+from hooklatch.fleet.policy.manifests import MAX_ENVELOPE, FleetError, Head, read_envelope
 
 __all__ = ["Policy"]
 
@@ -43,6 +44,7 @@ class Policy:
         self._pauses = Pauses(reconnect)
         self._refusals = Pauses(LONGEST_REFUSAL, first=0.5)
         self._differences = Pauses(CONTACT, first=0.5)
+        self._strangers = Pauses(LONGEST_REFUSAL, first=0.2)  # a daemon records each link that it refuses
         self._refused_bundle: tuple[Target, float] | None = None  # and when it may be offered again
 
     async def run(self, engine: Engine) -> None:
@@ -57,6 +59,7 @@ class Policy:
                 answer = await self._daemon.follow(None)
                 self._known.hear(answer, self._now())
                 self._pauses.reset()
+                self._strangers.reset()
                 await self._follow(engine, answer)
             except RefusedError as error:
                 self._known.fault(POLICY, self._refused(error))
@@ -65,7 +68,7 @@ class Policy:
                 self._known.fault(DAEMON, str(error))
             except DaemonRefusedError as error:
                 self._known.fault(DAEMON, str(error))
-                pauses = self._differences
+                pauses = self._strangers
             await trio.sleep(pauses.next())
 
     async def _follow(self, engine: Engine, answer: FollowAnswer) -> None:
@@ -117,10 +120,14 @@ class Policy:
     async def _give(self, engine: Engine, answer: FollowAnswer, found: Sequence[tuple[int, bytes]]) -> FollowAnswer:
         """Give the daemon all versions after its head; what it refuses is offered again later, with what came since."""
         manifests, last = await self._run_of(engine, found)
+        before = answer.head
         try:
             answer = await self._daemon.follow(manifests)
+            problem = "the daemon does not take them" if answer.head == before else None
         except DaemonRefusedError as error:
-            self._known.fault(POLICY, f"the versions after {answer.head.version} are refused: {error}")
+            problem = str(error)
+        if problem is not None:
+            self._known.fault(POLICY, f"the versions after {before.version} are refused: {problem}")
             await self._await_newer(engine, last)
             return await self._daemon.follow(None)
         self._known.hear(answer, self._now())
@@ -137,7 +144,8 @@ class Policy:
         size = 0
         while True:
             for _, data in found:
-                manifests.append(data.decode("utf-8", "replace"))
+                # What is too large for a manifest is shown to the daemon as that, and no longer.
+                manifests.append(data[: MAX_ENVELOPE + 1].decode("utf-8", "replace"))
                 size += len(ENCODER.encode(manifests[-1]))
                 if size > MAX_RUN and len(manifests) > 1:
                     manifests.pop()
@@ -166,24 +174,30 @@ class Policy:
         refused, until = self._refused_bundle or (None, 0.0)
         if wanted == refused and self._now() < until:
             return answer
-        problem = None
-        data = await asked(engine.bundle(wanted.bundle))
-        if data is None:
-            problem = f"the engine has no bundle {wanted.bundle}, which version {wanted.version} names: push it again"
-        else:
-            try:
-                await self._daemon.apply(wanted.version, data)
-            except DaemonRefusedError as error:
-                problem = f"version {wanted.version} was refused: {error}"
+        problem = await self._offered(engine, wanted)
+        if problem is None:
+            answer = await self._daemon.follow(None)
+            self._known.hear(answer, self._now())
+            if answer.wanted == wanted != answer.applied:
+                problem = f"version {wanted.version} was given to the daemon, and is not in force"
         if problem is not None:
             self._refused_bundle = wanted, self._now() + self._refusals.next()
-            self._known.fault(BUNDLE, problem)
-            return answer
-        logger.info("applied", extra={"version": wanted.version, "bundle": wanted.bundle})
-        answer = await self._daemon.follow(None)
-        self._known.hear(answer, self._now())
-        self._known.fault(BUNDLE, None)
+        self._known.fault(BUNDLE, problem)
         return answer
+
+    async def _offered(self, engine: Engine, wanted: Target) -> str | None:
+        """Give the daemon a bundle; return why it has not got it."""
+        data = await asked(engine.bundle(wanted.bundle))
+        if data is None:
+            return f"the engine has no bundle {wanted.bundle}, which version {wanted.version} names: push it again"
+        if len(data) > MAX_BUNDLE:
+            return f"the engine's bundle of version {wanted.version} has {len(data)} bytes; the most is {MAX_BUNDLE}"
+        try:
+            await self._daemon.apply(wanted.version, data)
+        except DaemonRefusedError as error:
+            return f"version {wanted.version} was refused: {error}"
+        logger.info("applied", extra={"version": wanted.version, "bundle": wanted.bundle})
+        return None
 
     async def _versions(
         self, engine: Engine, after: int, *, wait: float, limit: int = PAGE
