@@ -34,7 +34,8 @@ from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.payload import Payload
-from hooklatch.processes.pool import Pool, PoolLimits
+from hooklatch.processes.pool import Pool
+from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import open_zygote
 from hooklatch.service.dispatch.shared_state import SharedState
 from hooklatch_worker import wire

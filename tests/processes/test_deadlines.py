@@ -18,9 +18,10 @@ import trio.testing
 
 from hooklatch.core.messages import Outcome
 from hooklatch.core.protocol import Response
-from hooklatch.processes.pool import Pool, PoolLimits
+from hooklatch.processes.life import WorkerProcess
+from hooklatch.processes.pool import Pool
+from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.worker import Worker, draw_call_ids
-from hooklatch.processes.zygote import WorkerProcess
 from hooklatch.service.registry.admission import Admission
 from hooklatch.service.transport.connection import Connection, Shared
 from hooklatch.service.transport.hangups import Hangups

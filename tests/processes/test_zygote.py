@@ -12,7 +12,8 @@ import pytest
 import trio
 import trio.testing
 
-from hooklatch.processes.zygote import ForkError, WorkerProcess, Zygote, ZygoteLostError, open_zygote
+from hooklatch.processes.life import ForkError, WorkerProcess, ZygoteLostError
+from hooklatch.processes.zygote import Zygote, open_zygote
 from hooklatch_worker import wire
 from hooklatch_worker.sandbox import linux
 from support.daemons import nothing_left

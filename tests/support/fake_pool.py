@@ -20,8 +20,9 @@ from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.registry import PythonTarget
 from hooklatch.core.messages import Decision, Head, Outcome
 from hooklatch.core.protocol import Request, RpcError
-from hooklatch.processes.pool import Pool, PoolLimits
-from hooklatch.processes.worker import FireContext
+from hooklatch.processes.fire_context import FireContext
+from hooklatch.processes.pool import Pool
+from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import Zygote
 from hooklatch.record.settings import RecordSettings
 from hooklatch.record.writer import Fact, Record

@@ -11,7 +11,8 @@ from typing import Any
 import trio
 
 from hooklatch.core.messages import Outcome
-from hooklatch.processes.pool import Pool, PoolLimits
+from hooklatch.processes.pool import Pool
+from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import Zygote, open_zygote
 from hooklatch_worker import wire
 from support.calls import LoneFire, call_of

@@ -56,6 +56,7 @@ COMMANDS = (
         "test", "testing.policy_tests",
         "fire recorded payloads at the configured hooks and compare the decisions; needs no daemon",
     ),
+    ("fleet", "fleet.fleet", "one policy on many machines: push, roll out, roll back; needs hooklatch[fleet]"),
 )  # fmt: skip
 CODES = {
     "load_failed": Exit.BAD_DATA,

@@ -63,7 +63,8 @@ function ask(event, document) {
     child.on("close", (code, signal) => {
       clearTimeout(timer)
       if (code === 0) resolve(Buffer.concat(pieces).toString("utf8"))
-      else fail(said.trim() || `the entry ended with ${signal ?? `exit code ${code}`}`)
+      else fail(said.replace(/^hooklatch: refused: /, "").trim() ||
+        `the entry ended with ${signal ?? `exit code ${code}`}`)
     })
     child.stdin.end(document)
   })

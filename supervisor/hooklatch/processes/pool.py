@@ -21,67 +21,22 @@ from hooklatch.core.decisions.call import Call
 from hooklatch.core.messages import Cause, Outcome
 from hooklatch.core.restarts import RestartPolicy, Restarts, TokenBucket
 from hooklatch.processes import scratch
+from hooklatch.processes.fire_context import FireContext
+from hooklatch.processes.life import ForkError, ZygoteLostError
+from hooklatch.processes.pool_limits import IsolationStatus, PoolLimits, PoolStatus
 from hooklatch.processes.queueing import CallQueue
 from hooklatch.processes.supervisor import Supervisor
-from hooklatch.processes.worker import FireContext, LoadError, Worker, ends_at, outcome_of
-from hooklatch.processes.zygote import ForkError, Zygote, ZygoteLostError
+from hooklatch.processes.worker import LoadError, Worker, ends_at, outcome_of
+from hooklatch.processes.zygote import Zygote
 from hooklatch_worker import wire
 
-__all__ = ["IsolationStatus", "Pool", "PoolLimits", "PoolStatus", "TOTAL_BYTES"]
+__all__ = ["Pool"]
 
 logger = logging.getLogger("hooklatch.pool")
 SPARES = 1  # idle workers kept ready, so that a crash costs the next call nothing
 RESTARTS = RestartPolicy(waits=(0.0,) * 4 + (1.0,))  # for workers that could not be started, or died before any call
-TOTAL_BYTES = 2 * 2**30  # of a worker and its children, unless a source says otherwise
 ZYGOTES = 3  # that may die during one start before it counts as failed
 RECYCLED, CLOSES = "recycled", "the pool closes"
-
-
-class PoolLimits(msgspec.Struct, frozen=True):
-    """How many workers, and when one is replaced.  The limits of memory and processes also apply during a call.
-
-    `resident_bytes` limits the worker alone; `total_bytes`, if set, limits it and its descendants, whose number is
-    limited by `processes`.
-
-    `queue` bounds the gates that wait for a worker, and separately the other calls: a flood of notifications leaves
-    gates their places.  `load_timeout` is for importing, separate from any call's own limit (celery's 4 s is a
-    known trap).  Workers that `may_emit` send telemetry with their answers; from any other it breaks the protocol.
-    """
-
-    workers: int = 4
-    calls: int = 10_000
-    age: float = 3600.0
-    resident_bytes: int = 512 * 2**20
-    total_bytes: int | None = TOTAL_BYTES
-    processes: int = 128
-    worker: wire.WorkerLimits = wire.WorkerLimits()
-    queue: int = 1024
-    load_timeout: float = 30.0
-    may_emit: bool = False
-
-
-class IsolationStatus(msgspec.Struct, frozen=True):
-    """The configured level, the strongest one that is fully enforced, and what that lacks of the configured one."""
-
-    configured: str
-    in_force: str
-    missing: list[str]
-
-
-class PoolStatus(msgspec.Struct, frozen=True):
-    source: str
-    digest: str
-    build: int
-    idle: int
-    busy: int
-    starting: int
-    waiting: int
-    pids: list[int]
-    started: int
-    lost: int
-    recycled: int
-    condemned: int
-    isolation: IsolationStatus
 
 
 class Pool:

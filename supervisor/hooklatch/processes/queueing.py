@@ -17,7 +17,8 @@ import trio
 
 from hooklatch.core.fair_queue import FairQueue, Pace
 from hooklatch.core.messages import Outcome
-from hooklatch.processes.worker import FireContext, Worker
+from hooklatch.processes.fire_context import FireContext
+from hooklatch.processes.worker import Worker
 
 __all__ = ["CallQueue", "Waiter"]
 

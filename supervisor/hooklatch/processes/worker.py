@@ -15,67 +15,27 @@ import random
 import socket
 import struct
 import time
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Iterator
 
 import msgspec
 import trio
 
-from hooklatch.core.decisions.call import Call, Envelope
-from hooklatch.core.hooks.catalogue import EventSpec
+from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.messages import Cause, Outcome
-from hooklatch.processes.zygote import WorkerProcess
+from hooklatch.processes.fire_context import FireContext
+from hooklatch.processes.life import WorkerProcess
 from hooklatch_worker import wire
-from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES, Emitted
+from hooklatch_worker.author.call_context import MAX_EMITTED, MAX_EMITTED_BYTES
 from hooklatch_worker.author.failures import MAX_TRACEBACK
 from hooklatch_worker.author.state import MAX_STEPS, Asked
 
-__all__ = ["FireContext", "LoadError", "Worker", "ends_at", "outcome_of"]
+__all__ = ["LoadError", "Worker", "ends_at", "outcome_of"]
 
 EXIT_NOTICE = 0.02  # seconds to wait for how a worker died; only the text of a crash depends on it
 LOAD_NOTICE = 1.0  # the same while importing, when no decision waits for it
 ENVELOPES = msgspec.json.Encoder()
 BATCH = struct.Struct("=512Q")  # call ids are drawn in batches, which saves a system call per id
-
-
-class FireContext(Protocol):
-    """What a pool and a worker need of the fire that a call belongs to.
-
-    `share` tells whose turn its calls take: its session's.
-    """
-
-    @property
-    def spec(self) -> EventSpec: ...
-
-    @property
-    def share(self) -> str: ...
-
-    @property
-    def deadline(self) -> float:
-        """The moment at which all of its calls end, on trio's clock."""
-        ...
-
-    @property
-    def envelope(self) -> Envelope:
-        """What callbacks are given besides the payload."""
-        ...
-
-    def sent(self) -> None:
-        """Do what can be done while a worker works: a call has been sent to it."""
-        ...
-
-    def answer(self, call: Call, asked: Asked) -> wire.Told:
-        """Perform one operation on the state of the hook's source, at once.
-
-        Raises:
-            FrameError: our own code in the worker never sends such a request.
-        """
-        ...
-
-    def take(self, emitted: Sequence[Emitted]) -> None:
-        """Publish the telemetry that came with an answer."""
-        ...
 
 
 def draw_call_ids() -> Iterator[int]:

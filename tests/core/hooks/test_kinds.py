@@ -44,7 +44,7 @@ def ids(selection: Selection) -> list[str]:
     [
         ("Bash", "shell", ["kind", "name", "names", "all"]),
         ("run_shell_command", "shell", ["kind", "names", "regex", "glob", "search", "all"]),
-        ("Bash", "read", ["name", "all"]),
+        ("Bash", "read", ["kind", "name", "names", "all"]),
         ("mine", "database", ["regex", "glob", "all"]),
         ("shell", "other", ["kind", "names", "regex", "glob", "search", "all"]),
         ("Edit", "edit", ["names", "regex", "glob", "all"]),

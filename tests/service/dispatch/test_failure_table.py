@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hooklatch.processes.pool import PoolStatus
+from hooklatch.processes.pool_limits import PoolStatus
 from support.daemons import Daemon
 from support.misbehaviour import assert_failed, assert_well, files_of, try_on
 from support.pools import until

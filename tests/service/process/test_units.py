@@ -15,7 +15,7 @@ import pytest
 from hooklatch import paths
 from hooklatch.cli.commands import command_line
 from hooklatch.cli.terminal.exits import Exit
-from hooklatch.processes.zygote import STOP_TIMEOUT
+from hooklatch.processes.guardian import STOP_TIMEOUT
 from hooklatch.service.process.folders import SUCCESSION
 from hooklatch.service.process.lifecycle import DRAIN_TIMEOUT, FLUSH_TIMEOUT
 from hooklatch.service.process.socket_activation import FILES

@@ -12,7 +12,8 @@ import pytest
 import trio
 
 from hooklatch.core.messages import Outcome
-from hooklatch.processes.pool import Pool, PoolLimits
+from hooklatch.processes.pool import Pool
+from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.zygote import open_zygote
 from hooklatch_worker import wire
 from support.calls import LoneFire, call_of

@@ -169,6 +169,7 @@ def serve(connection: socket.socket, progress: mmap) -> int:
         if call.generation != generation:
             return 1
         connection.sendall(wire.frame(caller.run_in_order(call) if call.then else caller.run(call)))
+        del body, call  # an idle worker holds no payload
 
 
 def rehearse(capture: Capture, line: Line, progress: mmap) -> None:

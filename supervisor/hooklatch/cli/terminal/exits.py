@@ -29,12 +29,16 @@ class Exit(IntEnum):
     USAGE = 64, "usage error: an unknown option or event, a bad value"
     BAD_DATA = 65, "invalid data: a payload that is not a JSON object, an invalid file of hooks or of cases"
     NO_INPUT = 66, "what was named does not exist: a file, a hook, a session"
-    UNAVAILABLE = 69, "no daemon is reachable, or it is draining; for serve and test: it cannot start here"
+    UNAVAILABLE = (
+        69,
+        "no daemon, or for fleet no engine, is reachable, or it is draining; for serve and test: it cannot start here",
+    )
     SOFTWARE = 70, "a bug in hooklatch"
     CANNOT_CREATE = 73, "a file exists already and was left unchanged, or cannot be created"
     IO_ERROR = 74, "standard output cannot be written"
+    CONFLICT = 75, "somebody else was first, and nothing was written: look at what they did, and run it again"
     PROTOCOL = 76, "the process listening there does not speak this protocol"
-    NOT_PERMITTED = 77, "the daemon, or the mode of a directory, does not permit it"
+    NOT_PERMITTED = 77, "the daemon, the engine, or the mode of a file or directory, does not permit it"
     INTERRUPTED = 130, "interrupted by Ctrl-C"
 
 

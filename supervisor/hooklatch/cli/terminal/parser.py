@@ -84,10 +84,14 @@ class Parser(argparse.ArgumentParser):
         general: Collection[Exit] = GENERAL,
     ) -> None:
         """Declare what a command does, with an example and the exit codes for its help."""
+        self.explain(example=example, exits=exits, general=general)
+        self.set_defaults(run=run)
+
+    def explain(self, *, example: str, exits: Collection[Exit] = (), general: Collection[Exit] = GENERAL) -> None:
+        """Declare an example and the exit codes, also of what does nothing by itself."""
         codes = sorted({*general, *exits, *((Exit.PROTOCOL,) if Exit.UNAVAILABLE in exits else ())})
         lines = [f"  {code.value:<4}{code.meaning}" for code in codes]
         self.epilog = "\n".join([f"example: {example}", "", "exit codes:", *lines])
-        self.set_defaults(run=run)
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)

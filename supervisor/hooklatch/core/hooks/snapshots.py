@@ -242,13 +242,11 @@ class Chain:
     def _match(self, value: str | None, kind: str | None = None) -> Selection:
         if value is None or len(value) * self._weight > MAX_STEPS:
             return self._blind()
+        # Of a tool that is known, its own kind too: what a payload says of it cannot take a guard away.
+        kinds = {kind, kind_of(value)} - {OTHER} if kind is not None else set[str]()
         found = Selection(
             self.spec,
-            (
-                hook
-                for hook in self.hooks
-                if hook.matcher.matches(value) or (kind != OTHER and kind in hook.matcher.names)
-            ),
+            (hook for hook in self.hooks if hook.matcher.matches(value) or not kinds.isdisjoint(hook.matcher.names)),
         )
         if len(value) <= MAX_KEPT_VALUE and (kind is None or len(kind) <= MAX_KEPT_VALUE):
             if len(self._selections) >= MAX_KEPT:

@@ -8,13 +8,24 @@ written carries its own number, and the engine refuses a number that it has alre
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 import msgspec
 
-__all__ = ["Batch", "ConflictError", "Engine", "EngineError", "Opener", "RefusedError", "Report", "UnreachableError"]
+__all__ = [
+    "Batch",
+    "BehindError",
+    "ConflictError",
+    "Engine",
+    "EngineError",
+    "LogFacts",
+    "Opener",
+    "RefusedError",
+    "Report",
+    "UnreachableError",
+]
 
 
 class EngineError(Exception):
@@ -33,6 +44,10 @@ class ConflictError(EngineError):
     """Somebody else wrote that number first."""
 
 
+class BehindError(RefusedError):
+    """The engine has lost versions that were read from it, or that it must have: it is no source of policy as it is."""
+
+
 class Batch(msgspec.Struct, frozen=True):
     """Records of one host: all from `first` to `last` that were to be shipped, as the bytes that were given.
 
@@ -43,6 +58,17 @@ class Batch(msgspec.Struct, frozen=True):
     last: int
     data: bytes
     at: int = 0
+
+
+class LogFacts(msgspec.Struct, frozen=True):
+    """Of one epoch of a host's log: the newest number that it ever took, its batches, and how many it was ever given.
+
+    What is missing between those two was removed: by an operator, whose note says so, or with the host's credentials.
+    """
+
+    last: int
+    batches: int
+    added: int
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -59,11 +85,21 @@ class Engine(Protocol):
     # -- policy: publishers write, hosts read --------------------------------------------------------------------------
 
     async def versions(self, after: int, *, wait: float = 0.0, limit: int = 100) -> Sequence[tuple[int, bytes]]:
-        """Return versions after a number, in order; if there are none yet, wait for one for up to `wait` seconds."""
+        """Return versions after a number, in order and without a gap; none, if none comes within `wait` seconds.
+
+        Fewer than `limit` are all that there are.
+
+        Raises:
+            BehindError: the engine has fewer than `after` versions, or some between are gone.
+        """
         ...
 
     async def newest_version(self) -> int:
-        """Return the number of the newest version, 0 if there is none."""
+        """Return the number of the newest version, 0 if there is none.
+
+        Raises:
+            BehindError: some before it are gone.
+        """
         ...
 
     async def commit(self, version: int, manifest: bytes) -> None:
@@ -71,6 +107,8 @@ class Engine(Protocol):
 
         Raises:
             ConflictError: it is not the one after the newest.
+            BehindError: some before it are gone.
+            UnreachableError: it may be there or not: look at what is there.
         """
         ...
 
@@ -79,7 +117,11 @@ class Engine(Protocol):
         ...
 
     async def put_bundle(self, digest: str, data: bytes) -> None:
-        """Store a bundle; one that is there already is kept."""
+        """Store a bundle; one that is there already is kept.
+
+        Raises:
+            RefusedError: other bytes are there under its name.
+        """
         ...
 
     # -- decisions: each host appends to its own log -------------------------------------------------------------------
@@ -89,11 +131,15 @@ class Engine(Protocol):
 
         Raises:
             ConflictError: the log holds `batch.last` or later records already.
+            UnreachableError: it may be there or not: sent again, it is refused if it is.
         """
         ...
 
     async def last_batch(self, host: str) -> tuple[int, Batch] | None:
-        """Return the newest epoch of a host's log and its newest batch, None if there is none."""
+        """Return the newest epoch of a host's log that has batches, and its newest batch; None if there is none.
+
+        Its data is empty if the engine took it and holds it no more.
+        """
         ...
 
     async def batches(self, host: str, epoch: int, after: int, *, limit: int = 100) -> Sequence[Batch]:
@@ -102,6 +148,29 @@ class Engine(Protocol):
 
     async def epochs(self, host: str) -> Sequence[int]:
         """Return the epochs of a host's log, in order: more than one if its record began anew."""
+        ...
+
+    async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[Batch]:
+        """Return batches of a host's log whose `last` is before a number, newest first."""
+        ...
+
+    def logs(self) -> AsyncIterator[tuple[str, int]]:
+        """Return the logs that there are by host and epoch, in no order; `epochs` is what a host says of its own."""
+        ...
+
+    async def log_facts(self, host: str, epoch: int) -> LogFacts | None:
+        """Return what is known of a log beside what it holds, None if there is no such log."""
+        ...
+
+    async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:
+        """Keep a note on a host's epoch in place of the one before, then remove its batches through a number.
+
+        Return how many were removed.  Hosts have no right to do this.
+        """
+        ...
+
+    async def notes(self, host: str) -> Mapping[int, bytes]:
+        """Return the notes on what was trimmed from a host's log, by epoch."""
         ...
 
     # -- hosts: each reports on itself ---------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ class FleetError(Exception):
 
 
 class Head(msgspec.Struct, frozen=True):
-    """The newest manifest that was read: its version (0: none) and the sha256 of its payload."""
+    """The newest manifest that was read: its version (0: none) and the sha256 of its envelope."""
 
     version: int = 0
     digest: str = ""
@@ -60,7 +60,7 @@ class Rollout(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One version of a fleet's policy.
 
-    `previous` is the sha256 of the payload of the version before, empty for version 1; `bundle` the sha256 of the
+    `previous` is the sha256 of the envelope of the version before, empty for version 1; `bundle` the sha256 of the
     bundle's bytes and `size` how many they are; `created` a moment in UTC, for people; `same_as` the version whose
     bundle this is, if it is not a new one: a rollback, or a wider rollout.
     """
@@ -86,8 +86,12 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def digest(self) -> str:
-        """Return the sha256 of the payload, by which the next version names this one."""
-        return hashlib.sha256(self.payload.encode()).hexdigest()
+        """Return the sha256 of all of it, by which the next version names this one.
+
+        Not of the payload alone: whoever can write to the engine could then exchange the id of an older version's key
+        for an unknown one, and a new host would pass over that version.
+        """
+        return hashlib.sha256(msgspec.json.encode(self)).hexdigest()
 
 
 class Walk(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from hooklatch.core.hooks.catalogue import Catalogue, EventDefinition
 from hooklatch.core.hooks.definitions import HookDefinition, HookTable, InvalidHookError, define
 from hooklatch.core.tables import InvalidTableError, unknown_key
 from hooklatch.fleet.policy.settings import FleetTable
-from hooklatch.processes.pool import TOTAL_BYTES, PoolLimits
+from hooklatch.processes.pool_limits import TOTAL_BYTES, PoolLimits
 from hooklatch.record.settings import MIB
 from hooklatch.service.config.main_tables import LspTable, Override, OverrideTable, PersonalityTable
 from hooklatch.service.config.settings import (

@@ -16,8 +16,8 @@ from hooklatch.core.decisions.call import Call
 from hooklatch.core.hooks.names import quoted
 from hooklatch.core.hooks.registry import Hook, PythonTarget
 from hooklatch.core.messages import Outcome
+from hooklatch.processes.fire_context import FireContext
 from hooklatch.processes.pool import Pool
-from hooklatch.processes.worker import FireContext
 from hooklatch.service.dispatch.breakers import Breakers
 from hooklatch.service.dispatch.fires import Fire
 from hooklatch.service.registry.statistics import Statistics

@@ -25,7 +25,7 @@ from hooklatch.dialects.reading import read_answer
 from hooklatch.dialects.registration import entries_of, read_registration
 from hooklatch.dialects.rendering import render
 from hooklatch.dialects.translation import Fed, carry, to_canonical, to_native
-from hooklatch.processes.worker import FireContext
+from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.dispatch.calls import Target
 from hooklatch.service.dispatch.dispatcher import Dispatcher
 from hooklatch.service.dispatch.fires import Plan

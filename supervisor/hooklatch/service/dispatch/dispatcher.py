@@ -181,10 +181,7 @@ class Dispatcher:
             RpcError: the event is unknown or the params cannot be used.
         """
         spec = plan.spec if plan is not None else self._registries.catalogue.specs.get(params.event)
-        fire = Fire(
-            spec or self.spec(params.event), params, session, f"{self._boot}-{next(self._numbers)}", self._services, fit
-        )
-        return self._run(fire, plan)
+        return self._run(self._begin(spec or self.spec(params.event), params, session, fit), plan)
 
     async def _run(self, fire: Fire, plan: Plan | None = None) -> Decision:
         """Decide a fire.  What only some fires need is a function of its own, and only these enter it."""

@@ -77,10 +77,9 @@ class Applied(msgspec.Struct, frozen=True):
 class FleetLayer:
     """Says what of the fleet's policy is in force, and takes what is newer."""
 
-    def __init__(self, state: StateFile, note: Note, faults: Faults) -> None:
+    def __init__(self, state: StateFile, note: Note, faults: Faults, denial: Callable[[], str | None]) -> None:
         self.folder = os.path.join(os.path.dirname(state.path), "fleet")
         self.settings: FleetSettings | None = state.state.settings.fleet
-        self.denies: str | None = None  # why every gate is to be denied besides, as of now
         self.policy = Policy()
         self._fault: str | None = None  # why it is unknown what was in force
         self._is_to_retry = False  # that may go away by itself
@@ -88,6 +87,7 @@ class FleetLayer:
         self._state = state
         self._note = note
         self._faults = faults
+        self._denial = denial  # why every gate is to be denied besides what the policy says, if it is
         self._seen: FleetFiles | None = None  # what was read last
         self._lock = trio.Lock()
 
@@ -125,9 +125,10 @@ class FleetLayer:
 
     def denied(self, files: FleetFiles | None) -> FleetFiles | None:
         """Return what hooks are to be made of as of now: with or without the denial of every gate."""
+        denies = self._denial()
         if files is None:
-            return FleetFiles(denies=self.denies) if self.denies is not None else None
-        return msgspec.structs.replace(files, denies=self.denies)
+            return FleetFiles(denies=denies) if denies is not None else None
+        return msgspec.structs.replace(files, denies=denies)
 
     def took(self, files: FleetFiles | None) -> None:
         """Note what hooks are made of from now on."""
@@ -149,6 +150,11 @@ class FleetLayer:
         """Return `applied`, unless it denies because its files cannot be read, or are not what was signed."""
         has_fault = self._seen is not None and not self._seen.is_sound
         return None if has_fault else self.applied
+
+    @property
+    def denies(self) -> str | None:
+        """Return why every gate is denied now besides what the policy says, if it is."""
+        return self._seen.denies if self._seen is not None else None
 
     @property
     def is_current(self) -> bool:

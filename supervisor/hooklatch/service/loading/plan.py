@@ -22,7 +22,7 @@ from hooklatch.core.hooks.catalogue import Catalogue
 from hooklatch.core.tables import InvalidTableError
 from hooklatch.dialects.dialect import Dialect, InvalidDialectError
 from hooklatch.dialects.find import from_table, unknown_event
-from hooklatch.processes.pool import PoolLimits
+from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.service.config.configuration import Diagnostic, FileConfig, place_of
 from hooklatch.service.config.path_lookup import Absent, Fault, Names
 from hooklatch.service.config.settings_files import ENDING

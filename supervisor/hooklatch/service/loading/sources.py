@@ -17,10 +17,12 @@ from collections.abc import Awaitable, Callable, Iterable
 import msgspec
 import trio
 
-from hooklatch.processes.pool import Pool, PoolLimits
+from hooklatch.processes.life import ForkError
+from hooklatch.processes.pool import Pool
+from hooklatch.processes.pool_limits import PoolLimits
 from hooklatch.processes.supervisor import ChildSpec, Supervisor
 from hooklatch.processes.worker import LoadError
-from hooklatch.processes.zygote import ForkError, Zygote
+from hooklatch.processes.zygote import Zygote
 from hooklatch.service.config.configuration import ConfigError, Diagnostic
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import Stamp, is_passing, stamp

@@ -26,9 +26,10 @@ from hooklatch.core.limits import places
 from hooklatch.core.restarts import Restart
 from hooklatch.core.text import counted
 from hooklatch.processes import scratch
+from hooklatch.processes.life import ForkError
 from hooklatch.processes.resource_limits import watch_memory
 from hooklatch.processes.supervisor import ChildSpec, Supervisor, cause_of, text_of
-from hooklatch.processes.zygote import ForkError, Zygote
+from hooklatch.processes.zygote import Zygote
 from hooklatch.record.writer import Record, RecordError
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.loading.file_watcher import give_hints

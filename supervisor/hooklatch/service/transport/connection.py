@@ -44,7 +44,7 @@ from hooklatch.core.protocol import (
     encode_notification,
     encode_result,
 )
-from hooklatch.processes.worker import FireContext
+from hooklatch.processes.fire_context import FireContext
 from hooklatch.service.registry.admission import MAX_OF_SESSION, UNHINDERED, Admission, Flow
 from hooklatch.service.registry.sessions import Session
 from hooklatch.service.transport.hangups import Hangups
@@ -228,6 +228,7 @@ class Connection:
                     self._end_line()
                 self._has_more = lines.has_line
                 await self._answer(line, flow)
+                del line  # a connection that waits holds no payload
         except LineTooLongError as error:
             self._send_error(None, error)
             await self._drain_and_close()

@@ -10,7 +10,7 @@ import trio
 from hooklatch.core.decisions.call import Call
 from hooklatch.core.messages import Outcome
 from hooklatch.core.protocol import Response, encode_request
-from hooklatch.processes.worker import FireContext
+from hooklatch.processes.fire_context import FireContext
 
 __all__ = ["ServedCalls"]
 

@@ -1,0 +1,1 @@
+"""Commands about a fleet: what publishers, auditors and operators run.  None of them needs a daemon."""

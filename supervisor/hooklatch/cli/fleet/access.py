@@ -1,0 +1,270 @@
+"""What the commands about a fleet have in common: which engine, whose keys, and which exit code an error is.
+
+The engine and the fleet are named on the command line, or are those that [fleet] of the file of hooks names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import stat
+from collections.abc import Awaitable, Callable, Mapping
+from getpass import getuser
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from hooklatch import paths
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+
+if TYPE_CHECKING:
+    from hooklatch.fleet.engine.engine import Engine
+    from hooklatch.fleet.policy.settings import FleetSettings
+    from hooklatch.fleet.policy.signing import PrivateKey, PublicKey
+    from hooklatch.fleet.publishing.memory import Memory
+    from hooklatch.fleet.publishing.publisher import Publisher
+
+__all__ = [
+    "EXITS", "Access", "access", "add_access", "add_trust", "command_error", "memory_of", "publisher_name", "run",
+    "run_publisher",
+]  # fmt: skip
+
+T = TypeVar("T")
+EXITS = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
+TIMEOUT = 10.0  # seconds for a connection, and for each answer
+MAX_KEY = 4096  # bytes of its file
+SEEN = "fleet-seen"  # in the state directory: what this machine has seen of fleets
+
+
+class Access(msgspec.Struct, frozen=True):
+    """How a fleet's engine is reached; `keys` are those whose signatures are believed, by id."""
+
+    url: str
+    fleet: str
+    password: str | None
+    ca: str | None
+    keys: Mapping[str, PublicKey] = {}
+    key: PrivateKey | None = None
+
+    @property
+    def signing_key(self) -> PrivateKey:
+        """Return the key to sign with.
+
+        Raises:
+            CommandError: none was given.
+        """
+        if self.key is None:
+            raise CommandError(Exit.USAGE, "name your private key with --key FILE (hooklatch fleet keygen makes one)")
+        return self.key
+
+
+def add_access(parser: Parser) -> None:
+    """Add the options that say which fleet, and how its engine is reached."""
+    engine = parser.add_argument_group("the engine (else that of [fleet] in the file of hooks)")
+    engine.add_argument("--to", metavar="URL", help="redis://HOST[:PORT][/DB], rediss:// or redis+unix:///PATH")
+    engine.add_argument("--fleet", metavar="NAME", help="the fleet's name")
+    engine.add_argument("--user", metavar="NAME", help="the engine's user")
+    engine.add_argument(
+        "--password-file", metavar="FILE", help="with the engine's password (else HOOKLATCH_FLEET_PASSWORD)"
+    )
+    engine.add_argument("--ca", metavar="FILE", help="certificates that may vouch for the engine")
+
+
+def add_trust(parser: Parser) -> None:
+    """Add the options that say whose signatures are believed."""
+    keys = parser.add_argument_group("keys (else those of [fleet] in the file of hooks)")
+    keys.add_argument("--key", metavar="FILE", help="your private key")
+    keys.add_argument(
+        "--trust", metavar="KEY", action="append", default=[], help="a public key whose versions are believed too"
+    )
+
+
+def access(arguments: argparse.Namespace) -> Access:
+    """Return how the fleet is reached.
+
+    Raises:
+        CommandError: something of it is missing or cannot be used.
+    """
+    from hooklatch.fleet.engine.addresses import with_user
+    from hooklatch.fleet.engine.engine import EngineError
+    from hooklatch.fleet.engine.opening import read_password
+    from hooklatch.fleet.policy.manifests import NAME
+
+    named = bool(arguments.to and arguments.fleet)
+    settings = None if named else settings_of(arguments)
+    url: str | None = arguments.to or (settings.url if settings is not None else None)
+    fleet: str | None = arguments.fleet or (settings.name if settings is not None else None)
+    if not url or not fleet:
+        raise CommandError(
+            Exit.USAGE, "say which fleet with --to URL --fleet NAME, or in [fleet] of the file of hooks (--config)"
+        )
+    if NAME.fullmatch(fleet) is None:
+        raise CommandError(
+            Exit.USAGE, f"{fleet!r} cannot be a fleet's name: letters, digits, '.', '_', '-', at most 63"
+        )
+    # A password belongs to the engine that it is for: with another --to, those of [fleet] are not sent there.
+    own = settings if settings is not None and not arguments.to else None
+    try:
+        url = with_user(url, arguments.user or (own.user if own is not None else None))
+        password = read_password(arguments.password_file or (own.password_file if own is not None else None))
+    except EngineError as error:
+        raise command_error(error) from None
+    key = private_key(arguments.key) if getattr(arguments, "key", None) else None
+    keys = trusted(getattr(arguments, "trust", []), key, settings)
+    return Access(url, fleet, password, arguments.ca or (own.ca if own is not None else None), keys, key)
+
+
+def settings_of(arguments: argparse.Namespace) -> FleetSettings | None:
+    from hooklatch.service.config.configuration import read_config
+    from hooklatch.service.config.toml_document import ConfigError
+
+    path = os.path.abspath(paths.config_file(arguments.config, os.environ))
+    try:
+        with open(path, "rb") as file:
+            return read_config(path, file.read()).settings.fleet
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CommandError(Exit.NO_INPUT, f"{path} cannot be read: {error.strerror}") from None
+    except ConfigError as error:
+        raise CommandError(Exit.BAD_DATA, str(error)) from None
+
+
+def trusted(texts: list[str], key: PrivateKey | None, settings: FleetSettings | None) -> dict[str, PublicKey]:
+    from hooklatch.fleet.policy.signing import KeyFormatError, NoLibraryError, read_public
+
+    found = [key.public] if key is not None else []
+    for text in [*texts, *(settings.keys if settings is not None else ())]:
+        try:
+            found.append(read_public(text))
+        except KeyFormatError as error:
+            raise CommandError(Exit.BAD_DATA, f"{text!r} is not a public key: {error}") from None
+        except NoLibraryError as error:
+            raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+    return {one.id: one for one in found}
+
+
+def private_key(name: str) -> PrivateKey:
+    """Read the key to sign with, from a file that nobody else can read.
+
+    Raises:
+        CommandError: there is none, or others may have read or written it.
+    """
+    from hooklatch.fleet.policy.signing import KeyFormatError, NoLibraryError, read_private
+
+    path = os.path.abspath(os.path.expanduser(name))
+    try:
+        with open(path, "rb") as file:
+            status = os.fstat(file.fileno())
+            text = file.read(MAX_KEY).decode("ascii", "replace")
+    except OSError as error:
+        code = Exit.NO_INPUT if isinstance(error, FileNotFoundError) else Exit.NOT_PERMITTED
+        raise CommandError(code, f"the private key {path} cannot be read: {error.strerror}") from None
+    if stat.S_IMODE(status.st_mode) & 0o077 or status.st_uid not in (0, os.geteuid()):
+        raise CommandError(
+            Exit.NOT_PERMITTED,
+            f"the private key {path} is not yours alone; if nobody else has read it, run: chmod 600 {path}",
+        )
+    try:
+        return read_private(text)
+    except KeyFormatError as error:
+        raise CommandError(Exit.BAD_DATA, f"{path} is not a private key: {error}") from None
+    except NoLibraryError as error:
+        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+
+
+def publisher_name() -> str:
+    """Return who is publishing, for people: the user and the machine."""
+    try:
+        user = getuser()
+    except (KeyError, OSError):  # no entry for this uid, as in a container
+        user = str(os.getuid())
+    return f"{user}@{os.uname().nodename}"
+
+
+def run(reached: Access, work: Callable[[Engine], Awaitable[T]]) -> T:
+    """Open the engine, do the work there, and return what it comes to.
+
+    Raises:
+        CommandError: the engine, or what it has, does not allow it.
+    """
+    import trio
+
+    from hooklatch.fleet.engine.engine import EngineError
+    from hooklatch.fleet.engine.opening import open_engine
+    from hooklatch.fleet.policy.manifests import FleetError
+
+    async def connected() -> T:
+        opened = open_engine(reached.url, reached.fleet, password=reached.password, ca=reached.ca, timeout=TIMEOUT)
+        async with opened as engine:
+            return await work(engine)
+
+    try:
+        return trio.run(connected)
+    except (EngineError, FleetError) as error:
+        raise command_error(error) from None
+    except BaseExceptionGroup as group:
+        if group.subgroup(KeyboardInterrupt) is not None:
+            raise KeyboardInterrupt from None
+        raise
+
+
+def memory_of(reached: Access) -> Memory:
+    """Return what this machine remembers of a fleet."""
+    from hooklatch.fleet.publishing.memory import Memory
+
+    return Memory(os.path.join(paths.state_dir(os.environ), SEEN), reached.fleet, reached.url)
+
+
+def run_publisher(
+    reached: Access,
+    work: Callable[[Publisher], Awaitable[T]],
+    *,
+    compares: bool = True,
+    heeds_hosts: bool = True,
+) -> T:
+    """Open the engine, read and verify all versions, and do the work.  Raises what `run` does.
+
+    Unless it `compares`, the versions are not held against what this machine and the hosts have seen.
+    """
+    if not reached.keys:
+        raise CommandError(
+            Exit.USAGE, "say whose signatures are believed: --trust ed25519:…, --key FILE, or [fleet] keys"
+        )
+    from hooklatch.fleet.publishing.publisher import Publisher
+
+    memory = memory_of(reached) if compares else None
+
+    async def verified(engine: Engine) -> T:
+        publisher = Publisher(engine, reached.fleet, reached.keys, memory, heeds_hosts=compares and heeds_hosts)
+        await publisher.read()
+        return await work(publisher)
+
+    return run(reached, verified)
+
+
+def command_error(error: Exception) -> CommandError:
+    """Return an error of the engine or of a fleet's versions as a command ends with it."""
+    from hooklatch.fleet.engine.engine import BehindError, ConflictError, EngineError, RefusedError
+    from hooklatch.fleet.publishing.folder import MissingFolderError
+    from hooklatch.fleet.publishing.publisher import LostRaceError, UnknownOutcomeError
+    from hooklatch.fleet.publishing.rollout import StoppedError
+    from hooklatch.fleet.publishing.versions import NoVersionError
+
+    match error:
+        case BehindError():
+            code = Exit.BAD_DATA
+        case RefusedError():
+            code = Exit.NOT_PERMITTED
+        case ConflictError() | LostRaceError():
+            code = Exit.CONFLICT
+        case EngineError() | UnknownOutcomeError():
+            code = Exit.UNAVAILABLE
+        case StoppedError():
+            code = Exit.FINDINGS
+        case MissingFolderError() | NoVersionError():
+            code = Exit.NO_INPUT
+        case _:
+            code = Exit.BAD_DATA
+    return CommandError(code, str(error))

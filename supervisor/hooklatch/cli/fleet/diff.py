@@ -1,0 +1,114 @@
+"""fleet diff: what two versions differ in, or a version and a folder.  Changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hooklatch.cli.fleet.access import EXITS, access, add_access, add_trust, run_publisher
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+
+if TYPE_CHECKING:
+    from hooklatch.fleet.policy.bundles import Bundle
+    from hooklatch.fleet.publishing.publisher import Publisher
+
+__all__ = ["add_diff"]
+
+NOTHING = "nothing"  # what version 1 is compared with
+
+
+def add_diff(parser: Parser) -> None:
+    parser.runs(diff, example="hooklatch fleet diff 7 hooks/", exits=(*EXITS, Exit.FINDINGS))
+    parser.add_argument(
+        "sides",
+        metavar="VERSION|DIR",
+        nargs="*",
+        help="two of them; without the first, the newest version but one; without the second, the newest",
+    )
+    parser.add_argument("--files", action="store_true", help="only the files: build no hooks")
+    add_access(parser)
+    add_trust(parser)
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One of the two: what it is called, and its bundle."""
+
+    name: str
+    bundle: Bundle
+
+
+def diff(arguments: argparse.Namespace) -> int:
+    """Compare two bundles; the exit code says whether they differ."""
+    from hooklatch.fleet.publishing.difference import file_changes, hook_changes
+
+    if len(arguments.sides) > 2:
+        raise CommandError(Exit.USAGE, "name two versions, or a version and a folder")
+
+    async def work(publisher: Publisher) -> tuple[Side, Side]:
+        before, after = sides_of(arguments.sides, publisher.history.head.version)
+        return await side(publisher, before), await side(publisher, after)
+
+    old, new = run_publisher(access(arguments), work, heeds_hosts=False)
+    files = list(file_changes(old.bundle.files, new.bundle.files))
+    hooks, notes = [], list[str]()
+    if not arguments.files and files:
+        before, after = hooks_of(old, notes), hooks_of(new, notes)
+        hooks = list(hook_changes(before, after))
+    suspendable = old.bundle.suspendable != new.bundle.suspendable
+    if arguments.json:
+        facts: dict[str, Any] = {"before": old.name, "after": new.name, "files": files, "hooks": hooks, "notes": notes}
+        output.say_json({**facts, "suspendable": new.bundle.suspendable if suspendable else None})
+    else:
+        for change in files:
+            for line in change.diff or (f"{change.what}: {change.name} (not text, or long)",):
+                output.say(line)
+        for hook in hooks:
+            output.say(f"hook {hook.id} {hook.what}" + (f": {'; '.join(hook.details)}" if hook.details else ""))
+        if suspendable:
+            output.say(f"suspendable: {new.bundle.suspendable}, was {old.bundle.suspendable}")
+        for note in notes:
+            output.complain(note)
+        if not files and not suspendable:
+            output.say(f"{old.name} and {new.name} have the same bundle")
+    return Exit.FINDINGS if files or suspendable else Exit.OK
+
+
+def sides_of(words: list[str], newest: int) -> tuple[str, str]:
+    """Return what is compared with what."""
+    if len(words) == 2:
+        return words[0], words[1]
+    if len(words) == 1:
+        return (words[0], str(newest)) if is_version(words[0]) else (str(newest), words[0])
+    return str(newest - 1), str(newest)
+
+
+def is_version(word: str) -> bool:
+    return word.isascii() and word.isdecimal()
+
+
+async def side(publisher: Publisher, word: str) -> Side:
+    from hooklatch.fleet.policy.bundles import Bundle
+    from hooklatch.fleet.publishing.folder import read_folder
+
+    if not is_version(word):
+        return Side(word, read_folder(word).bundle)
+    if int(word) == 0:
+        return Side(NOTHING, Bundle({}))
+    return Side(f"version {int(word)}", await publisher.bundle(publisher.history.find(int(word))))
+
+
+def hooks_of(one: Side, notes: list[str]) -> dict[str, dict[str, Any]]:
+    """Return the hooks of a bundle by building them; what does not build is noted."""
+    from hooklatch.cli.fleet.trial import try_out
+
+    if not one.bundle.files:
+        return {}
+    trial = try_out(one.bundle.files, [], lambda _: None)
+    notes += [f"{one.name}: {text}" for text in trial.diagnostics]
+    if trial.error is not None:
+        raise trial.error
+    return trial.hooks

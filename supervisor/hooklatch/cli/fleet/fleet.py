@@ -1,0 +1,26 @@
+"""fleet: one policy on many machines.  The table of its commands; each is a module beside this one."""
+
+from __future__ import annotations
+
+from hooklatch.cli.terminal.parser import Parser
+
+__all__ = ["add_fleet"]
+
+BELOW = (
+    ("keygen", "fleet.keygen", "make a pair of keys: a publisher signs with one, hosts believe the other"),
+    ("push", "fleet.push", "check and test a folder of hooks, and make it the newest version"),
+    ("rollout", "fleet.rollout", "give a version to more hosts, at once or in steps that hold"),
+    ("rollback", "fleet.rollout", "make an earlier bundle the newest version again"),
+    ("diff", "fleet.diff", "show what two versions differ in, or a version and a folder"),
+    ("history", "fleet.history", "list all versions, verified"),
+    ("status", "fleet.status", "list the hosts: which version each has, when it was last seen, and what is wrong"),
+    ("log", "fleet.log", "show the decisions of all hosts, as `hooklatch log` shows those of one"),
+    ("verify", "fleet.verify", "find records that hosts left out, changed, or shipped differently, as far as possible"),
+    ("export", "fleet.log", "send the decisions of all hosts on to another system"),
+    ("trim", "fleet.log", "remove old decisions from the engine, and keep a note of it"),
+)
+
+
+def add_fleet(parser: Parser) -> None:
+    parser.explain(example="hooklatch fleet keygen --out fleet.key")
+    parser.add_commands(BELOW, required=True)

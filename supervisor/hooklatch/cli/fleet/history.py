@@ -1,0 +1,83 @@
+"""fleet history: all versions, verified, newest first.  Changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from hooklatch.cli.fleet.access import EXITS, access, add_access, add_trust, memory_of, run_publisher
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import Exit
+from hooklatch.cli.terminal.parser import Parser
+
+if TYPE_CHECKING:
+    from hooklatch.fleet.publishing.memory import Memory
+    from hooklatch.fleet.publishing.publisher import Publisher
+    from hooklatch.fleet.publishing.versions import Entry
+
+__all__ = ["add_history"]
+
+TITLES = ("VERSION", "CREATED", "BY", "HOSTS", "BUNDLE", "SAME AS", "KEY", "MESSAGE")
+
+
+def add_history(parser: Parser) -> None:
+    parser.runs(history, example="hooklatch fleet history -n 5", exits=(*EXITS, Exit.FINDINGS))
+    parser.add_argument("-n", metavar="N", type=int, default=20, dest="most", help="the newest N (20); 0 is all")
+    add_access(parser)
+    add_trust(parser)
+
+
+def history(arguments: argparse.Namespace) -> int:
+    """List the versions."""
+
+    reached = access(arguments)
+
+    async def work(publisher: Publisher) -> tuple[tuple[Entry, ...], list[str]]:
+        return publisher.history.entries, await findings(publisher, memory_of(reached))
+
+    entries, wrong = run_publisher(reached, work, compares=False)
+    shown = entries[-arguments.most :] if arguments.most > 0 else entries
+    if arguments.json:
+        output.say_json({"versions": [described(entry) for entry in shown], "findings": wrong})
+    elif shown:
+        output.say_table(TITLES, [row_of(entry) for entry in reversed(shown)])
+    else:
+        output.say("nothing was ever pushed")
+    for text in wrong:
+        output.complain(text)
+    return Exit.FINDINGS if wrong else Exit.OK
+
+
+async def findings(publisher: Publisher, memory: Memory) -> list[str]:
+    """Return what is wrong with the log, as this machine and the hosts have seen it: it is shown all the same."""
+    from hooklatch.fleet.policy.manifests import FleetError
+
+    found: list[str] = []
+    hosts = await publisher.hosts()
+    await publisher.read()  # what a host has read meanwhile
+    try:
+        publisher.history.check_seen(memory.head(), by="this machine")
+    except FleetError as error:
+        found.append(str(error))
+    try:
+        publisher.history.check_reports([heard.report for heard in hosts.values()])
+    except FleetError as error:
+        found.append(str(error))
+    return found
+
+
+def described(entry: Entry) -> dict[str, Any]:
+    import msgspec
+
+    facts: dict[str, Any] = msgspec.to_builtins(entry.manifest)
+    return {**facts, "digest": entry.envelope.digest, "key": entry.envelope.key, "believed": entry.is_believed}
+
+
+def row_of(entry: Entry) -> tuple[object, ...]:
+    manifest = entry.manifest
+    hosts = f"{manifest.rollout.percent:g} %" + "".join(f" {label}" for label in manifest.rollout.labels)
+    key = entry.envelope.key if entry.is_believed else f"{entry.envelope.key} (not believed here)"
+    return (
+        manifest.version, manifest.created, manifest.publisher or None, hosts, manifest.bundle[:12], manifest.same_as,
+        key, manifest.message or None,
+    )  # fmt: skip

@@ -1,0 +1,62 @@
+"""fleet keygen: a pair of keys.  Writes one file, which is readable by its user alone; overwrites none."""
+
+from __future__ import annotations
+
+import argparse
+import os
+
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+
+__all__ = ["add_keygen"]
+
+DEFAULT = "fleet.key"
+
+
+def add_keygen(parser: Parser) -> None:
+    exits = (Exit.UNAVAILABLE, Exit.CANNOT_CREATE)
+    parser.runs(keygen, example="hooklatch fleet keygen --out ~/.config/hooklatch/fleet.key", exits=exits)
+    parser.add_argument("--out", metavar="FILE", default=DEFAULT, help=f"the private key (default: {DEFAULT})")
+
+
+def keygen(arguments: argparse.Namespace) -> int:
+    """Write the private key, and print the public one."""
+    from hooklatch.fleet.policy.signing import NoLibraryError, new_key
+
+    path = os.path.abspath(os.path.expanduser(arguments.out))
+    try:
+        key = new_key()
+    except NoLibraryError as error:
+        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
+    write(path, key.text)
+    public = key.public
+    if arguments.json:
+        output.say_json({"private": path, "public": public.text, "id": public.id})
+        return Exit.OK
+    output.say(f"wrote the private key to {path}: keep it where only publishers can read it, and keep a copy")
+    output.say("the public key, for each host's hooks.toml:")
+    output.say()
+    output.say("[fleet]")
+    output.say(f'keys = ["{public.text}"]')
+    return Exit.OK
+
+
+def write(path: str, text: str) -> None:
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except FileExistsError:
+        raise CommandError(
+            Exit.CANNOT_CREATE, f"{path} is there already and was left as it is; give another --out"
+        ) from None
+    except OSError as error:
+        raise CommandError(Exit.CANNOT_CREATE, f"{path} cannot be created: {error.strerror}") from None
+    try:
+        with os.fdopen(fd, "w", encoding="ascii") as file:
+            os.fchmod(fd, 0o600)  # also where an odd umask took rights from the owner
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(fd)
+    except OSError as error:
+        os.unlink(path)
+        raise CommandError(Exit.CANNOT_CREATE, f"{path} cannot be written: {error.strerror}") from None

@@ -1,0 +1,146 @@
+"""How fast a version goes out: the options, and the way there, at once or in steps that hold.
+
+Ctrl-C leaves a rollout where it is, and says where that is.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hooklatch.cli.fleet.access import publisher_name
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.parser import Parser
+
+if TYPE_CHECKING:
+    from hooklatch.fleet.policy.manifests import Manifest
+    from hooklatch.fleet.policy.signing import PrivateKey
+    from hooklatch.fleet.publishing.publisher import Publisher
+    from hooklatch.fleet.publishing.rollout import Pace
+
+__all__ = ["Goal", "add_pace", "go", "goal", "version_number"]
+
+
+class Goal(msgspec.Struct, frozen=True):
+    """How wide a version is to be: `percent` at once, or by a `pace`."""
+
+    percent: float
+    pace: Pace | None = None
+
+
+def add_pace(parser: Parser, *, required: bool = False) -> None:
+    """Add the options of a rollout."""
+    pace = parser.add_argument_group("how wide, and how fast")
+    one = pace.add_mutually_exclusive_group(required=required)
+    one.add_argument("--percent", metavar="N", type=percentage, help="for this share of the hosts (default: 100)")
+    one.add_argument("--steps", metavar="N,N,…", type=steps, help="for ever more of them: 1,10,50,100")
+    pace.add_argument("--wait", metavar="TIME", type=span, default=300.0, help="at least this long at a step (5m)")
+    pace.add_argument(
+        "--hold",
+        metavar="N%",
+        type=percentage,
+        default=2.0,
+        help="stop when the share of gates that are denied because a hook is broken is higher by this, on hosts that"
+        " have the version (2%%)",
+    )
+    pace.add_argument(
+        "--sample", metavar="N", type=count, default=50, help="decisions of such hosts that it takes to compare (50)"
+    )
+    pace.add_argument(
+        "--patience", metavar="TIME", type=span, default=3600.0, help="stop when a step has not got them by then (1h)"
+    )
+
+
+def percentage(text: str) -> float:
+    try:
+        number = float(text.strip().removesuffix("%"))
+    except ValueError:
+        number = 0.0
+    if not 0 < number <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage over 0 and up to 100")
+    return number
+
+
+def steps(text: str) -> tuple[float, ...]:
+    numbers = tuple(percentage(part) for part in text.split(","))
+    if list(numbers) != sorted(set(numbers)):
+        raise argparse.ArgumentTypeError(f"{text!r} does not rise; write it like 1,10,50,100")
+    return numbers
+
+
+def count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
+    return int(text)
+
+
+def goal(arguments: argparse.Namespace) -> Goal:
+    """Return how wide and how fast."""
+    from hooklatch.fleet.publishing.hold import Bound
+    from hooklatch.fleet.publishing.rollout import Pace
+
+    if arguments.steps is None:
+        return Goal(arguments.percent if arguments.percent is not None else 100.0)
+    bound = Bound(arguments.hold / 100, arguments.sample)
+    patience = max(arguments.patience, arguments.wait)
+    pace = Pace(steps=arguments.steps, wait=arguments.wait, patience=patience, bound=bound)
+    return Goal(arguments.steps[-1], pace)
+
+
+async def go(
+    publisher: Publisher,
+    key: PrivateKey,
+    wanted: Goal,
+    *,
+    bundle: str,
+    size: int,
+    labels: Collection[str],
+    message: str,
+    tell: Callable[[str], None],
+) -> tuple[Manifest, bool]:
+    """Make a bundle the newest version for hosts with these labels; return it, and whether it is new.
+
+    Raises:
+        FleetError, EngineError: it is not, or not as widely as was wanted.
+    """
+    from hooklatch.fleet.policy.manifests import Manifest, Rollout
+    from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
+    from hooklatch.fleet.publishing.versions import pushed, standing
+
+    stands = standing(publisher.history, bundle, labels)
+    reached = stands.rollout.percent if stands is not None else 0.0
+    left = tuple(step for step in wanted.pace.steps if step > reached) if wanted.pace is not None else ()
+    first = left[0] if left else wanted.percent
+    plan = pushed(publisher.history, bundle, size, Rollout(tuple(labels), first))
+    if isinstance(plan, Manifest):
+        return plan, False
+    by = publisher_name()
+    if wanted.pace is None:
+        return await publisher.commit(plan, key, publisher=by, message=message), True
+    pace = msgspec.structs.replace(wanted.pace, steps=left)
+    ongoing = Ongoing(publisher, key, pace, by=by, message=message, tell=tell)
+    try:
+        return await ongoing.run(plan), True
+    except KeyboardInterrupt:
+        output.complain(where(ongoing.at))
+        raise
+
+
+def where(at: Manifest | None) -> str:
+    if at is None:
+        return "interrupted before anything was written"
+    return (
+        f"interrupted: version {at.version} stays at {at.rollout.percent:g} %; to go on, run: hooklatch fleet rollout"
+        f" {at.version} --steps …; to take it back: hooklatch fleet rollback"
+    )
+
+
+def version_number(text: str) -> int:
+    """Return a version's number; an argparse type."""
+    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a version; see: hooklatch fleet history")
+    return int(text)

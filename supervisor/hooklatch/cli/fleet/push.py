@@ -1,0 +1,146 @@
+"""fleet push: a folder of hooks becomes a version, if it is clean, builds, and passes its cases.
+
+read the folder ─▶ clean in git? ─▶ build the hooks, fire the cases ─▶ bundle ─▶ verify the log ─▶ sign ─▶ commit
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hooklatch.cli.fleet.access import EXITS, access, add_access, add_trust, command_error, run_publisher
+from hooklatch.cli.fleet.pacing import add_pace, go, goal
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+
+if TYPE_CHECKING:
+    from hooklatch.cli.testing.policy_tests import Result
+    from hooklatch.fleet.policy.manifests import Manifest
+    from hooklatch.fleet.publishing.folder import Folder
+    from hooklatch.fleet.publishing.publisher import Publisher
+
+__all__ = ["add_push"]
+
+EXAMPLE = "hooklatch fleet push hooks/ --to rediss://engine.example --fleet acme --key fleet.key --steps 1,10,50,100"
+
+
+def add_push(parser: Parser) -> None:
+    parser.runs(push, example=EXAMPLE, exits=(*EXITS, Exit.FINDINGS, Exit.CONFLICT))
+    parser.add_argument("folder", metavar="DIR", help="the hooks, as in hooks.d; policy-tests.toml beside them is run")
+    parser.add_argument("--label", metavar="NAME", action="append", default=[], help="only for hosts with this label")
+    parser.add_argument("--message", metavar="TEXT", help="what changes, for people (default: the commit)")
+    parser.add_argument("--allow-dirty", action="store_true", help="also push what is not committed in git")
+    parser.add_argument("--allow-empty", action="store_true", help="also push a folder without a hook")
+    parser.add_argument(
+        "--despite-hosts", action="store_true", help="also where hosts have read versions that are gone"
+    )
+    add_pace(parser)
+    add_access(parser)
+    add_trust(parser)
+
+
+class Pushed(msgspec.Struct, frozen=True):
+    """What was checked, on its way out."""
+
+    folder: Folder
+    data: bytes
+    commit: str | None
+    tests: int
+
+
+def push(arguments: argparse.Namespace) -> int:
+    """Check a folder, and make it the newest version."""
+    from hooklatch.fleet.policy.manifests import FleetError
+    from hooklatch.fleet.publishing.versions import check_labels
+
+    wanted = goal(arguments)
+    reached = access(arguments)
+    key = reached.signing_key
+    try:
+        labels = check_labels(arguments.label)
+        ready = checked(arguments)
+    except FleetError as error:
+        raise command_error(error) from None
+    message = arguments.message if arguments.message is not None else ready.commit or ""
+    tell = output.complain if arguments.json else output.say
+
+    async def work(publisher: Publisher) -> tuple[Manifest, bool]:
+        digest = await publisher.put(ready.data)
+        return await go(
+            publisher, key, wanted, bundle=digest, size=len(ready.data), labels=labels, message=message, tell=tell
+        )
+
+    manifest, is_new = run_publisher(reached, work, heeds_hosts=not arguments.despite_hosts)
+    report(arguments, ready, manifest, is_new=is_new)
+    return Exit.OK
+
+
+def checked(arguments: argparse.Namespace) -> Pushed:
+    """Read, build and test the folder.
+
+    Raises:
+        CommandError, FleetError: it must not go out.
+    """
+    from hooklatch.cli.fleet.trial import try_out
+    from hooklatch.cli.testing.policy_tests import cases_of
+    from hooklatch.fleet.policy.bundles import encode_bundle
+    from hooklatch.fleet.publishing.folder import read_folder
+    from hooklatch.fleet.publishing.worktree import check_clean
+
+    folder = read_folder(arguments.folder)
+    commit = None if arguments.allow_dirty else check_clean(folder.path, folder.names)
+    data = encode_bundle(folder.bundle)
+    cases = [case for name in folder.cases for case in cases_of(os.path.join(folder.path, name))]
+    trial = try_out(folder.bundle.files, cases, show_failure)
+    trial.check()
+    if not trial.hooks and not arguments.allow_empty:
+        raise CommandError(
+            Exit.BAD_DATA,
+            f"{folder.path} declares no hook, so it would take all hooks of earlier versions away; if that is meant,"
+            " say --allow-empty",
+        )
+    return Pushed(folder, data, commit, len(cases))
+
+
+def show_failure(result: Result) -> None:
+    if result.differences:
+        output.complain(f"FAIL {result.case.name} ({result.case.place}): {'; '.join(result.differences)}")
+
+
+def report(arguments: argparse.Namespace, ready: Pushed, manifest: Manifest, *, is_new: bool) -> None:
+    digest = hashlib.sha256(ready.data).hexdigest()
+    if arguments.json:
+        facts: dict[str, Any] = {
+            "version": manifest.version,
+            "is_new": is_new,
+            "bundle": digest,
+            "size": len(ready.data),
+            "rollout": manifest.rollout,
+            "same_as": manifest.same_as,
+            "message": manifest.message,
+            "commit": ready.commit,
+            "files": list(ready.folder.bundle.files),
+            "left_out": ready.folder.left_out,
+            "suspendable": ready.folder.bundle.suspendable,
+            "cases": ready.tests,
+        }
+        output.say_json(facts)
+        return
+    if not ready.tests:
+        output.complain(f"nothing was tested: {ready.folder.path} has no policy-tests.toml")
+    if ready.folder.left_out:
+        output.complain(f"left out: {', '.join(ready.folder.left_out)}")
+    if not is_new:
+        output.say(f"version {manifest.version} is this already; nothing was written")
+        return
+    hosts = f"hosts labelled {' and '.join(manifest.rollout.labels)}" if manifest.rollout.labels else "all hosts"
+    files = len(ready.folder.bundle.files)
+    output.say(
+        f"version {manifest.version}: {manifest.rollout.percent:g} % of {hosts}, {files} files, {len(ready.data)}"
+        f" bytes, bundle {digest[:12]}, {ready.tests} cases passed"
+    )

@@ -1,0 +1,83 @@
+"""The URL of an engine, read.  Pure: knows text, and no engine's module.
+
+`redis://[user@]host[:port][/db]`, `rediss://` the same through TLS, `redis+unix://[user@]/path/of/socket`.  A password
+is never part of it: URLs stand in configurations, process lists and logs.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote, urlsplit
+
+import msgspec
+
+from hooklatch.fleet.engine.engine import RefusedError
+
+__all__ = ["FORMS", "Address", "read_url", "shown", "with_user"]
+
+FORMS = "redis://[USER@]HOST[:PORT][/DB], rediss:// for TLS, or redis+unix:///PATH"
+WITHOUT_PASSWORD = "put it into a file and name that as password_file, or into the variable HOOKLATCH_FLEET_PASSWORD"
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where an engine is: `host` and `port`, or the `path` of a Unix socket; `number` is that of the database."""
+
+    scheme: str
+    user: str | None = None
+    host: str = ""
+    port: int | None = None
+    path: str = ""
+    number: int = 0
+
+    def __str__(self) -> str:
+        user = f"{quote(self.user)}@" if self.user else ""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port is None else f":{self.port}"
+        number = f"/{self.number}" if self.number else ""
+        return f"{self.scheme}://{user}{host}{port}{self.path}{number}"
+
+
+def read_url(url: str) -> Address:
+    """Read an engine's URL; whether there is an engine for its scheme is for `open_engine` to say.
+
+    Raises:
+        RefusedError: it is none, or a password is in it.
+    """
+    try:
+        parts = urlsplit(url)
+        host, port, secret = parts.hostname or "", parts.port, parts.password
+    except ValueError as error:
+        raise RefusedError(f"{shown(url)!r} is no URL of an engine: {error}; write {FORMS}") from None
+    if secret is not None or parts.netloc.count("@") > 1:
+        raise RefusedError(f"the URL {shown(url)!r} has a password in it: take it out, and {WITHOUT_PASSWORD}")
+    if not url.isprintable() or " " in url or parts.query or parts.fragment:
+        raise RefusedError(f"{shown(url)!r} is no URL of an engine: it has a space, '?' or '#'; write {FORMS}")
+    if not parts.scheme or "://" not in url:
+        raise RefusedError(f"{shown(url)!r} is no URL of an engine: it has no scheme; write {FORMS}")
+    user = unquote(parts.username) if parts.username else None
+    if parts.scheme.endswith("+unix"):
+        if host or port is not None or len(parts.path) < 2:
+            raise RefusedError(f"{shown(url)!r} names no socket: write {parts.scheme}:///PATH, with three slashes")
+        return Address(parts.scheme, user, path=unquote(parts.path))
+    if not host:
+        raise RefusedError(f"{shown(url)!r} names no host: write {FORMS}")
+    number = parts.path.removeprefix("/")
+    if not (number.isascii() and number.isdecimal() and len(number) < 6) and number:
+        raise RefusedError(f"{shown(url)!r}: {number!r} is no number of a database; write {FORMS}")
+    return Address(parts.scheme, user, host, port, number=int(number or 0))
+
+
+def with_user(url: str, user: str | None) -> str:
+    """Return a URL with a user in it, where it names none itself.
+
+    Raises:
+        RefusedError: it is no URL of an engine.
+    """
+    address = read_url(url)
+    return url if user is None or address.user is not None else str(msgspec.structs.replace(address, user=user))
+
+
+def shown(url: str) -> str:
+    """Return a URL as it may be shown: without what stands before its last '@', which may hold a password."""
+    before, at, after = url.rpartition("@")
+    scheme, slashes, _ = before.partition("://")
+    return f"{scheme}{slashes}…@{after}" if at and slashes else f"…@{after}" if at else url

@@ -1,0 +1,74 @@
+"""Opens an engine by its URL.  Knows which module is whose; knows nothing of any engine.
+
+A second engine is a module with a function of the shape `Opens`, and a row in `MODULES`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol, cast
+
+from hooklatch.fleet.engine.addresses import FORMS, Address, read_url, shown
+from hooklatch.fleet.engine.engine import Engine, RefusedError
+
+__all__ = ["PASSWORD", "open_engine", "read_password"]
+
+MODULES = {
+    "redis": "hooklatch.fleet.engine.redis",
+    "rediss": "hooklatch.fleet.engine.redis",
+    "redis+unix": "hooklatch.fleet.engine.redis",
+}
+PASSWORD = "HOOKLATCH_FLEET_PASSWORD"
+MAX_PASSWORD = 4096  # bytes of its file: more is another file
+
+
+class Opens(Protocol):
+    """What each module of an engine has under the name `opens`."""
+
+    def __call__(
+        self, address: Address, fleet: str, *, password: str | None, ca: str | None, timeout: float
+    ) -> AbstractAsyncContextManager[Engine]: ...
+
+
+def open_engine(
+    url: str, fleet: str, *, password: str | None = None, ca: str | None = None, timeout: float = 5.0
+) -> AbstractAsyncContextManager[Engine]:
+    """Open a fleet's part of the engine that a URL names; connected, and found fit, once the block is entered.
+
+    `ca` is a file with the certificates that may vouch for the engine, in place of those of the system; `timeout` is
+    how many seconds a connection may take, and how long an answer may stay away.
+
+    Raises:
+        RefusedError: the URL is none, there is no engine of its scheme, or its library is not installed.
+    """
+    address = read_url(url)
+    module = MODULES.get(address.scheme)
+    if module is None:
+        raise RefusedError(f"{shown(url)!r}: there is no engine {address.scheme!r}; write {FORMS}")
+    try:
+        opens = cast("Opens", importlib.import_module(module).opens)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "hooklatch":
+            raise
+        raise RefusedError(f"the package {error.name} is not installed: pip install 'hooklatch[fleet]'") from None
+    return opens(address, fleet, password=password, ca=ca, timeout=timeout)
+
+
+def read_password(file: str | None) -> str | None:
+    """Return the engine's password: from a file if one is named, else from the environment, else None.
+
+    Raises:
+        RefusedError: the file cannot be read or holds no password.
+    """
+    if file is None:
+        return os.environ.get(PASSWORD) or None
+    try:
+        with open(file, "rb") as stream:
+            password = stream.read(MAX_PASSWORD + 1).decode().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise RefusedError(f"the password file {file!r} cannot be read: {error}") from None
+    if not password or len(password) > MAX_PASSWORD or not password.isprintable():
+        raise RefusedError(f"the password file {file!r} holds no password: write it there, on one line")
+    return password

@@ -1,0 +1,152 @@
+"""What went wrong between us and Redis, in words that say what to do.  Knows errors; opens nothing.
+
+A text names the command, the key and the user.  It holds no value that was sent, and so no secret.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import cast
+
+from coredis import exceptions as redis
+
+from hooklatch.fleet.engine.addresses import Address
+from hooklatch.fleet.engine.engine import EngineError, RefusedError, UnreachableError
+
+__all__ = ["OLDEST", "connecting_failed", "is_of_the_server", "no_answer", "replied"]
+
+OLDEST = (7, 0)  # the first whose ACL tells reading a key from writing it
+EXAMPLE = "examples/fleet/users.acl has the rights that each role needs"
+# By the first word of what the server answers: whether another try may help without anybody's doing, and what to say.
+REPLIES: dict[str, tuple[type[EngineError], str]] = {
+    "BUSY": (UnreachableError, "is busy with a script; wait, or stop it there with SCRIPT KILL"),
+    "CLUSTERDOWN": (RefusedError, "is a node of a cluster; name a single server, with replicas if need be"),
+    "DENIED": (RefusedError, "is in protected mode; give it users and passwords (examples/fleet/README.md)"),
+    "LOADING": (UnreachableError, "is still loading its data; it answers when it has"),
+    "MASTERDOWN": (RefusedError, "is a replica without its primary; name the primary"),
+    "MISCONF": (RefusedError, "takes no writes, since it cannot save to its disk; see its log, and free space there"),
+    "NOREPLICAS": (RefusedError, "takes no writes without its replicas; start them, or set min-replicas-to-write 0"),
+    "OOM": (RefusedError, "takes no writes: its memory is full; raise maxmemory there, or trim old logs of hosts"),
+    "READONLY": (RefusedError, "is a replica, which takes no writes; name the primary"),
+}
+CLASSES: tuple[tuple[type[redis.RedisError], str], ...] = (  # coredis has taken the word off for these
+    (redis.BusyLoadingError, "LOADING"),
+    (redis.ReadOnlyError, "READONLY"),
+    (redis.AskError, "CLUSTERDOWN"),  # MOVED is one
+    (redis.ClusterDownError, "CLUSTERDOWN"),
+    (redis.ClusterCrossSlotError, "CLUSTERDOWN"),
+    (redis.TryAgainError, "CLUSTERDOWN"),
+)
+
+
+def is_of_the_server(error: redis.RedisError) -> bool:
+    """Return whether the server has said so, rather than coredis, of a connection or of what it cannot read."""
+    return isinstance(
+        error, redis.ResponseError | redis.RedisClusterError | redis.BusyLoadingError | redis.NoKeyError
+    ) or "max number of clients" in str(error)
+
+
+def replied(address: Address, command: str, key: str, error: redis.RedisError) -> EngineError:
+    """Return what an error that the server gave as its answer to a command means."""
+    doing = f"{command} {key}".strip()
+    for kind, word in CLASSES:
+        if isinstance(error, kind):
+            return known(address, doing, word)
+    text = str(error)
+    word = text.partition(" ")[0].removeprefix("-")
+    if word in REPLIES:
+        return known(address, doing, word)
+    if isinstance(error, redis.AuthorizationError):
+        return RefusedError(f"{address} does not let its user {user_of(address)} do {doing}; {EXAMPLE}")
+    if isinstance(error, redis.AuthenticationRequiredError):
+        return RefusedError(f"{address} wants a password for its user {user_of(address)}; name its file: password_file")
+    if isinstance(error, redis.AuthenticationFailureError):
+        return RefusedError(
+            f"{address} does not know the user {user_of(address)} with this password, or has disabled it:"
+            " mend [fleet] user and the password file, or the users' file of the server"
+        )
+    if isinstance(error, redis.WrongTypeError):
+        return RefusedError(f"{address}: {key} is not what this program keeps there; see who else writes to it")
+    if isinstance(error, redis.UnknownCommandError):
+        return RefusedError(f"{address} does not know {command}; it must be Redis 7.0 or later, or Valkey")
+    if isinstance(error, redis.ConnectionError) and "max number of clients" in text:
+        return UnreachableError(f"{address} has as many clients as it takes; raise maxclients there")
+    return RefusedError(f"{address} refuses {doing}: {text}")
+
+
+def known(address: Address, doing: str, word: str) -> EngineError:
+    kind, text = REPLIES[word]
+    return kind(f"{address} {text} ({doing}: {word})")
+
+
+def user_of(address: Address) -> str:
+    return repr(address.user or "default")
+
+
+def no_answer(address: Address, command: str, key: str, seconds: float) -> UnreachableError:
+    """Return what silence means."""
+    return UnreachableError(f"{address} has not answered {f'{command} {key}'.strip()} for {seconds:g} s")
+
+
+def connecting_failed(address: Address, error: BaseException) -> EngineError:
+    """Return what made a connection fail before it was there, by all that led to it."""
+    errors = list(causes(error))
+    for one in errors:
+        if isinstance(one, ssl.SSLCertVerificationError):
+            return RefusedError(f"the certificate of {address} is not believed: {one.verify_message}; {by_tls(one)}")
+    for one in errors:
+        if isinstance(one, ssl.SSLError):
+            return RefusedError(f"no TLS with {address}: {one.reason or one}; {by_tls(one)}")
+    for one in errors:
+        if isinstance(one, redis.InvalidResponse):
+            return RefusedError(f"what answers at {address} is no Redis: {one}; look at the host and the port")
+        if isinstance(one, redis.RedisError) and is_of_the_server(one):
+            return replied(address, "HELLO", "", one)
+    for one in errors:
+        if isinstance(one, socket.gaierror):
+            return UnreachableError(f"the host of {address} is not found: {one.strerror or one}; look at its name")
+    for one in errors:
+        if isinstance(one, PermissionError | FileNotFoundError) and address.path:
+            return UnreachableError(f"{address} cannot be reached: {one.strerror}; is the server running, as whom?")
+        if isinstance(one, ConnectionRefusedError):
+            return UnreachableError(f"nobody listens at {address}; is the server running, and on this address?")
+    reason = next((one for one in errors if isinstance(one, OSError) and one.strerror), None)
+    if reason is not None:
+        return UnreachableError(f"{address} cannot be reached: {reason.strerror}")
+    tls = "" if address.scheme.startswith("rediss") or address.path else "; if it wants TLS, write rediss://"
+    return UnreachableError(f"{address} closed the connection before it was open{tls}")
+
+
+def by_tls(error: ssl.SSLError) -> str:
+    """Return what to do about a failure of TLS."""
+    code = getattr(error, "verify_code", None)
+    text = f"{error.reason} {error}".lower()
+    if code == 10:  # X509_V_ERR_CERT_HAS_EXPIRED
+        return "renew it, or set this machine's clock"
+    if code == 9:  # X509_V_ERR_CERT_NOT_YET_VALID
+        return "set this machine's clock"
+    if code in (62, 64):  # X509_V_ERR_HOSTNAME_MISMATCH, X509_V_ERR_IP_ADDRESS_MISMATCH
+        return "name the server as its certificate does, or give it one for this name"
+    if code is not None:
+        return "name the file of the authority that has signed it: [fleet] ca, or --ca"
+    if "wrong version" in text or "record layer" in text or "unknown protocol" in text:
+        return "it seems to speak no TLS: write redis://, or its TLS port"
+    if "certificate required" in text or "certificate_required" in text:
+        return "it wants a certificate of ours: set tls-auth-clients no there, and users with passwords"
+    return "look at the server's log"
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that led to it, in no order that matters."""
+    pending, seen = [error], set[int]()
+    while pending:
+        one = pending.pop(0)
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        yield one
+        pending += [above for above in (one.__cause__, one.__context__) if above is not None]
+        if isinstance(one, BaseExceptionGroup):
+            pending += cast("BaseExceptionGroup[BaseException]", one).exceptions

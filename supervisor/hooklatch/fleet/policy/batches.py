@@ -1,0 +1,187 @@
+"""A batch: records of one host as they leave its machine.  Knows records and bytes; opens no file and no engine.
+
+The data is zlib of lines of JSON.  The first line says whose they are; each other line is a record, with the fields
+that are configured and always those of the chain, so that anybody can check that none is missing:
+
+    {"format":1,"host":"build-7","epoch":1,"first":41,"last":42,"records":2}
+    {"seq":41,"prev":"<hash of 40>","at":"…","kind":"decision", … ,"hash":"…"}
+
+A record of which nothing was left out is the line that the daemon wrote, byte for byte, and its hash can be checked
+here too.  Of one that was cut, only the place in the chain can; what it says is the host's word.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Iterable
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from hooklatch.fleet.policy.manifests import FleetError, Name, Sha256
+from hooklatch.record.files.chain import ChainLink, read_link
+
+__all__ = ["MAX_DATA", "BatchError", "Packed", "ShippedRecord", "pack", "selected", "unpack"]
+
+FORMAT = 1
+MAX_DATA = 8 * 2**20  # bytes of a batch, packed or not: a record has at most some 2 MiB
+MAX_LINE = 4 * 2**20  # bytes of a record; of a longer one only its place in the chain is shipped
+MAX_RECORDS = 1000  # in a batch
+FULL = 256 * 1024  # bytes of records after which a batch takes no further one
+CHAIN = ("seq", "prev", "at", "kind", "hash")
+# What else is needed to tell numbers that were never used, or removed by retention, from records that are missing.
+STRUCTURE = {"segment": {"skipped"}, "retired": {"first_seq", "kept_seq", "kept_prev", "lost"}}
+RAW: msgspec.json.Decoder[dict[str, msgspec.Raw]] = msgspec.json.Decoder(dict[str, msgspec.Raw])
+DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+ENCODER = msgspec.json.Encoder()
+
+
+class BatchError(FleetError):
+    """Bytes are not a batch, or not the one that they should be."""
+
+
+class BatchHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first line of a batch."""
+
+    format: int
+    host: Name
+    epoch: int
+    first: int
+    last: int
+    records: int
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A record's place in the chain."""
+
+    seq: Annotated[int, Meta(gt=0, lt=10**18)]
+    prev: Sha256
+    at: Annotated[str, Meta(max_length=40)]
+    kind: Annotated[str, Meta(max_length=40)]
+    hash: Sha256
+
+
+class Shape(Place, frozen=True):
+    """What readers of records rely on, where it is there."""
+
+    verdict: str = ""
+    reason: str | None = None
+    outcomes: list[dict[str, Any]] = []
+    warnings: list[str] = []
+    excerpt: dict[str, Any] | None = None
+
+
+class Packed(msgspec.Struct, frozen=True):
+    """A batch to be appended: its numbers, the hash of its last record, and how many lines were no record."""
+
+    first: int
+    last: int
+    hash: str
+    records: int
+    data: bytes
+    unreadable: int = 0
+
+
+class ShippedRecord(msgspec.Struct, frozen=True):
+    """A record as it arrived.  `is_whole`: nothing was left out, and its content matches its hash."""
+
+    seq: int
+    prev: str
+    at: str
+    kind: str
+    hash: str
+    document: dict[str, Any]
+    is_whole: bool
+
+
+def pack(host: str, epoch: int, lines: Iterable[bytes], fields: Collection[str]) -> Packed | None:
+    """Make a batch of the next lines of a host's record; None if there is none.
+
+    Takes from `lines` until the batch is full, so that one may go on with the same iterator.  A line that is no record,
+    or does not follow in number, is left out and counted; whoever reads the log then sees that it is missing.
+    """
+    chosen = frozenset(fields)
+    taken: list[bytes] = []
+    first = last = None
+    size = unreadable = 0
+    for line in lines:
+        link = read_link(line)
+        if link is None or (last is not None and link.seq <= last.seq):
+            unreadable += 1
+            continue
+        taken.append(selected(line.removesuffix(b"\n"), link, chosen))
+        first, last, size = first or link, link, size + len(taken[-1]) + 1
+        if size >= FULL or len(taken) == MAX_RECORDS:
+            break
+    if first is None or last is None:
+        return None
+    header = BatchHeader(FORMAT, host, epoch, first.seq, last.seq, len(taken))
+    data = zlib.compress(b"\n".join([ENCODER.encode(header), *taken]))
+    return Packed(first.seq, last.seq, last.hash, len(taken), data, unreadable)
+
+
+def selected(line: bytes, link: ChainLink, fields: Collection[str]) -> bytes:
+    """Return a record as it may leave the machine: unchanged if all of its fields may."""
+    kept = {*CHAIN, *STRUCTURE.get(link.kind, ()), *(fields if len(line) <= MAX_LINE else ())}
+    record = RAW.decode(line)
+    if all(name in kept for name in record):
+        return line
+    return ENCODER.encode({name: value for name, value in record.items() if name in kept})
+
+
+def unpack(data: bytes, *, host: str, epoch: int, first: int, last: int) -> list[ShippedRecord]:
+    """Return the records of a batch, in order; all of them, or none.
+
+    Raises:
+        BatchError: these bytes are not the batch that stands there under these numbers.
+    """
+    header, *lines = lines_of(data)
+    try:
+        found = msgspec.json.decode(header, type=BatchHeader)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BatchError(f"its first line cannot be read: {error}") from None
+    if found.format != FORMAT:
+        raise BatchError(f"it has format {found.format}, and this version reads {FORMAT}: update hooklatch here")
+    expected = BatchHeader(FORMAT, host, epoch, first, last, len(lines))
+    if found != expected:
+        raise BatchError(f"it says that it is {spelled(found)}, and stands where {spelled(expected)} should")
+    records = [record_of(line) for line in lines]
+    numbers = [record.seq for record in records]
+    if numbers != sorted(set(numbers)) or not numbers or (numbers[0], numbers[-1]) != (first, last):
+        raise BatchError(f"its records are not in order from {first} to {last}")
+    return records
+
+
+def lines_of(data: bytes) -> list[bytes]:
+    if len(data) > MAX_DATA:
+        raise BatchError(f"it has {len(data)} bytes; the most is {MAX_DATA}")
+    unpacker = zlib.decompressobj()
+    try:
+        text = unpacker.decompress(data, MAX_DATA + 1)
+    except zlib.error as error:
+        raise BatchError(f"it cannot be unpacked: {error}") from None
+    if len(text) > MAX_DATA:
+        raise BatchError(f"it has more than {MAX_DATA} bytes unpacked")
+    if not unpacker.eof or unpacker.unused_data:
+        raise BatchError("it is cut off, or something follows it")
+    return text.split(b"\n")
+
+
+def record_of(line: bytes) -> ShippedRecord:
+    try:
+        document = DOCUMENTS.decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BatchError(f"a record cannot be read: {error}") from None
+    try:
+        shape = msgspec.convert(document, Shape)
+    except msgspec.ValidationError as error:
+        raise BatchError(f"a record is not of the shape of records: {error}") from None
+    link = read_link(line)
+    place = (shape.seq, shape.prev, shape.at, shape.kind, shape.hash)
+    is_whole = link is not None and msgspec.structs.astuple(link) == place
+    return ShippedRecord(*place, document, is_whole)
+
+
+def spelled(header: BatchHeader) -> str:
+    return f"{header.records} records of {header.host} (epoch {header.epoch}), {header.first} to {header.last}"

@@ -1,0 +1,69 @@
+"""What two bundles differ in: files as a unified diff, hooks by what they declare.  Pure; knows texts and values."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from typing import Literal, TypeAlias
+
+import msgspec
+
+__all__ = ["FileChange", "HookChange", "file_changes", "hook_changes"]
+
+What: TypeAlias = Literal["added", "removed", "changed"]
+MAX_LINES = 20_000  # of a file that is shown as a diff: comparing takes a time that grows with their square
+
+
+class FileChange(msgspec.Struct, frozen=True):
+    """A file that differs; `diff` are the lines of a unified diff, none if it is not text."""
+
+    name: str
+    what: What
+    diff: tuple[str, ...] = ()
+
+
+class HookChange(msgspec.Struct, frozen=True):
+    """A hook that differs; `details` say in what, such as "timeout: 2.0, was 1.0"."""
+
+    id: str
+    what: What
+    details: tuple[str, ...] = ()
+
+
+def file_changes(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> Iterator[FileChange]:
+    """Yield the files that differ, by name."""
+    for name, what in changed(before, after):
+        yield FileChange(name, what, tuple(diff_of(name, before.get(name), after.get(name))))
+
+
+def hook_changes(
+    before: Mapping[str, Mapping[str, object]], after: Mapping[str, Mapping[str, object]]
+) -> Iterator[HookChange]:
+    """Yield the hooks whose declaration differs, by id; that their code does, the files show."""
+    for name, what in changed(before, after):
+        old, new = before.get(name, {}), after.get(name, {})
+        details = [f"{key}: {new[key]}, was {old[key]}" for key in new if key in old and new[key] != old[key]]
+        if what != "changed":
+            details = [f"{key}: {value}" for key, value in (new or old).items() if key in ("event", "match")]
+        yield HookChange(name, what, tuple(details))
+
+
+def changed(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[tuple[str, What]]:
+    for name in sorted({*before, *after}):
+        if name not in before:
+            yield name, "added"
+        elif name not in after:
+            yield name, "removed"
+        elif before[name] != after[name]:
+            yield name, "changed"
+
+
+def diff_of(name: str, before: bytes | None, after: bytes | None) -> Iterator[str]:
+    try:
+        old, new = ((data or b"").decode().splitlines() for data in (before, after))
+    except UnicodeDecodeError:
+        return
+    if len(old) + len(new) > MAX_LINES:
+        return
+    names = "/dev/null" if before is None else f"a/{name}", "/dev/null" if after is None else f"b/{name}"
+    yield from difflib.unified_diff(old, new, *names, lineterm="")

@@ -1,0 +1,182 @@
+"""Reads a folder of hooks into memory, whole and safely.  Knows files; knows no engine, key, hook or version.
+
+What is read here is what is tested, bundled and signed: the folder is not opened again.
+
+    guards.py, checks.toml, lib/…   in the bundle
+    fleet.toml                      settings of the bundle, not in it
+    policy-tests.toml, .jsonl       cases of `hooklatch test`, not in it; so is all below policy-tests/
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from hooklatch.core.tables import InvalidTableError, read_table
+from hooklatch.fleet.policy.bundles import MAX_BUNDLE, Bundle, is_bundle_name
+from hooklatch.fleet.policy.manifests import FleetError
+from hooklatch_worker.sandbox.safety import UnsafeFileError, check_folders, read_safely
+
+__all__ = ["SETTINGS", "Folder", "FolderError", "MissingFolderError", "read_folder"]
+
+SETTINGS = "fleet.toml"
+TESTS = "policy-tests"
+CASES = (".toml", ".jsonl")
+MAX_TESTS = 16 * MAX_BUNDLE  # bytes of cases and their payloads
+MAX_ENTRIES = 5000  # of a folder and those below it: nobody means to push more
+# What editors, tools and git leave behind; everything else that is hidden is an error.
+LEFTOVERS = (
+    "__pycache__", "*.pyc", "*~", "#*#", ".#*", ".*.sw?", ".DS_Store", ".git", ".gitignore", ".gitattributes",
+    ".gitkeep", ".editorconfig", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis",
+)  # fmt: skip
+
+
+class FolderError(FleetError):
+    """A folder cannot be pushed as it is.  The text names the file, and says what to do."""
+
+
+class MissingFolderError(FolderError):
+    """There is no such folder."""
+
+
+class SettingsTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """fleet.toml: what a bundle says of itself."""
+
+    suspendable: bool = False
+
+
+class Folder(msgspec.Struct, frozen=True):
+    """A folder as it was read.
+
+    `bundle` are the files that go out; `beside` those that were read and do not, settings and tests; `cases` the paths
+    of those of them that `hooklatch test` runs; `left_out` what was not read, by its name.
+    """
+
+    path: str
+    bundle: Bundle
+    beside: dict[str, bytes] = {}
+    cases: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Return the names of all files that were read."""
+        return frozenset(self.bundle.files) | frozenset(self.beside)
+
+
+def read_folder(path: str) -> Folder:
+    """Read a folder, twice: what changes meanwhile is not a version of anything.
+
+    Raises:
+        FolderError: it holds what cannot be pushed, or it changed.
+    """
+    first, second = read_once(path), read_once(path)
+    if first != second:
+        raise FolderError(f"{path} changed while it was read; push again when nothing writes to it")
+    return first
+
+
+def read_once(path: str) -> Folder:
+    if not os.path.lexists(path):
+        raise MissingFolderError(f"{path} does not exist; name the folder that holds the hooks")
+    root = os.path.realpath(path)
+    if not os.path.isdir(root):
+        raise FolderError(f"{path} is not a folder; name the one that holds the hooks")
+    reader = Reader(root)
+    try:
+        check_folders(root)
+        reader.read_all()
+    except UnsafeFileError as error:
+        raise FolderError(str(error)) from None
+    except OSError as error:
+        raise FolderError(f"{error.filename or root} cannot be read: {error.strerror}") from None
+    return Folder(
+        root,
+        Bundle(dict(sorted(reader.files.items())), settings_of(root, reader.beside).suspendable),
+        dict(sorted(reader.beside.items())),
+        tuple(sorted(name for name in reader.beside if is_cases(name))),
+        tuple(sorted(reader.left_out)),
+    )
+
+
+class Reader:
+    """Reads every file below a folder that is not left out, and refuses what no bundle may hold."""
+
+    def __init__(self, root: str) -> None:
+        self.files: dict[str, bytes] = {}
+        self.beside: dict[str, bytes] = {}
+        self.left_out: list[str] = []
+        self._root = root
+        self._left = MAX_BUNDLE
+        self._left_beside = MAX_TESTS
+
+    def read_all(self) -> None:
+        for count, entry in enumerate(self._entries()):
+            name = self._name_of(entry)
+            if count >= MAX_ENTRIES:
+                raise FolderError(f"{self._root} has over {MAX_ENTRIES} files and folders; name the one with the hooks")
+            if entry.is_symlink():
+                raise FolderError(f"{entry.path} is a link; put there what it leads to")
+            if not is_bundle_name(name):
+                raise FolderError(f"{entry.path} is hidden, or its name is not plain; rename it, or move it elsewhere")
+            if not entry.is_dir(follow_symlinks=False):
+                self._read(entry.path, name)
+
+    def _entries(self) -> Iterator[os.DirEntry[str]]:
+        pending = [self._root]
+        while pending:
+            folder = pending.pop()
+            check_folders(folder)
+            with os.scandir(folder) as found:
+                for entry in found:
+                    if any(fnmatchcase(entry.name, pattern) for pattern in LEFTOVERS):
+                        self.left_out.append(self._name_of(entry))
+                        continue
+                    yield entry
+                    if entry.is_dir(follow_symlinks=False):
+                        pending.append(entry.path)
+
+    def _name_of(self, entry: os.DirEntry[str]) -> str:
+        try:
+            entry.path.encode()
+        except UnicodeEncodeError:
+            raise FolderError(f"{os.fsencode(entry.path)!r} is not UTF-8; rename it") from None
+        return os.path.relpath(entry.path, self._root)
+
+    def _read(self, path: str, name: str) -> None:
+        if is_beside(name):
+            data = read_safely(path, most=max(0, self._left_beside))
+            self._left_beside -= len(data)
+            self.beside[name] = data
+            return
+        size = os.lstat(path).st_size
+        if size > self._left:
+            raise FolderError(
+                f"{path} has {size} bytes, with which the folder is over {MAX_BUNDLE // 2**20} MiB, the most that a"
+                " bundle can have; leave out what no hook needs"
+            )
+        self.files[name] = data = read_safely(path, most=MAX_BUNDLE)
+        self._left -= len(data)
+
+
+def is_beside(name: str) -> bool:
+    """Return whether a file is about the bundle and not in it."""
+    return name == SETTINGS or name.startswith(f"{TESTS}/") or (name.startswith(f"{TESTS}.") and is_cases(name))
+
+
+def is_cases(name: str) -> bool:
+    """Return whether `hooklatch test` runs a file: it is of the right name, at the top or right below policy-tests."""
+    folder, _, base = name.rpartition("/")
+    return base.endswith(CASES) and (folder == TESTS or (not folder and base.startswith(f"{TESTS}.")))
+
+
+def settings_of(root: str, beside: dict[str, bytes]) -> SettingsTable:
+    path = os.path.join(root, SETTINGS)
+    try:
+        return read_table(tomllib.loads(beside.get(SETTINGS, b"").decode()), SettingsTable, "file")
+    except (InvalidTableError, tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise FolderError(f"{path}: {error}; it may say: suspendable = true") from None

@@ -1,0 +1,94 @@
+"""Asks git whether what was read from a folder is what was committed there.  Knows git; knows no version of a policy.
+
+What is pushed can then be found again: by its commit, with its author and its review.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Collection
+
+from hooklatch.fleet.publishing.folder import FolderError
+
+__all__ = ["DirtyError", "check_clean"]
+
+PATIENCE = 60.0  # seconds for a command of git; a large work tree on a slow disk takes some
+SHOWN = 5  # files that an error names
+# Nothing of the user's own settings runs a program or hides a change.
+QUIET = ("-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false", "-c", "core.quotePath=false")
+
+
+class DirtyError(FolderError):
+    """A folder in a work tree holds what was not committed."""
+
+
+def check_clean(folder: str, names: Collection[str]) -> str | None:
+    """Return the commit that these files of a folder are of, as a line of text; None if it is in no work tree.
+
+    Raises:
+        DirtyError: one of them is changed, not tracked, or ignored, or a tracked one is missing.
+        FolderError: git cannot say.
+    """
+    if not is_in_a_work_tree(folder):
+        return None
+    tracked, hidden = tracked_files(folder)
+    changed = {name for name in changed_files(folder) if name in names or name in tracked}
+    found = sorted(changed | hidden | (set(names) - tracked))
+    if found:
+        more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        raise DirtyError(
+            f"{folder} is not as it was committed: {', '.join(found[:SHOWN])}{more}; commit, so that others can see"
+            " what is pushed, or say --allow-dirty"
+        )
+    return git(folder, "log", "-1", "--format=%h %s").decode("utf-8", "replace").strip()
+
+
+def is_in_a_work_tree(folder: str) -> bool:
+    # Not asked of git: it says the same of a folder without a work tree and of one that it does not trust.
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        if folder == (folder := os.path.dirname(folder)):
+            return False
+    return True
+
+
+def tracked_files(folder: str) -> tuple[set[str], set[str]]:
+    """Return the files that git tracks below a folder, and those of them whose changes it was told to overlook."""
+    tracked, hidden = set[str](), set[str]()
+    for entry in texts(git(folder, "ls-files", "-v", "-z", "--", ".")):
+        tracked.add(entry[2:])
+        if entry[0] != "H":  # git-ls-files(1), -t and -v: assumed unchanged, not checked out, unmerged, …
+            hidden.add(entry[2:])
+    return tracked, hidden
+
+
+def changed_files(folder: str) -> set[str]:
+    prefix = git(folder, "rev-parse", "--show-prefix").decode("utf-8", "surrogateescape").rstrip("\n")
+    listed = texts(git(
+        folder, "status", "--porcelain=v1", "-z", "--no-renames", "--untracked-files=all", "--ignore-submodules=none",
+        "--", ".",
+    ))  # fmt: skip
+    return {entry[3:].removeprefix(prefix).rstrip("/") for entry in listed}
+
+
+def texts(output: bytes) -> list[str]:
+    return [entry for entry in output.decode("utf-8", "surrogateescape").split("\0") if entry]
+
+
+def git(folder: str, *words: str) -> bytes:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment |= {"GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
+    way_out = "mend that, or say --allow-dirty to push without looking"
+    try:
+        done = subprocess.run(
+            ["git", "-C", folder, *QUIET, *words], stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE,
+            check=False, env=environment,
+        )  # fmt: skip
+    except FileNotFoundError:
+        raise FolderError(f"{folder} is in a work tree of git, but git is not installed; {way_out}") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise FolderError(f"git cannot say whether {folder} is as it was committed: {error}; {way_out}") from None
+    if done.returncode != 0:
+        reason = done.stderr.decode("utf-8", "replace").strip()
+        raise FolderError(f"git cannot say whether {folder} is as it was committed: {reason}; {way_out}")
+    return done.stdout

@@ -1,0 +1,154 @@
+"""One zygote's life: what it was asked to fork, and the handles on what it forked.  Knows processes and descriptors."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+from contextlib import suppress
+
+import trio
+
+from hooklatch.processes.guardian import STOP_TIMEOUT, Guardian
+from hooklatch_worker import wire
+from hooklatch_worker.sandbox import linux
+
+__all__ = ["ForkError", "Life", "Order", "WorkerProcess", "ZygoteLostError"]
+
+BOOT_TIMEOUT = 20.0  # seconds; enough for a cold import on a busy machine
+
+
+class ForkError(Exception):
+    """No worker could be forked."""
+
+
+class ZygoteLostError(ForkError):
+    """The zygote died or fell silent during the request; the next one may succeed."""
+
+
+class WorkerProcess:
+    """The daemon's handle on a forked worker: five descriptors, and how it ended once that is known."""
+
+    def __init__(self, life: Life, generation: int, pid: int, fds: list[int]) -> None:
+        self._life = life
+        self.generation = generation
+        self.pid = pid
+        socket_fd, self.pidfd, self.stdout_fd, self.stderr_fd, self.progress_fd = fds
+        self.socket = socket.socket(fileno=socket_fd)
+        self.socket.setblocking(False)
+        self._poll = select.poll()  # select(2) is limited to descriptors up to 1023
+        for fd in (self.pidfd, life.pidfd, socket_fd):
+            self._poll.register(fd, select.POLLIN)
+        self.exit_code: int | None = None
+        self.exit_known = trio.Event()
+
+    @property
+    def fault(self) -> str | None:
+        """Return why no call may be sent to it now; None if it and its zygote live and nothing is to be read."""
+        if self._life.is_over:
+            return "its zygote ended"
+        ready = self._poll.poll(0)
+        if not ready:
+            return None
+        has_spoken = all(fd == self.socket.fileno() for fd, _ in ready)
+        return "it broke the protocol between two calls" if has_spoken else "it ended between two calls"
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Return whether it died because its zygote did."""
+        return not self._life.is_alive
+
+    def kill(self) -> None:
+        try:
+            signal.pidfd_send_signal(self.pidfd, signal.SIGKILL)
+        except ProcessLookupError:
+            return  # it is dead already
+
+    def close(self) -> None:
+        self.socket.close()
+        for fd in (self.pidfd, self.stdout_fd, self.stderr_fd, self.progress_fd):
+            os.close(fd)
+
+
+class Order:
+    """A requested fork."""
+
+    def __init__(self) -> None:
+        self.done = trio.Event()
+        self.result: WorkerProcess | ForkError = ZygoteLostError("the zygote died")
+
+
+class Life:
+    """One zygote process, from its start to its death."""
+
+    def __init__(self, guardian: Guardian) -> None:
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control.setblocking(False)
+        self.orders: dict[int, Order] = {}
+        self.workers: dict[int, WorkerProcess] = {}
+        self.is_over = False
+        self.pid = self.pidfd = 0  # until it has greeted
+        try:
+            with theirs:
+                guardian.fork(theirs)
+        except OSError:
+            self.control.close()
+            raise
+
+    async def greet(self) -> None:
+        """Wait until it listens.
+
+        Raises:
+            ForkError: it does not.
+        """
+        with trio.move_on_after(BOOT_TIMEOUT):
+            match await self.receive():
+                case wire.Ready(pid), [pidfd]:
+                    self.pid, self.pidfd = pid, pidfd
+                    return
+                case _:
+                    pass
+        raise ForkError("its process ended before it was ready; what it said is in the log above")
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.is_over and not linux.has_ended(self.pidfd)
+
+    async def receive(self) -> tuple[wire.FromZygote, list[int]] | None:
+        """Wait for its next message; return None when it is dead.
+
+        Raises:
+            FrameError: its messages cannot be trusted any more.
+        """
+        while True:
+            try:
+                data, fds, _, _ = socket.recv_fds(self.control, 2**16, 5, socket.MSG_CMSG_CLOEXEC)
+            except BlockingIOError:
+                await trio.lowlevel.wait_readable(self.control)
+                continue
+            except OSError:
+                return None
+            return (wire.decode_from_zygote(data), fds) if data else None
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """Signal the zygote, if it has greeted."""
+        if self.pid:
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self.pidfd, number)
+
+    async def aclose(self) -> None:
+        """End it: it kills its workers when its control socket ends; a stuck one is killed."""
+        with trio.CancelScope(shield=True):
+            trio.lowlevel.notify_closing(self.control)
+            self.control.close()
+            if not self.pid:
+                self.is_over = True
+                return
+            self.kill(signal.SIGCONT)  # it may have been stopped
+            with trio.move_on_after(STOP_TIMEOUT):
+                await trio.lowlevel.wait_readable(self.pidfd)
+            self.kill()
+            await trio.lowlevel.wait_readable(self.pidfd)
+            self.is_over = True
+            os.close(self.pidfd)

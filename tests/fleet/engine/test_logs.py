@@ -1,0 +1,159 @@
+"""What every engine must do with the logs and the reports of hosts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+import trio
+
+from hooklatch.fleet.engine.engine import Batch, ConflictError, Engine
+from support.tables import table
+
+Opens = Callable[[], AbstractAsyncContextManager[Engine]]
+
+
+def without_times(batches: list[Batch]) -> list[tuple[int, int, bytes]]:
+    return [(batch.first, batch.last, batch.data) for batch in batches]
+
+
+async def test_a_host_without_a_log_has_no_batch(opens: Opens) -> None:
+    async with opens() as engine:
+        assert await engine.last_batch("host") is None
+        assert await engine.epochs("host") == []
+        assert await engine.batches("host", 1, 0) == []
+
+
+async def test_batches_come_in_order_after_a_number(opens: Opens) -> None:
+    sent = [(1, 5, b"\x00\r\n"), (6, 6, b""), (9, 20, bytes(range(256))), (21, 1000, b"last")]
+    async with opens() as engine:
+        for batch in sent:
+            await engine.append("host", 1, Batch(*batch))
+
+        assert without_times(list(await engine.batches("host", 1, 0))) == sent
+        assert without_times(list(await engine.batches("host", 1, 5))) == sent[1:]
+        assert without_times(list(await engine.batches("host", 1, 19))) == sent[2:]
+        assert without_times(list(await engine.batches("host", 1, 20, limit=1))) == sent[3:]
+        assert await engine.batches("host", 1, 1000) == []
+        assert await engine.batches("other", 1, 0) == []
+
+
+async def test_many_batches_come_by_their_limit(opens: Opens) -> None:
+    async with opens() as engine:
+        for number in range(1, 101):
+            await engine.append("host", 1, Batch(number, number, b"%d" % number))
+
+        assert [batch.last for batch in await engine.batches("host", 1, 10, limit=50)] == list(range(11, 61))
+        assert [batch.last for batch in await engine.batches("host", 1, 60)] == list(range(61, 101))
+
+
+async def test_a_batch_that_was_sent_already_is_refused(opens: Opens) -> None:
+    async with opens() as engine:
+        await engine.append("host", 1, Batch(1, 10, b"first"))
+        for again in (Batch(1, 10, b"first"), Batch(1, 9, b"less"), Batch(5, 10, b"other")):
+            with pytest.raises(ConflictError, match="holds record"):
+                await engine.append("host", 1, again)
+
+        assert without_times(list(await engine.batches("host", 1, 0))) == [(1, 10, b"first")]
+
+
+async def test_the_newest_batch_is_that_of_the_newest_epoch(opens: Opens) -> None:
+    async with opens() as engine:
+        await engine.append("host", 1, Batch(1, 1000, b"old"))
+        await engine.append("host", 2, Batch(1, 10, b"newer"))
+        await engine.append("host", 10, Batch(1, 3, b"newest"))
+        await engine.append("host", 2, Batch(11, 20, b"late"))
+
+        last = await engine.last_batch("host")
+        assert last is not None
+        assert (last[0], *without_times([last[1]])) == (10, (1, 3, b"newest"))
+        assert await engine.epochs("host") == [1, 2, 10]
+
+
+async def test_a_batch_is_taken_at_the_engines_time(opens: Opens) -> None:
+    async with opens() as engine:
+        before = int((await engine.facts())["clock"])
+        await engine.append("host", 1, Batch(1, 1, b""))
+        await engine.report("host", b"")
+        after = int((await engine.facts())["clock"])
+
+        last = await engine.last_batch("host")
+        assert last is not None
+        assert before <= last[1].at <= after
+        [report] = [report async for report in engine.reports()]
+        assert before - 2 <= report.at <= after + 2  # one by the server, one by what it told us: each rounded
+
+
+@table(
+    "epoch, first, last",
+    [(1, 0, 1), (1, 2, 1), (1, -1, 1), (0, 1, 1), (-1, 1, 1), (1, 1, 2**63), (2**63, 1, 1)],
+)
+def test_what_is_no_batch_is_no_batch(opens: Opens, epoch: int, first: int, last: int) -> None:
+    async def append() -> None:
+        async with opens() as engine:
+            await engine.append("host", epoch, Batch(first, last, b""))
+
+    with pytest.raises(ValueError, match="no batch of a log"):
+        trio.run(append)
+
+
+async def test_a_big_batch_comes_back_as_it_was(opens: Opens) -> None:
+    data = os.urandom(8 * 2**20)
+    async with opens() as engine:
+        await engine.append("host", 1, Batch(1, 10_000, data))
+
+        [batch] = await engine.batches("host", 1, 0)
+        assert batch.data == data
+
+
+async def test_two_senders_of_one_log_keep_its_order(opens: Opens) -> None:
+    async def send(number: int) -> None:
+        async with opens() as engine:
+            for first in range(1, 200, 10):
+                try:
+                    await engine.append("host", 1, Batch(first, first + 9, b"%d" % number))
+                except ConflictError:
+                    continue
+
+    async with trio.open_nursery() as nursery:
+        for number in range(4):
+            nursery.start_soon(send, number)
+
+    async with opens() as engine:
+        batches = await engine.batches("host", 1, 0)
+        assert [batch.last for batch in batches] == list(range(10, 201, 10))
+
+
+async def test_a_report_replaces_the_one_before(opens: Opens) -> None:
+    async with opens() as engine:
+        await engine.report("one", b"first")
+        await engine.report("two", b"other")
+        await engine.report("one", b"second")
+
+        assert {(report.host, report.data) async for report in engine.reports()} == {
+            ("one", b"second"),
+            ("two", b"other"),
+        }
+
+
+@pytest.mark.slow
+async def test_ten_thousand_hosts_report_each_once(opens: Opens) -> None:
+    """Slow: ten thousand reports are sent and read."""
+    hosts = {f"host-{number}" for number in range(10_000)}
+
+    async def report(engine: Engine, some: list[str]) -> None:
+        for host in some:
+            await engine.report(host, b"data of " + host.encode())
+
+    async with opens() as engine:
+        async with trio.open_nursery() as nursery:
+            for start in range(100):
+                nursery.start_soon(report, engine, sorted(hosts)[start::100])
+
+        found = [report async for report in engine.reports()]
+
+    assert len(found) == len(hosts)
+    assert {report.host for report in found} == hosts
+    assert all(report.data == b"data of " + report.host.encode() for report in found)

@@ -1,0 +1,162 @@
+"""Batches: what leaves a machine, and what is refused where it arrives."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hooklatch.fleet.policy.batches import (
+    MAX_DATA,
+    MAX_RECORDS,
+    BatchError,
+    Packed,
+    ShippedRecord,
+    pack,
+    unpack,
+)
+from hooklatch.record.files.chain import GENESIS, seal
+from support.records import SETTINGS, decision, fact, lines, opened, records
+from support.tables import table
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Return the folder of a record of three decisions."""
+    with opened(tmp_path / "record", SETTINGS) as record:
+        for number in range(3):
+            record.decided(decision(number), fact(cwd="/home/me/secret-project"))
+    return tmp_path / "record"
+
+
+def packed(folder: Path, *fields: str) -> Packed:
+    made = pack("build-7", 1, iter(lines(folder)), fields)
+    assert made is not None
+    return made
+
+
+def unpacked(made: Packed, **other: Any) -> list[ShippedRecord]:
+    place: dict[str, Any] = {"host": "build-7", "epoch": 1, "first": made.first, "last": made.last}
+    return unpack(made.data, **{**place, **other})
+
+
+def chain(count: int, body: bytes = b"{}") -> list[bytes]:
+    prev, made = GENESIS, list[bytes]()
+    for seq in range(1, count + 1):
+        line, prev = seal(seq, prev, "2026-01-31T12:00:00.000Z", "decision", body)
+        made.append(line)
+    return made
+
+
+def test_with_all_fields_a_record_is_the_line_itself(folder: Path) -> None:
+    found = unpacked(packed(folder, *(name for record in records(folder) for name in record)))
+
+    assert [one.document for one in found] == records(folder)
+    assert all(one.is_whole for one in found)
+
+
+def test_only_the_configured_fields_leave_the_machine(folder: Path) -> None:
+    found = unpacked(packed(folder, "verdict"))
+
+    (first, *_) = (one for one in found if one.kind == "decision")
+    assert set(first.document) == {"seq", "prev", "at", "kind", "hash", "verdict"}
+    assert not first.is_whole
+
+
+def test_what_explains_a_gap_always_leaves() -> None:
+    body = b'{"skipped":{"first":1,"last":1},"reason":"x"}'
+    line, _ = seal(2, GENESIS, "2026-01-31T12:00:00.000Z", "segment", body)
+    made = pack("build-7", 1, [line], ())
+    assert made is not None
+
+    assert unpacked(made)[0].document["skipped"] == {"first": 1, "last": 1}
+
+
+def test_a_batch_ends_when_it_is_full_and_the_next_goes_on() -> None:
+    source = iter(chain(MAX_RECORDS + 5))
+
+    first, second = pack("build-7", 1, source, ()), pack("build-7", 1, source, ())
+
+    assert first is not None
+    assert second is not None
+    assert (first.first, first.last, second.first, second.last) == (1, MAX_RECORDS, MAX_RECORDS + 1, MAX_RECORDS + 5)
+    assert pack("build-7", 1, source, ()) is None
+
+
+def test_long_records_fill_a_batch_sooner() -> None:
+    made = pack("build-7", 1, chain(10, json.dumps({"reason": "x" * 100_000}).encode()), ["reason"])
+
+    assert made is not None
+    assert made.records == 3
+
+
+def test_of_a_record_beyond_all_bounds_its_place_is_shipped() -> None:
+    made = pack("build-7", 1, chain(1, json.dumps({"reason": "x" * 5_000_000}).encode()), ["reason"])
+    assert made is not None
+
+    assert set(unpacked(made)[0].document) == {"seq", "prev", "at", "kind", "hash"}
+
+
+def test_a_line_that_is_no_record_is_counted_and_not_shipped() -> None:
+    one, two, three = chain(3)
+
+    made = pack("build-7", 1, [one, two.replace(b"decision", b"decisiom"), one, b"torn", three], ["reason"])
+
+    assert made is not None
+    assert [record.seq for record in unpacked(made)] == [1, 3]
+    assert made.unreadable == 3
+
+
+def again(made: Packed, old: bytes, new: bytes) -> bytes:
+    text = zlib.decompress(made.data)
+    assert old in text
+    return zlib.compress(text.replace(old, new, 1))
+
+
+MADE = pack("build-7", 1, chain(3), ())
+assert MADE is not None
+HOSTILE = {
+    "no zlib": b"not zlib",
+    "empty": b"",
+    "cut off": MADE.data[:-4],
+    "something behind it": MADE.data + b"x",
+    "a bomb": zlib.compress(b"\0" * (MAX_DATA + 1)),
+    "large": b"\0" * (MAX_DATA + 1),
+    "no header": zlib.compress(b"".join(chain(3))),
+    "another format": again(MADE, b'"format":1', b'"format":2'),
+    "another host": again(MADE, b"build-7", b"build-8"),
+    "another epoch": again(MADE, b'"epoch":1', b'"epoch":2'),
+    "fewer than it says": again(MADE, b'"records":3', b'"records":4'),
+    "another number": again(MADE, b'{"seq":2', b'{"seq":3'),
+    "a number of yes": again(MADE, b'{"seq":2', b'{"seq":true'),
+    "a number beyond all": again(MADE, b'{"seq":2', b'{"seq":2000000000000000000'),
+    "no hash": again(MADE, b'"hash"', b'"hush"'),
+    "outcomes of no shape": zlib.compress(zlib.decompress(MADE.data).replace(b'"kind"', b'"outcomes":[1],"kind"')),
+    "no object": again(MADE, b'{"seq":2', b'["seq":2'),
+    "deep": zlib.compress(b'{"a":' * 100_000),
+    "no text": again(MADE, b"decision", b"\xff\xfe"),
+}
+
+
+@table("data", HOSTILE.values(), ids=HOSTILE)
+def test_what_is_not_the_batch_is_refused_as_a_whole(data: bytes) -> None:
+    with pytest.raises(BatchError):
+        unpack(data, host="build-7", epoch=1, first=1, last=3)
+
+
+def test_a_record_whose_content_was_changed_is_not_whole() -> None:
+    data = again(MADE, b"decision", b"decisiom") if MADE is not None else b""
+
+    found = unpack(data, host="build-7", epoch=1, first=1, last=3)
+
+    assert [one.is_whole for one in found] == [False, True, True]
+
+
+@table("other", [{"host": "build-8"}, {"epoch": 2}, {"first": 2}, {"last": 4}])
+def test_a_batch_that_stands_elsewhere_is_refused(other: dict[str, Any]) -> None:
+    assert MADE is not None
+    with pytest.raises(BatchError):
+        unpacked(MADE, **other)

@@ -1,0 +1,266 @@
+"""Reading and adding versions on a real engine: races, lost replies, and an engine that is not what it was.
+
+Slow: the tests share a server of this process.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from hooklatch.fleet.engine.engine import Engine, EngineError, UnreachableError
+from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
+from hooklatch.fleet.policy.manifests import FleetError, Head, Manifest, Rollout
+from hooklatch.fleet.publishing.memory import Memory
+from hooklatch.fleet.publishing.publisher import (
+    LostRaceError,
+    OverwrittenError,
+    Publisher,
+    UnknownOutcomeError,
+)
+from hooklatch.fleet.publishing.versions import HistoryError, Plan, encode_envelope
+from support.publishing import FLEET, KEY, KEYS, OTHER_KEY, LossyEngine, digest_of, history_of, report_of, say
+from support.redis_server import RedisServer, needs_redis
+
+pytestmark = [pytest.mark.slow, needs_redis]
+
+
+def plan_of(letter: str, percent: float = 100.0) -> Plan:
+    return Plan(bundle=digest_of(letter), size=1, rollout=Rollout((), percent))
+
+
+@pytest.fixture
+async def engine(shared_redis: RedisServer) -> AsyncIterator[Engine]:
+    """A fleet of its own on the shared server."""
+    async with open_engine(shared_redis.url, f"{FLEET}-{uuid.uuid4().hex}") as opened:
+        yield opened
+
+
+def publisher_at(engine: Any, **options: Any) -> Publisher:
+    return Publisher(engine, FLEET, KEYS, **options)
+
+
+async def commit(publisher: Publisher, letter: str, by: str = "ann", percent: float = 100.0) -> Manifest:
+    return await publisher.commit(plan_of(letter, percent), KEY, publisher=by, message=f"bundle {letter}")
+
+
+async def test_versions_are_read_back_as_they_were_committed(engine: Engine) -> None:
+    first = publisher_at(engine)
+    for letter in "abc":
+        await commit(first, letter)
+
+    second = publisher_at(engine)
+
+    assert await second.read() == first.history
+    assert [entry.manifest.bundle[0] for entry in second.history.entries] == ["a", "b", "c"]
+
+
+async def test_more_versions_than_come_at_once_are_read(engine: Engine) -> None:
+    history = history_of(*(("ab"[number % 2],) for number in range(130)))
+    for entry in history.entries:
+        await engine.commit(entry.manifest.version, encode_envelope(entry.envelope))
+
+    assert (await publisher_at(engine).read()).head == history.head
+
+
+async def test_of_two_publishers_one_is_told_who_was_first_and_what_to_do(engine: Engine) -> None:
+    first, second = publisher_at(engine), publisher_at(engine)
+    await first.read()
+    await second.read()
+    await commit(first, "a", by="ann@laptop")
+
+    with pytest.raises(LostRaceError) as caught:
+        await commit(second, "b", by="ben@laptop")
+
+    assert str(caught.value) == (
+        "version 1 by ann@laptop (bundle a) came first, and yours was not written; look at what it changes with"
+        " `hooklatch fleet diff 0 1`, and push again"
+    )
+    await second.read()
+    assert (await commit(second, "b")).version == 2
+
+
+async def test_of_many_racing_publishers_each_wins_a_version_of_its_own(engine: Engine) -> None:
+    lost = 0
+
+    async def push(name: str) -> None:
+        nonlocal lost
+        publisher = publisher_at(engine)
+        while True:
+            await publisher.read()
+            try:
+                await commit(publisher, "a", by=name)
+            except LostRaceError:
+                lost += 1
+            else:
+                return
+
+    async with trio.open_nursery() as nursery:
+        for name in "rstuvw":
+            nursery.start_soon(push, name)
+
+    history = await publisher_at(engine).read()
+    assert sorted(entry.manifest.publisher for entry in history.entries) == list("rstuvw")
+    assert lost
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+async def test_a_lost_reply_is_settled_by_reading_back(engine: Engine, is_done: bool) -> None:
+    manifest = await commit(publisher_at(LossyEngine(engine, is_done=is_done)), "a")
+
+    history = await publisher_at(engine).read()
+    assert [entry.manifest for entry in history.entries] == [manifest]
+
+
+async def test_a_lost_request_that_somebody_else_overtook_is_a_lost_race(engine: Engine) -> None:
+    mine, other = publisher_at(LossyEngine(engine, is_done=False)), publisher_at(engine)
+    await commit(other, "a", by="ben")
+
+    with pytest.raises(LostRaceError, match="version 1 by ben"):
+        await commit(mine, "b")
+
+
+async def test_an_engine_that_stays_away_leaves_the_outcome_unknown_and_says_so(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hooklatch.fleet.publishing.publisher.PAUSES", (0.01,))
+    lossy = LossyEngine(engine, lost=2)
+    publisher = publisher_at(lossy)
+    await publisher.read()
+    lossy.is_away = True
+
+    with pytest.raises(UnknownOutcomeError, match=r"not known whether version 1 was written.*fleet history"):
+        await commit(publisher, "a")
+
+    with pytest.raises(UnreachableError):
+        await publisher.read()
+    lossy.is_away = False
+    assert (await publisher.read()).head.version == 1
+
+
+async def test_a_rewritten_version_is_refused(engine: Engine) -> None:
+    ours, theirs = history_of(("a",), ("b",)), history_of(("c",), ("d",))
+    for entry in (ours.entries[0], theirs.entries[1]):
+        await engine.commit(entry.manifest.version, encode_envelope(entry.envelope))
+
+    with pytest.raises(FleetError, match="the history was rewritten"):
+        await publisher_at(engine).read()
+
+
+async def test_a_version_of_an_unknown_key_is_refused_until_that_is_believed(engine: Engine) -> None:
+    other = Publisher(engine, FLEET, {OTHER_KEY.public.id: OTHER_KEY.public})
+    await other.commit(plan_of("a"), OTHER_KEY, publisher="ben", message="")
+
+    with pytest.raises(FleetError, match=f"signed by the key {OTHER_KEY.public.id}"):
+        await publisher_at(engine).read()
+    both = {**KEYS, OTHER_KEY.public.id: OTHER_KEY.public}
+    assert (await Publisher(engine, FLEET, both).read()).head.version == 1
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b"[" * 10_000, b'{"payload": 1}', b"x" * 70_000])
+async def test_what_is_no_version_is_refused(engine: Engine, data: bytes) -> None:
+    await engine.commit(1, data)
+
+    with pytest.raises(FleetError, match="a manifest"):
+        await publisher_at(engine).read()
+
+
+async def test_a_log_that_was_shortened_since_is_found_by_what_this_machine_saw(
+    shared_redis: RedisServer, tmp_path: Path
+) -> None:
+    memory = Memory(str(tmp_path), FLEET, "here")
+    for fleet, letters in ((uuid.uuid4().hex, "abc"), (uuid.uuid4().hex, "ab")):
+        async with open_engine(shared_redis.url, fleet) as engine:
+            for letter, entry in zip(letters, history_of(*letters).entries, strict=True):
+                assert letter == entry.manifest.bundle[0]
+                await engine.commit(entry.manifest.version, encode_envelope(entry.envelope))
+            if letters == "abc":
+                await publisher_at(engine, memory=memory).read()
+                continue
+            with pytest.raises(HistoryError, match="newest version is 2, but this machine has read version 3"):
+                await publisher_at(engine, memory=memory).read()
+    assert memory.head().version == 3
+
+
+async def test_heads_of_hosts_beyond_the_log_are_an_error_until_they_are_not_heeded(engine: Engine) -> None:
+    await commit(publisher_at(engine), "a")
+    await say(engine, report_of("web-1", head=Head(9, "0" * 64)))
+
+    with pytest.raises(HistoryError, match=r"newest version is 1, but the host web-1 has read version 9.*old backup"):
+        await publisher_at(engine).read()
+    assert (await publisher_at(engine, heeds_hosts=False).read()).head.version == 1
+
+
+async def test_a_report_that_cannot_be_read_is_noted_and_no_reason_to_stop(engine: Engine) -> None:
+    await engine.report("web-1", b"nonsense")
+    await engine.report("web-2", b'{"host": "web-3"}')
+
+    publisher = publisher_at(engine)
+    await publisher.read()
+
+    assert await publisher.hosts() == {}
+    assert [note.partition(":")[0] for note in sorted(publisher.notes)] == [
+        "the report of 'web-1' cannot be read",
+        "the report of 'web-2' says that it is of 'web-3'",
+    ]
+
+
+async def test_a_bundle_that_is_stored_is_the_one_that_was_given(engine: Engine) -> None:
+    data = encode_bundle(Bundle({"guards.py": b"1"}))
+    publisher = publisher_at(engine)
+
+    digest = await publisher.put(data)
+    assert await publisher.put(data) == digest
+    manifest = await publisher.commit(
+        Plan(bundle=digest, size=len(data), rollout=Rollout()), KEY, publisher="ann", message=""
+    )
+
+    assert (await publisher.bundle(manifest)).files == {"guards.py": b"1"}
+
+
+async def test_other_bytes_in_the_place_of_a_bundle_are_found_before_a_version_names_it(
+    shared_redis: RedisServer,
+) -> None:
+    fleet, data = uuid.uuid4().hex, encode_bundle(Bundle({"guards.py": b"1"}))
+    async with open_engine(shared_redis.url, fleet) as engine:
+        digest = await publisher_at(engine).put(data)
+        shared_redis.command("SET", f"hooklatch:{fleet}:bundle:{digest}", b"torn")
+
+        with pytest.raises((OverwrittenError, EngineError)):
+            await publisher_at(engine).put(data)
+
+
+async def test_a_bundle_that_is_gone_is_an_error(engine: Engine) -> None:
+    publisher = publisher_at(engine)
+    manifest = await commit(publisher, "a")
+
+    with pytest.raises(FleetError, match="does not have the bundle of version 1; push its folder again"):
+        await publisher.bundle(manifest)
+
+
+# -- what this machine saw ---------------------------------------------------------------------------------------------
+
+
+def test_what_was_seen_is_kept_and_never_goes_back(tmp_path: Path) -> None:
+    memory = Memory(str(tmp_path / "seen"), FLEET, "redis://engine")
+    memory.keep(Head(3, "3"))
+    memory.keep(Head(2, "2"))
+
+    assert Memory(str(tmp_path / "seen"), FLEET, "redis://engine").head() == Head(3, "3")
+    assert Memory(str(tmp_path / "seen"), FLEET, "redis://other").head() == Head()
+    assert len(list((tmp_path / "seen").iterdir())) == 1
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b"\xff"])
+def test_what_was_seen_and_cannot_be_read_is_not_nothing(tmp_path: Path, data: bytes) -> None:
+    memory = Memory(str(tmp_path), FLEET, "redis://engine")
+    Path(memory.path).write_bytes(data)
+
+    with pytest.raises(FleetError, match="cannot be read"):
+        memory.head()

@@ -1,0 +1,249 @@
+"""Rollouts in steps on a real engine, with hosts that are no more than their reports.
+
+Slow: the tests share a server of this process; the pauses between two looks are real.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Mapping
+
+import msgspec
+import pytest
+import trio
+
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.policy.manifests import FleetError, Manifest, Rollout, newest
+from hooklatch.fleet.publishing.hold import Bound
+from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher
+from hooklatch.fleet.publishing.rollout import Pace, StoppedError, check_steps
+from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
+from hooklatch.fleet.publishing.versions import Plan, pushed
+from support.publishing import FLEET, KEY, KEYS, digest_of, report_of, say
+from support.redis_server import RedisServer, needs_redis
+from support.tables import table
+
+pytestmark = [pytest.mark.slow, needs_redis]
+HOSTS = [f"web-{number}" for number in range(10)]
+PACE = Pace(steps=(20, 60, 100), wait=0.1, patience=0.4, bound=Bound(0.02, 50))
+
+
+class Hosts:
+    """Hosts that have what they should as soon as it is out, and decide gates all the while."""
+
+    def __init__(self, engine: Engine, *, breaks: Mapping[str, str] = {}, labels: tuple[str, ...] = ()) -> None:
+        self.quiet: set[str] = set()
+        self.refuse: set[str] = set()
+        self._publisher = Publisher(engine, FLEET, KEYS, heeds_hosts=False)
+        self._breaks = breaks  # the cause with which every tenth decision is denied, by the bundle's letter
+        self._labels = labels
+        self._decided = 0
+
+    async def live(self) -> None:
+        while True:
+            await self.report()
+            await trio.sleep(0.02)
+
+    async def report(self) -> None:
+        history = await self._publisher.read()
+        believed = [entry.manifest for entry in history.entries]
+        self._decided += 100
+        for host in HOSTS:
+            if host in self.quiet:
+                continue
+            wanted = newest(believed, host, self._labels)
+            bundle = wanted.bundle if wanted is not None and host not in self.refuse else digest_of("a")
+            cause = self._breaks.get(bundle[0])
+            denied = {cause: self._decided // 10} if cause is not None else {}
+            problem = "guards.py:3: invalid syntax" if host in self.refuse else None
+            facts = {"labels": self._labels, "problem": problem, "applied": believed[0].version}
+            since = ord(bundle[0])
+            await say(
+                self._publisher.engine,
+                report_of(host, bundle, self._decided, denied, head=history.head, since=since, **facts),
+            )
+
+
+class Stage:
+    """A fleet that has the bundle `a`, and a publisher that is about to roll out `b`."""
+
+    def __init__(self, engine: Engine, theirs: Engine, nursery: trio.Nursery) -> None:
+        self.engine = engine
+        self.theirs = theirs  # the hosts' connection
+        self.told: list[str] = []
+        self.out = trio.Event()  # the first step is out
+        self.publisher = Publisher(engine, FLEET, KEYS)
+        self._nursery = nursery
+
+    def hear(self, text: str) -> None:
+        self.told.append(text)
+        self.out.set()
+
+    async def begin(self, hosts: Hosts | None) -> None:
+        first = Plan(bundle=digest_of("a"), size=1, rollout=Rollout())
+        await self.publisher.commit(first, KEY, publisher="ann", message="")
+        if hosts is not None:
+            await hosts.report()
+            self._nursery.start_soon(hosts.live)
+
+    async def roll_out(self, pace: Pace = PACE, *labels: str) -> Manifest:
+        plan = pushed(self.publisher.history, digest_of("b"), 1, Rollout(labels, pace.steps[0]))
+        assert isinstance(plan, Plan)
+        self.ongoing = Ongoing(self.publisher, KEY, pace, by="ann", message="b", tell=self.hear)
+        return await self.ongoing.run(plan)
+
+    async def percents(self) -> list[float]:
+        """Return how wide each version of `b` is, in the order in which they went out."""
+        history = await Publisher(self.engine, FLEET, KEYS).read()
+        return [one.manifest.rollout.percent for one in history.entries if one.manifest.bundle == digest_of("b")]
+
+
+@pytest.fixture
+async def stage(shared_redis: RedisServer) -> AsyncIterator[Stage]:
+    fleet = f"{FLEET}-{uuid.uuid4().hex}"
+    async with (
+        open_engine(shared_redis.url, fleet) as engine,
+        open_engine(shared_redis.url, fleet) as theirs,
+        trio.open_nursery() as nursery,
+    ):
+        yield Stage(engine, theirs, nursery)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_good_version_is_out_everywhere_after_its_steps(stage: Stage) -> None:
+    await stage.begin(Hosts(stage.theirs))
+
+    manifest = await stage.roll_out()
+
+    assert manifest.rollout == Rollout((), 100)
+    assert await stage.percents() == [20, 60, 100]
+    assert stage.told[0] == "version 2 is out at 20 %"
+    assert stage.told[1].startswith("at 20 %: denied because a hook is broken: 0 of ")
+
+
+@pytest.mark.parametrize("cause", ["crash", "timeout", "load"])
+async def test_a_version_that_breaks_stops_at_its_first_step_and_says_why_and_what_to_do(
+    stage: Stage, cause: str
+) -> None:
+    await stage.begin(Hosts(stage.theirs, breaks={"b": cause}))
+
+    with pytest.raises(StoppedError) as caught:
+        await stage.roll_out()
+
+    assert await stage.percents() == [20]
+    text = str(caught.value)
+    assert text.startswith("stopped at version 2, 20 %: denied because a hook is broken: ")
+    assert f"({cause} " in text
+    assert "over the bound of 2.00% more" in text
+    assert text.endswith("run: hooklatch fleet rollback; to go on all the same: hooklatch fleet rollout 2 --percent N")
+
+
+async def test_what_breaks_on_all_hosts_is_not_held_against_the_new_version(stage: Stage) -> None:
+    await stage.begin(Hosts(stage.theirs, breaks={"a": "timeout", "b": "timeout"}))
+
+    await stage.roll_out(msgspec.structs.replace(PACE, steps=(20, 60)))
+
+    assert await stage.percents() == [20, 60]
+
+
+async def test_hosts_that_fall_silent_stop_it_and_are_named(stage: Stage) -> None:
+    hosts = Hosts(stage.theirs)
+    await stage.begin(hosts)
+    hosts.quiet = set(HOSTS)
+
+    with pytest.raises(StoppedError) as caught:
+        await stage.roll_out()
+
+    inside = [host for host in HOSTS if Rollout((), 20).includes(host, ())]
+    assert f"have not reported since: {', '.join(inside)}" in str(caught.value)
+    assert await stage.percents() == [20]
+
+
+async def test_a_host_that_refuses_it_stops_it_at_once(stage: Stage) -> None:
+    hosts = Hosts(stage.theirs)
+    await stage.begin(hosts)
+    hosts.refuse = set(HOSTS)
+
+    with pytest.raises(StoppedError, match=r"refuses it: guards.py:3: invalid syntax"):
+        await stage.roll_out(msgspec.structs.replace(PACE, wait=2, patience=60))
+
+    assert await stage.percents() == [20]
+
+
+async def test_too_few_decisions_stop_it_when_patience_ends(stage: Stage) -> None:
+    await stage.begin(Hosts(stage.theirs))
+
+    with pytest.raises(StoppedError, match=r"have decided \d+ gates, of at least 1000000 that a comparison needs"):
+        await stage.roll_out(msgspec.structs.replace(PACE, bound=Bound(0.02, 1_000_000)))
+
+    assert stage.told[1].startswith("waiting: hosts with it have decided ")
+
+
+async def test_a_fleet_that_does_not_report_stops_it(stage: Stage) -> None:
+    await stage.begin(None)
+
+    with pytest.raises(StoppedError, match="gates, of at least 50"):
+        await stage.roll_out()
+
+    assert await stage.percents() == [20]
+
+
+async def test_a_step_that_no_host_is_in_is_passed(stage: Stage) -> None:
+    await stage.begin(Hosts(stage.theirs))
+
+    await stage.roll_out(msgspec.structs.replace(PACE, steps=(0.01, 100)))
+
+    assert "no host that reports is among these 0.01 %; going on" in stage.told
+    assert await stage.percents() == [0.01, 100]
+
+
+async def test_hosts_without_the_labels_are_not_waited_for(stage: Stage) -> None:
+    await stage.begin(Hosts(stage.theirs, labels=("ci",)))
+
+    with pytest.raises(StoppedError):
+        await stage.roll_out(PACE, "gpu")
+    assert (await stage.roll_out(PACE, "ci")).rollout == Rollout(("ci",), 100)
+
+
+async def test_a_version_that_somebody_else_pushes_meanwhile_ends_it(stage: Stage) -> None:
+    await stage.begin(Hosts(stage.theirs))
+    other = Publisher(stage.engine, FLEET, KEYS)
+
+    async def interfere() -> None:
+        await stage.out.wait()
+        await other.read()
+        plan = Plan(bundle=digest_of("c"), size=1, rollout=Rollout())
+        await other.commit(plan, KEY, publisher="ben", message="mine")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(interfere)
+        with pytest.raises(
+            LostRaceError, match=r"version 3 by ben \(mine\) came first, and this rollout ends at version 2, 20 %"
+        ):
+            await stage.roll_out()
+
+    assert await stage.percents() == [20]
+
+
+async def test_whoever_is_cancelled_leaves_it_where_it_is(stage: Stage) -> None:
+    await stage.begin(Hosts(stage.theirs))
+
+    async with trio.open_nursery() as nursery:
+
+        async def interrupt() -> None:
+            await stage.out.wait()
+            nursery.cancel_scope.cancel()
+
+        nursery.start_soon(interrupt)
+        await stage.roll_out(msgspec.structs.replace(PACE, wait=2, patience=60))
+
+    assert stage.ongoing.at is not None
+    assert stage.ongoing.at.rollout.percent == 20
+    assert await stage.percents() == [20]
+
+
+@table("steps", [(), (0,), (101,), (10, 10), (50, 10), (10, -1), (float("nan"),)])
+def test_steps_that_do_not_rise_are_refused(steps: tuple[float, ...]) -> None:
+    with pytest.raises(FleetError, match="write them rising"):
+        check_steps(steps)

@@ -1,0 +1,286 @@
+"""What the next version says, and that no change to the versions before it goes unnoticed."""
+
+from __future__ import annotations
+
+import base64
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hooklatch.fleet.policy.manifests import (
+    START,
+    Envelope,
+    FleetError,
+    Head,
+    Manifest,
+    Rollout,
+    newest,
+    read_envelope,
+    walk,
+)
+from hooklatch.fleet.publishing.versions import (
+    History,
+    HistoryError,
+    NoVersionError,
+    Plan,
+    encode_envelope,
+    pushed,
+    rolled_back,
+    signed,
+    standing,
+    widened,
+)
+from support.publishing import FLEET, KEY, KEYS, OTHER_KEY, digest_of, grown, history_of, report_of
+from support.tables import table
+
+CHAIN = grown(history_of(("a", 100), ("b", 10), ("b", 100, "ci")), "c", key=OTHER_KEY, is_believed=False)
+CHAIN = grown(CHAIN, "d", 50)
+ENVELOPES = [entry.envelope for entry in CHAIN.entries]
+BYTES = [encode_envelope(envelope) for envelope in ENVELOPES]
+OUTCOME = walk(FLEET, START, ENVELOPES, KEYS)
+
+
+# -- the chain ---------------------------------------------------------------------------------------------------------
+
+
+def test_all_versions_of_a_listed_key_are_there_and_those_of_another_are_passed_over() -> None:
+    assert [manifest.version for manifest in OUTCOME.manifests] == [1, 2, 3, 5]
+    assert OUTCOME.head == CHAIN.head
+
+
+@st.composite
+def tampered(draw: st.DrawFn) -> list[Envelope]:
+    """Return versions of which some are left out, repeated, exchanged, edited or signed by somebody else."""
+    envelopes = list(ENVELOPES)
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(envelopes) - 1))
+        one = envelopes[at]
+        match draw(st.sampled_from(["leave out", "repeat", "exchange", "edit", "key", "signature", "sign", "cut"])):
+            case "leave out" if len(envelopes) > 1:
+                del envelopes[at]
+            case "repeat":
+                envelopes.insert(at, one)
+            case "exchange":
+                other = draw(st.integers(0, len(envelopes) - 1))
+                envelopes[at], envelopes[other] = envelopes[other], envelopes[at]
+            case "edit":
+                place = draw(st.integers(0, len(one.payload) - 1))
+                letter = draw(st.characters(codec="ascii"))
+                envelopes[at] = msgspec.structs.replace(
+                    one, payload=one.payload[:place] + letter + one.payload[place + 1 :]
+                )
+            case "key":
+                key = draw(st.sampled_from([KEY.public.id, OTHER_KEY.public.id, "0" * 16]))
+                envelopes[at] = msgspec.structs.replace(one, key=key)
+            case "signature":
+                raw = bytearray(base64.b64decode(one.signature))
+                raw[draw(st.integers(0, len(raw) - 1))] ^= 1 << draw(st.integers(0, 7))
+                envelopes[at] = msgspec.structs.replace(one, signature=base64.b64encode(raw).decode())
+            case "sign":
+                envelopes[at] = Envelope(one.payload, OTHER_KEY.public.id, OTHER_KEY.sign(one.payload.encode()))
+            case _:
+                del envelopes[at + 1 :]
+    return envelopes
+
+
+@given(tampered())
+def test_tampered_versions_never_pass_unless_they_are_the_first_ones_as_they_were(envelopes: list[Envelope]) -> None:
+    try:
+        walked = walk(FLEET, START, envelopes, KEYS)
+    except FleetError:
+        return
+
+    count = walked.head.version
+    assert envelopes == ENVELOPES[:count]
+    assert walked.manifests == tuple(one for one in OUTCOME.manifests if one.version <= count)
+
+
+@given(st.integers(0, len(BYTES) - 1), st.data())
+def test_no_byte_of_a_stored_version_can_be_changed(at: int, data: st.DataObject) -> None:
+    stored = bytearray(BYTES[at])
+    place = data.draw(st.integers(0, len(stored) - 1))
+    stored[place] ^= 1 << data.draw(st.integers(0, 7))
+
+    try:
+        changed = [*ENVELOPES[:at], read_envelope(bytes(stored)), *ENVELOPES[at + 1 :]]
+        walked = walk(FLEET, START, changed, KEYS)
+    except FleetError:
+        return
+
+    assert changed == ENVELOPES  # what was changed is how the same text is written
+    assert walked == OUTCOME
+
+
+def test_a_version_whose_key_was_exchanged_for_an_unknown_one_is_not_passed_over() -> None:
+    stripped = [msgspec.structs.replace(ENVELOPES[0], key="0" * 16), *ENVELOPES[1:]]
+
+    with pytest.raises(FleetError, match="history was rewritten"):
+        walk(FLEET, START, stripped, KEYS)
+
+
+def test_versions_of_another_fleet_are_refused() -> None:
+    with pytest.raises(FleetError, match="is of the fleet 'acme', not of 'other'"):
+        walk("other", START, ENVELOPES, KEYS)
+
+
+# -- what was seen before ----------------------------------------------------------------------------------------------
+
+
+def test_a_history_that_has_grown_is_as_it_was_seen() -> None:
+    for entry in CHAIN.entries:
+        CHAIN.check_seen(entry.head, by="me")
+    CHAIN.check_seen(START, by="me")
+
+
+def test_a_history_that_lost_versions_or_has_others_is_not() -> None:
+    with pytest.raises(HistoryError, match=r"newest version is 2, but me has read version 5.*old backup"):
+        history_of(("a",), ("b",)).check_seen(CHAIN.head, by="me")
+    with pytest.raises(HistoryError, match=r"version 3 in the engine is not the one that me has read.*rewritten"):
+        CHAIN.check_seen(Head(3, "0" * 64), by="me")
+
+
+def test_hosts_that_have_read_more_than_the_engine_has_are_named() -> None:
+    reports = [
+        report_of("web-1", head=CHAIN.head),
+        report_of("web-2", head=Head(7, "0" * 64)),
+        report_of("web-3", head=Head(8, "0" * 64)),
+    ]
+
+    with pytest.raises(HistoryError, match=r"the host web-2 has read version 7.*\(and 1 more hosts\).*--despite-hosts"):
+        CHAIN.check_reports(reports)
+
+
+# -- what comes next ---------------------------------------------------------------------------------------------------
+
+
+def test_to_push_what_stands_is_no_new_version() -> None:
+    history = history_of(("a", 100), ("b", 10))
+
+    again = pushed(history, digest_of("b"), 1, Rollout((), 10))
+
+    assert again == history.newest
+
+
+def test_a_bundle_that_came_back_names_the_version_that_had_it() -> None:
+    history = history_of(("a", 100), ("b", 100))
+
+    assert pushed(history, digest_of("a"), 1, Rollout()) == Plan(
+        bundle=digest_of("a"), size=1, rollout=Rollout(), same_as=1
+    )
+    assert pushed(history, digest_of("c"), 1, Rollout()) == Plan(bundle=digest_of("c"), size=1, rollout=Rollout())
+
+
+def test_a_narrower_push_is_refused_as_it_would_change_nothing() -> None:
+    with pytest.raises(FleetError, match="version 1 has this bundle at 100 % already"):
+        pushed(history_of(("a", 100)), digest_of("a"), 1, Rollout((), 10))
+
+
+def test_a_wider_rollout_is_of_the_same_bundle_and_labels() -> None:
+    history = history_of(("a", 100), ("b", 10, "ci"), ("b", 25, "ci"))
+
+    plan = widened(history, 2, 50)
+
+    assert plan == Plan(bundle=digest_of("b"), size=1, rollout=Rollout(("ci",), 50), same_as=3)
+
+
+@table(
+    ("history", "version", "percent", "expected"),
+    [
+        (history_of(("a", 10)), 2, 50, "there is no version 2; the newest is 1"),
+        (history_of(("a", 10)), 0, 50, "there is no version 0"),
+        (history_of(("a", 10)), 1, 10, "at 10 % already, and a narrower"),
+        (history_of(("a", 10), ("a", 50)), 1, 20, "version 2 has this bundle at 50 %"),
+        (history_of(("a", 10), ("b", 1)), 1, 20, "another bundle is in the place of version 1"),
+        (history_of(("a", 10, "ci"), ("b", 1)), 1, 20, "another bundle is in the place of version 1"),
+    ],
+)
+def test_a_rollout_that_would_not_be_what_was_meant_is_refused(
+    history: History, version: int, percent: float, expected: str
+) -> None:
+    with pytest.raises(FleetError, match=expected):
+        widened(history, version, percent)
+
+
+def test_versions_for_other_hosts_take_no_place() -> None:
+    history = history_of(("a", 10, "ci"), ("b", 100, "gpu"), ("c", 100, "ci", "gpu"))
+
+    stands = standing(history, digest_of("a"), ["ci"])
+
+    assert stands is not None
+    assert stands.version == 1
+
+
+@table(
+    ("history", "version", "labels", "expected"),
+    [
+        (history_of(("a", 100), ("b", 100)), None, None, (1, Rollout())),
+        (history_of(("a", 100), ("b", 1), ("b", 10)), None, None, (1, Rollout())),
+        (history_of(("a", 100), ("b", 1), ("c", 100)), None, None, (1, Rollout())),
+        (history_of(("a", 100), ("b", 100, "ci")), None, None, (1, Rollout(("ci",)))),
+        (history_of(("a", 100), ("b", 100, "gpu"), ("c", 100, "ci")), None, None, (1, Rollout(("ci",)))),
+        (history_of(("a", 100), ("b", 100), ("c", 100), ("b", 100)), None, None, (1, Rollout())),
+        (history_of(("a", 100), ("b", 100), ("c", 100)), 1, None, (1, Rollout())),
+        (history_of(("a", 100, "ci"), ("b", 100)), 1, ["ci"], (1, Rollout(("ci",)))),
+    ],
+)
+def test_a_rollback_goes_to_what_all_its_hosts_had(
+    history: History, version: int | None, labels: list[str] | None, expected: tuple[int, Rollout]
+) -> None:
+    plan = rolled_back(history, version, labels)
+
+    assert isinstance(plan, Plan)
+    assert (plan.same_as, plan.rollout) == expected
+
+
+def test_a_second_rollback_never_brings_back_what_the_first_took_away() -> None:
+    history = history_of(("a", 100), ("b", 100), ("a", 100))
+
+    with pytest.raises(NoVersionError, match="no version before 1 with another bundle was for all hosts"):
+        rolled_back(history, None)
+    assert rolled_back(history, 1) == history.newest
+
+
+@table(
+    ("history", "version", "expected"),
+    [
+        (History(FLEET), None, "nothing was ever pushed"),
+        (history_of(("a", 100)), None, "no version before 1 with another bundle"),
+        (history_of(("a", 50), ("b", 100)), None, "no version before 2 with another bundle"),
+        (history_of(("a", 100, "ci"), ("b", 100)), None, "no version before 2"),
+        (history_of(("a", 100, "ci"), ("b", 100)), 1, "labelled ci, and this would give it to all hosts; say"),
+        (CHAIN, 4, "which is not believed here"),
+    ],
+)
+def test_a_rollback_to_what_hosts_never_had_is_refused(history: History, version: int | None, expected: str) -> None:
+    with pytest.raises(FleetError, match=expected):
+        rolled_back(history, version)
+
+
+@given(st.text("abcd", min_size=1, max_size=6), st.sampled_from(["web-1", "web-2", "ci-1"]))
+def test_a_host_has_after_a_rollback_what_it_had_before_the_push(bundles: str, host: str) -> None:
+    history = history_of(*((letter, 100) for letter in bundles))
+    try:
+        plan = rolled_back(history, None)
+    except NoVersionError:
+        return
+    assert isinstance(plan, Plan)
+    first = bundles.index(bundles[-1])
+
+    back = grown(history, plan.bundle[0])
+
+    def had(entries: tuple[Manifest, ...]) -> str | None:
+        found = newest(entries, host, [])
+        return found.bundle if found is not None else None
+
+    assert had(tuple(entry.manifest for entry in back.entries)) == had(
+        tuple(entry.manifest for entry in history.entries[:first])
+    )
+
+
+def test_a_version_that_would_be_too_long_is_refused() -> None:
+    plan = Plan(bundle=digest_of("a"), size=1, rollout=Rollout())
+
+    with pytest.raises(FleetError, match="the message has 3000 characters"):
+        signed(CHAIN, plan, KEY, created="", publisher="ann", message="x" * 3000)

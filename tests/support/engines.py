@@ -1,0 +1,45 @@
+"""The servers that engines are tested with: a second engine adds a row to `STORES`, and passes tests/fleet/engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from support.redis_server import redis_server
+
+__all__ = ["STORES", "Store"]
+
+
+class Store(Protocol):
+    """A server that runs, as an engine's tests need it."""
+
+    @property
+    def url(self) -> str:
+        """Return the URL by which its engine is opened with all rights."""
+        ...
+
+    def kill(self) -> None:
+        """Kill it as a crash would; what it has acknowledged is on its disk."""
+        ...
+
+    def start(self) -> None:
+        """Start it again upon its data, and wait until it answers."""
+        ...
+
+    def pause(self) -> None:
+        """Have it answer nobody, while its sockets stay open."""
+        ...
+
+    def resume(self) -> None: ...
+
+    def lose_everything(self) -> None:
+        """Have it forget all its data, while it runs."""
+        ...
+
+    def back_up(self) -> Callable[[], None]:
+        """Return what brings its data back to what they are now; it runs afterwards."""
+        ...
+
+
+STORES: dict[str, Callable[[], AbstractContextManager[Store]]] = {"redis": redis_server}
