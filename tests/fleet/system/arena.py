@@ -235,8 +235,13 @@ class Arena:
         states: dict[str, State] = {}
 
         def are_equal() -> bool:
-            states.update({host.name: state for host in self.hosts if (state := state_of(host)) is not None})
-            return len(states) == len(self.hosts) and {one.version for one in states.values()} == {wanted.version}
+            for host in self.hosts:  # asked in turn, as each question is work for who is waited for
+                if host.name not in states or states[host.name].version != wanted.version:
+                    state = state_of(host)
+                    if state is None or state.version != wanted.version:
+                        return False
+                    states[host.name] = state
+            return True
 
         wait_until(are_equal, PATIENCE)
         at = now()
