@@ -9,7 +9,7 @@ from typing import Any
 
 from support.daemons import Daemon, running_daemon
 from support.fleets import fleet_table
-from support.signed_versions import guard
+from support.publishing import guard
 
 __all__ = ["decided", "health", "host", "notes"]
 
