@@ -22,6 +22,7 @@ NAMES = ("redis-server", "valkey-server")
 CHOSEN = "HOOKLATCH_TEST_ENGINE"  # a path of another server to test with
 SERVER = os.environ.get(CHOSEN) or next((found for name in NAMES if (found := shutil.which(name))), None)
 NO_SERVER = f"there is no {' or '.join(NAMES)} on this machine: as root, apt-get install redis-server"
+READY = "eady to accept connections"  # with a capital for TCP
 PATIENCE = 20.0  # seconds in which a server is up or gone; only a failing test waits so long
 PR_SET_PDEATHSIG = 1
 SETTINGS = {
@@ -47,6 +48,7 @@ class RedisServer:
         files = {"dir": f"{folder}", "unixsocket": f"{folder}/redis.sock", "logfile": f"{folder}/redis.log"}
         self.settings = {**SETTINGS, **files, **settings}
         self._process: subprocess.Popen[bytes] | None = None
+        self._logged = 0  # characters of its log, when it was last started
 
     @property
     def socket(self) -> Path:
@@ -76,12 +78,14 @@ class RedisServer:
 
     @property
     def log(self) -> str:
-        return (self.folder / "redis.log").read_text(errors="replace")
+        file = self.folder / "redis.log"
+        return file.read_text(errors="replace") if file.exists() else ""
 
     def start(self, *, ready: bool = True, prefix: Sequence[str] = ()) -> None:
         """Start it, with the words of `prefix` before its command; wait until it answers, unless not `ready`."""
         assert not self.is_running
         assert SERVER is not None
+        self._logged = len(self.log)
         config = self.folder / "redis.conf"
         config.write_text("".join(f"{name} {value}\n" for name, value in self.settings.items()))
         self._process = subprocess.Popen(
@@ -99,8 +103,10 @@ class RedisServer:
             time.sleep(0.005)
 
     def answers(self) -> bool:
+        """Return whether it has its data and answers: it does either before the other."""
         with suppress(OSError):
-            return self.command("PING").startswith((b"+PONG", b"-NOAUTH", b"-NOPERM"))
+            answer = self.command("PING")
+            return answer.startswith((b"+PONG", b"-NOAUTH", b"-NOPERM")) and READY in self.log[self._logged :]
         return False
 
     def kill(self) -> None:

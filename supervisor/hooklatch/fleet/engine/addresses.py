@@ -33,7 +33,7 @@ class Address(msgspec.Struct, frozen=True):
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port is None else f":{self.port}"
         number = f"/{self.number}" if self.number else ""
-        return f"{self.scheme}://{user}{host}{port}{self.path}{number}"
+        return f"{self.scheme}://{user}{host}{port}{quote(self.path)}{number}"
 
 
 def read_url(url: str) -> Address:
@@ -45,8 +45,8 @@ def read_url(url: str) -> Address:
     try:
         parts = urlsplit(url)
         host, port, secret = parts.hostname or "", parts.port, parts.password
-    except ValueError as error:
-        raise RefusedError(f"{shown(url)!r} is no URL of an engine: {error}; write {FORMS}") from None
+    except ValueError:  # its text quotes what may be a password
+        raise RefusedError(f"{shown(url)!r} is no URL of an engine, by its host or its port; write {FORMS}") from None
     if secret is not None or parts.netloc.count("@") > 1:
         raise RefusedError(f"the URL {shown(url)!r} has a password in it: take it out, and {WITHOUT_PASSWORD}")
     if not url.isprintable() or " " in url or parts.query or parts.fragment:

@@ -19,8 +19,7 @@ never as "nothing new".
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -38,8 +37,17 @@ from hooklatch.fleet.engine.engine import (
     Report,
     UnreachableError,
 )
+from hooklatch.fleet.engine.redis_answers import (
+    Stream,
+    batches_in,
+    entries_in,
+    entries_of,
+    is_written,
+    stream_in,
+    text_of,
+)
 from hooklatch.fleet.engine.redis_connections import Line, Question, connected, trusting
-from hooklatch.fleet.engine.redis_errors import OLDEST
+from hooklatch.fleet.engine.redis_lines import Lines
 from hooklatch.fleet.policy.manifests import NAME
 
 __all__ = ["RedisEngine", "opens"]
@@ -53,7 +61,6 @@ TOO_LOW = "equal or smaller than the target stream top item"  # of XADD, Redis 5
 NONE = "no such key"  # of XINFO
 UNKNOWN = "unknown"
 EPOCH = re.compile(r"[1-9][0-9]{0,17}")
-WRITTEN = re.compile(rb"[0-9]{1,18}")  # a number of ours: a host may write any, and thousands of digits are an error
 
 
 @asynccontextmanager
@@ -67,7 +74,7 @@ async def opens(
     failure: BaseException | None = None
     async with trio.open_nursery() as nursery:
         connect = partial(connected, nursery, address, password=password, tls=tls, timeout=timeout)
-        engine = RedisEngine(connect, address, fleet, timeout)
+        engine = RedisEngine(Lines(connect, address), address, fleet, timeout)
         try:
             await engine.connect()
             yield engine
@@ -81,18 +88,14 @@ async def opens(
 class RedisEngine:
     """One fleet's keys, through two connections: one for what is answered at once, one for waiting."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Line]], address: Address, fleet: str, timeout: float) -> None:
-        self._connect = connect
+    def __init__(self, lines: Lines, address: Address, fleet: str, timeout: float) -> None:
+        self._lines = lines
         self._address = address
         self._prefix = f"hooklatch:{fleet}:"
         self._timeout = timeout
-        self._lines: dict[str, Line] = {}
-        self._connecting = {"asking": trio.Lock(), "waiting": trio.Lock()}
         self._reading = trio.Lock()
         self._grace = GRACE
         self._end_known_by: Line | None = None  # the connection on which a log's end was read, or written
-        self._clock = 0.0  # the engine's, in seconds since the epoch, when ours showed `_clock_at`
-        self._clock_at = 0.0
 
     async def connect(self) -> None:
         """Connect, and look whether this server will do.
@@ -100,7 +103,7 @@ class RedisEngine:
         Raises:
             EngineError: it is away, refuses us, is too old, or is a replica or part of a cluster.
         """
-        await self._line("asking")
+        await self._lines.line("asking")
 
     # -- policy --------------------------------------------------------------------------------------------------------
 
@@ -121,20 +124,20 @@ class RedisEngine:
         """Wait for a version for `left` seconds or `BLOCK`: short, so that a peer that has died is soon noticed."""
         block = max(1, int(min(left, BLOCK) * 1000))
         async with self._reading:
-            line = await self._line("waiting")
+            line = await self._lines.line("waiting")
             questions = self._looks(after, "COUNT", limit, "BLOCK", block)
             try:
                 answers = await line.ask(*questions, patience=block / 1000 + min(self._grace, self._timeout))
             except UnreachableError:
                 self._grace = min(2 * self._grace, max(GRACE, self._timeout))
-                self.close()  # the other connection has the same peer
+                self._lines.close()  # the other connection has the same peer
                 raise
             self._grace = GRACE
         return self._whole(after, answers)
 
     def _looks(self, after: int, *how: str | int) -> tuple[Question, Question]:
         policy = self._key("policy")
-        return Question("XREAD", *how, "STREAMS", policy, f"{after}-0"), Question("XLEN", key=policy)
+        return Question("XREAD", *how, "STREAMS", policy, f"{after}-0", about=policy), Question("XLEN", key=policy)
 
     def _whole(self, after: int, answers: Sequence[Any]) -> list[tuple[int, bytes]]:
         """Return the versions that came, if they and all before them are there."""
@@ -158,18 +161,14 @@ class RedisEngine:
     async def newest_version(self) -> int:
         key = self._key("policy")
         stream = await self._stream(key)
-        if stream is None:
-            return 0
-        count, newest = int(stream[b"length"]), number_of(stream[b"last-generated-id"])
-        last = stream[b"last-entry"]
-        if newest != (count, 0) or last is None or number_of(last[0]) != newest:
+        if stream is not None and not stream.is_whole:
             raise BehindError(
-                f"{self._address} has {count} versions of the policy, and had {newest[0]}: {key} was trimmed"
-                " or written by something else; restore it from a copy"
+                f"{self._address} has {stream.count} versions of the policy, and had {stream.newest_ever[0]}: {key} was"
+                " trimmed or written by something else; restore it from a copy"
             )
-        return count
+        return 0 if stream is None else stream.count
 
-    async def _stream(self, key: str) -> dict[bytes, Any] | None:
+    async def _stream(self, key: str) -> Stream | None:
         """Return what the server knows of a stream, None if there is none."""
         try:
             (facts,) = await self._ask(Question("XINFO STREAM", key=key))
@@ -177,7 +176,7 @@ class RedisEngine:
             if NONE not in str(error):
                 raise
             return None
-        return cast("dict[bytes, Any]", facts)
+        return stream_in(facts)
 
     async def commit(self, version: int, manifest: bytes) -> None:
         await self._check_that_nothing_is_evicted()
@@ -209,10 +208,8 @@ class RedisEngine:
         """Refuse to publish where what is published may be dropped for want of memory; where we may know."""
         policy = (await self._told())["evicts"]
         if policy.startswith("allkeys"):
-            raise RefusedError(
-                f"{self._address} drops data when its memory is full (maxmemory-policy {policy}):"
-                " set maxmemory-policy noeviction there"
-            )
+            reason = f"drops data when its memory is full (maxmemory-policy {policy})"
+            raise RefusedError(f"{self._address} {reason}: set maxmemory-policy noeviction there")
 
     # -- decisions -----------------------------------------------------------------------------------------------------
 
@@ -220,7 +217,7 @@ class RedisEngine:
         if not (0 < batch.first <= batch.last < BIG and 0 < epoch < BIG):
             raise ValueError(f"no batch of a log: epoch {epoch}, {batch.first} to {batch.last}")
         key, epochs = self._log(host, epoch), self._log(host, "epochs")
-        line = await self._line("asking")  # whose clock is then known
+        line = await self._lines.line("asking")  # whose clock is then known
         if self._end_known_by is not line and self._end_known_by is not None:
             self._end_known_by = None
             # What answers now may be restored from an older copy, or be a replica that was behind: it would take this
@@ -229,7 +226,7 @@ class RedisEngine:
                 f"the connection to {self._address} was lost: look again where the log of {host} ends"
             )
         self._end_known_by = line
-        entry = ("f", batch.first, "a", self._now(), "d", batch.data)
+        entry = ("f", batch.first, "a", self._lines.now(), "d", batch.data)
         try:
             await line.ask(Question("SADD", epoch, key=epochs), Question("XADD", f"{batch.last}-0", *entry, key=key))
         except RefusedError as error:
@@ -238,14 +235,14 @@ class RedisEngine:
             raise ConflictError(f"{key} holds record {batch.last} of {host} or later ones already") from None
 
     async def last_batch(self, host: str) -> tuple[int, Batch] | None:
-        self._end_known_by = await self._line("asking")
+        self._end_known_by = await self._lines.line("asking")
         for epoch in reversed(await self.epochs(host)):
             key = self._log(host, epoch)
             (entries,) = await self._ask(Question("XREVRANGE", "+", "-", "COUNT", 1, key=key))
             if entries:
                 return epoch, batches_in(entries)[0]
             if stream := await self._stream(key):
-                last, _ = number_of(stream[b"last-generated-id"])
+                last, _ = stream.newest_ever
                 return epoch, Batch(last, last, b"")
         return None
 
@@ -262,7 +259,7 @@ class RedisEngine:
 
     async def epochs(self, host: str) -> Sequence[int]:
         (members,) = await self._ask(Question("SMEMBERS", key=self._log(host, "epochs")))
-        return sorted(int(member) for member in members if WRITTEN.fullmatch(member))
+        return sorted(int(member) for member in members if is_written(member))
 
     async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[Batch]:
         key, end = self._log(host, epoch), f"({before}-0"
@@ -279,10 +276,7 @@ class RedisEngine:
 
     async def log_facts(self, host: str, epoch: int) -> LogFacts | None:
         stream = await self._stream(self._log(host, epoch))
-        if stream is None:
-            return None
-        last, _ = number_of(stream[b"last-generated-id"])
-        return LogFacts(last, int(stream[b"length"]), int(stream[b"entries-added"]))
+        return None if stream is None else LogFacts(stream.newest_ever[0], stream.count, stream.added)
 
     async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:
         await self._ask(Question("HSET", epoch, note, key=self._key("trimmed", checked(host))))
@@ -291,7 +285,7 @@ class RedisEngine:
 
     async def notes(self, host: str) -> Mapping[int, bytes]:
         (found,) = await self._ask(Question("HGETALL", key=self._key("trimmed", checked(host))))
-        return {int(epoch): note for epoch, note in found.items() if WRITTEN.fullmatch(epoch)}
+        return {int(epoch): note for epoch, note in found.items() if is_written(epoch)}
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
@@ -325,9 +319,9 @@ class RedisEngine:
                 return
 
     async def facts(self) -> dict[str, str]:
-        line = await self._line("asking")
+        line = await self._lines.line("asking")
         (hello,) = await line.ask(Question("HELLO"))
-        facts = {"engine": hello.get(b"server", b"redis").decode(), "version": line.version, "clock": str(self._now())}
+        facts = {"engine": text_of(hello.get(b"server")), "version": line.version, "clock": str(self._lines.now())}
         return facts | await self._told() | {"appendfsync": await self._syncs()}
 
     async def _told(self) -> dict[str, str]:
@@ -345,53 +339,12 @@ class RedisEngine:
             (answer,) = await self._ask(Question("CONFIG GET", "appendfsync"))
         except RefusedError:
             return UNKNOWN
-        return str(answer.get(b"appendfsync", UNKNOWN.encode()).decode())
-
-    # -- connections ---------------------------------------------------------------------------------------------------
-
-    async def _ask(self, *questions: Question) -> list[Any]:
-        return await (await self._line("asking")).ask(*questions)
-
-    async def _line(self, name: str) -> Line:
-        async with self._connecting[name]:
-            line = self._lines.get(name)
-            if line is None or not line.is_open:
-                line = await self._connect()
-                try:
-                    await self._check(line)
-                except BaseException:
-                    line.close()
-                    raise
-                self._lines[name] = line
-            return line
-
-    async def _check(self, line: Line) -> None:
-        """Refuse a server that will not do, and learn its clock."""
-        version = tuple(int(part) if part.isdecimal() else 0 for part in line.version.split(".")[:2])
-        if version < OLDEST:
-            raise RefusedError(f"{self._address} is Redis {line.version}; it must be Redis 7.0 or later, or Valkey")
-        hello, now = await line.ask(Question("HELLO"), Question("TIME"))
-        if hello.get(b"mode") != b"standalone":
-            raise RefusedError(
-                f"{self._address} is in the mode {hello.get(b'mode', b'?').decode()!r}: name a single server instead,"
-                " with replicas if need be"
-            )
-        if hello.get(b"role") != b"master":
-            raise RefusedError(
-                f"{self._address} is a replica, which may be behind and takes no writes; name the primary"
-            )
-        self._clock, self._clock_at = int(now[0]) + int(now[1]) / 1e6, time.monotonic()
-
-    def _now(self) -> int:
-        """Return the engine's time in ms since the epoch, by how long ago it told us."""
-        return int((self._clock + time.monotonic() - self._clock_at) * 1000)
-
-    def close(self) -> None:
-        """Close the connections; the next call makes new ones."""
-        for line in self._lines.values():
-            line.close()
+        return text_of(answer.get(b"appendfsync", UNKNOWN.encode()))
 
     # -- keys ----------------------------------------------------------------------------------------------------------
+
+    async def _ask(self, *questions: Question) -> list[Any]:
+        return await (await self._lines.line("asking")).ask(*questions)
 
     def _key(self, *parts: str) -> str:
         return self._prefix + ":".join(parts)
@@ -408,28 +361,3 @@ def checked(host: str) -> str:
     if NAME.fullmatch(host) is None:
         raise RefusedError(f"{host!r} is no name of a host: letters, digits, '.', '_' and '-', at most 63")
     return host
-
-
-def entries_in(streams: Any) -> list[tuple[tuple[int, int], dict[bytes, bytes]]]:
-    """Return the entries of an answer of XREAD for one stream, or for none."""
-    answer = cast("dict[bytes, list[Any]]", streams or {})
-    return [entry for entries in answer.values() for entry in entries_of(entries)]
-
-
-def entries_of(entries: Sequence[Any]) -> list[tuple[tuple[int, int], dict[bytes, bytes]]]:
-    return [(number_of(place), dict(zip(fields[::2], fields[1::2], strict=False))) for place, fields in entries]
-
-
-def number_of(place: bytes) -> tuple[int, int]:
-    first, _, second = place.partition(b"-")
-    return int(first), int(second)
-
-
-def batches_in(entries: Sequence[Any]) -> list[Batch]:
-    """Return batches; one that is not what we write has the number of its entry and what data it has."""
-    found: list[Batch] = []
-    for (last, _), fields in entries_of(entries):
-        first, at = (fields.get(name, b"") for name in (b"f", b"a"))
-        begins, taken = int(first) if WRITTEN.fullmatch(first) else last, int(at) if WRITTEN.fullmatch(at) else 0
-        found.append(Batch(begins, last, fields.get(b"d", b""), taken))
-    return found

@@ -25,7 +25,15 @@ from coredis.connection import UnixDomainSocketLocation as UnixLocation
 
 from hooklatch.fleet.engine.addresses import Address
 from hooklatch.fleet.engine.engine import RefusedError, UnreachableError
-from hooklatch.fleet.engine.redis_errors import connecting_failed, is_of_the_server, no_answer, replied
+from hooklatch.fleet.engine.redis_answers import fits
+from hooklatch.fleet.engine.redis_errors import (
+    connecting_failed,
+    is_of_the_server,
+    no_answer,
+    no_connection,
+    not_redis,
+    replied,
+)
 
 __all__ = ["Line", "Question", "connected", "trusting"]
 
@@ -33,6 +41,7 @@ PORT = 6379
 REDIAL = 0.25  # seconds between two SYNs: the kernel would repeat a lost one after 1, 3 and 7 s
 PART = 64 * 1024  # bytes sent at once; after each, the peer has shown that it reads
 MAX_ANSWER = 256 * 2**20  # bytes since the newest question; we never ask for as many
+BEGINNING = 400  # bytes kept of what a peer says first
 LONGEST = 120.0  # seconds for an answer that keeps coming, however slowly
 
 # It logs each failed attempt with a traceback; we raise what is worth knowing of it.
@@ -40,20 +49,25 @@ logging.getLogger("coredis").setLevel(logging.CRITICAL)
 
 
 class Question:
-    """A command to send.  `key` is its first argument, if it has one, and is named in texts; no other argument is."""
+    """A command to send.  `key` is its first argument, if it has one; `about` the key that texts name, if another.
 
-    __slots__ = ("arguments", "command", "key")
+    No other argument is ever named: it may be a secret.
+    """
 
-    def __init__(self, command: str, *arguments: bytes | str | int, key: str = "") -> None:
+    __slots__ = ("about", "arguments", "command")
+
+    def __init__(self, command: str, *arguments: bytes | str | int, key: str = "", about: str = "") -> None:
         self.command = command
         self.arguments = (key, *arguments) if key else arguments
-        self.key = key
+        self.about = about or key
 
 
 class Watch:
-    """Whoever waits for the peer of a stream: each part that moves gives all of them new patience."""
+    """What is seen of a stream.  Whoever waits for its peer has new patience with each part that moves."""
 
     def __init__(self) -> None:
+        self.is_reached = False  # whether there is a stream, though nothing may have been said
+        self.said = b""  # how the peer began: why a connection did not come about is often only there
         self._waiting: dict[trio.CancelScope, tuple[float, float]] = {}
         self._answered = 0  # bytes since the newest question
 
@@ -69,10 +83,14 @@ class Watch:
             finally:
                 del self._waiting[scope]
 
-    def moved(self, received: int) -> None:
-        self._answered += received
+    def heard(self, data: bytes) -> None:
+        self.said += data[: BEGINNING - len(self.said)]
+        self._answered += len(data)
         if self._answered > MAX_ANSWER:
             raise OSError(f"an answer is longer than {MAX_ANSWER} bytes")
+        self.moved()
+
+    def moved(self) -> None:
         now = trio.current_time()
         for scope, (patience, end) in self._waiting.items():
             scope.deadline = min(now + patience, end)
@@ -87,13 +105,13 @@ class Watched(anyio.abc.ByteStream):
 
     async def receive(self, max_bytes: int = 65536) -> bytes:
         data = await self._stream.receive(max_bytes)
-        self._watch.moved(len(data))
+        self._watch.heard(data)
         return data
 
     async def send(self, item: bytes) -> None:
         for start in range(0, len(item), PART):
             await self._stream.send(item[start : start + PART])
-            self._watch.moved(0)
+            self._watch.moved()
 
     async def send_eof(self) -> None:
         await self._stream.send_eof()
@@ -125,6 +143,7 @@ class TcpConnection(Discardable, TCPConnection):
 
     async def _connect(self) -> anyio.abc.ByteStream:
         stream: anyio.abc.ByteStream = await dialled(self.location.host, self.location.port)
+        self._watch.is_reached = True
         if self._tls is not None:
             try:
                 stream = await TLSStream.wrap(
@@ -144,7 +163,9 @@ class UnixConnection(Discardable, UnixDomainSocketConnection):
         self._watch = watch
 
     async def _connect(self) -> anyio.abc.ByteStream:
-        return Watched(await super()._connect(), self._watch)
+        stream = await super()._connect()
+        self._watch.is_reached = True
+        return Watched(stream, self._watch)
 
 
 class Line:
@@ -188,10 +209,13 @@ class Line:
                 raise
         if scope.cancelled_caught:
             late = questions[len(answers)]
-            raise no_answer(self.address, late.command, late.key, patience)
+            raise no_answer(self.address, late.command, late.about, patience)
         for question, answer in zip(questions, answers, strict=True):
             if isinstance(answer, BaseException):
                 self._failed(question, answer)
+            elif not fits(question.command, answer):
+                self.close()
+                raise not_redis(self.address, f"it answers {question.command} with {type(answer).__name__}")
         return answers
 
     def _send(self, question: Question) -> Any:
@@ -204,7 +228,9 @@ class Line:
 
     def _failed(self, question: Question, error: BaseException) -> None:
         if isinstance(error, redis.RedisError) and is_of_the_server(error):
-            raise replied(self.address, question.command, question.key, error) from None
+            if isinstance(error, redis.ReadOnlyError):
+                self.close()  # it has become a replica: whoever connects again learns that before he reads there
+            raise replied(self.address, question.command, question.about, error) from None
         self.close()
         raise UnreachableError(f"the connection to {self.address} was lost during {question.command}") from error
 
@@ -233,13 +259,13 @@ async def connected(
         if not scope.cancel_called:  # coredis raises its own error where it is cancelled
             connection.discard()
             await trio.lowlevel.checkpoint_if_cancelled()
-            raise connecting_failed(address, error) from error
+            raise connecting_failed(address, error, watch.said) from error
     except BaseException:
         connection.discard()
         raise
     connection.discard()
     await trio.lowlevel.checkpoint_if_cancelled()
-    raise UnreachableError(f"no connection to {address} within {timeout:g} s; is there a way to it, through firewalls?")
+    raise no_connection(address, timeout, is_reached=watch.is_reached)
 
 
 async def dialled(host: str, port: int) -> anyio.abc.ByteStream:

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from coredis import exceptions as redis
+from coredis.parser import Parser
 
 from hooklatch.fleet.engine.addresses import Address
 from hooklatch.fleet.engine.engine import EngineError, RefusedError, UnreachableError
 
-__all__ = ["OLDEST", "connecting_failed", "is_of_the_server", "no_answer", "replied"]
+__all__ = [
+    "OLDEST", "connecting_failed", "is_of_the_server", "no_answer", "no_connection", "not_redis", "replied",
+]  # fmt: skip
 
 OLDEST = (7, 0)  # the first whose ACL tells reading a key from writing it
 EXAMPLE = "examples/fleet/users.acl has the rights that each role needs"
@@ -30,6 +33,7 @@ REPLIES: dict[str, tuple[type[EngineError], str]] = {
     "NOREPLICAS": (RefusedError, "takes no writes without its replicas; start them, or set min-replicas-to-write 0"),
     "OOM": (RefusedError, "takes no writes: its memory is full; raise maxmemory there, or trim old logs of hosts"),
     "READONLY": (RefusedError, "is a replica, which takes no writes; name the primary"),
+    "UNBLOCKED": (UnreachableError, "has ended the wait, since it becomes a replica, or somebody said so"),
 }
 CLASSES: tuple[tuple[type[redis.RedisError], str], ...] = (  # coredis has taken the word off for these
     (redis.BusyLoadingError, "LOADING"),
@@ -38,13 +42,19 @@ CLASSES: tuple[tuple[type[redis.RedisError], str], ...] = (  # coredis has taken
     (redis.ClusterDownError, "CLUSTERDOWN"),
     (redis.ClusterCrossSlotError, "CLUSTERDOWN"),
     (redis.TryAgainError, "CLUSTERDOWN"),
+    (redis.UnblockedError, "UNBLOCKED"),
 )
+
+CLOSED = {  # by the scheme, what it may mean that the server takes a connection and closes it
+    "redis": "; if it wants TLS, write rediss://",
+    "rediss": "; if it wants a certificate of ours too, set tls-auth-clients no there",
+}
 
 
 def is_of_the_server(error: redis.RedisError) -> bool:
     """Return whether the server has said so, rather than coredis, of a connection or of what it cannot read."""
     return isinstance(
-        error, redis.ResponseError | redis.RedisClusterError | redis.BusyLoadingError | redis.NoKeyError
+        error, redis.ResponseError | redis.RedisClusterError | redis.BusyLoadingError | redis.ProtocolError
     ) or "max number of clients" in str(error)
 
 
@@ -69,7 +79,7 @@ def replied(address: Address, command: str, key: str, error: redis.RedisError) -
         )
     if isinstance(error, redis.WrongTypeError):
         return RefusedError(f"{address}: {key} is not what this program keeps there; see who else writes to it")
-    if isinstance(error, redis.UnknownCommandError):
+    if isinstance(error, redis.UnknownCommandError | redis.ProtocolError):
         return RefusedError(f"{address} does not know {command}; it must be Redis 7.0 or later, or Valkey")
     if isinstance(error, redis.ConnectionError) and "max number of clients" in text:
         return UnreachableError(f"{address} has as many clients as it takes; raise maxclients there")
@@ -90,8 +100,21 @@ def no_answer(address: Address, command: str, key: str, seconds: float) -> Unrea
     return UnreachableError(f"{address} has not answered {f'{command} {key}'.strip()} for {seconds:g} s")
 
 
-def connecting_failed(address: Address, error: BaseException) -> EngineError:
-    """Return what made a connection fail before it was there, by all that led to it."""
+def no_connection(address: Address, seconds: float, *, is_reached: bool) -> UnreachableError:
+    """Return what silence means before there is a connection."""
+    if not is_reached:
+        return UnreachableError(f"no way to {address} within {seconds:g} s; look at its name, routes and firewalls")
+    tls = ", and has it TLS on this port" if address.scheme == "rediss" else ""
+    return UnreachableError(f"{address} takes connections and has said nothing for {seconds:g} s; is it stopped{tls}?")
+
+
+def not_redis(address: Address, reason: str) -> RefusedError:
+    """Return what an answer means that no Redis gives."""
+    return RefusedError(f"what answers at {address} is no Redis: {reason}; look at the host and the port")
+
+
+def connecting_failed(address: Address, error: BaseException, said: bytes) -> EngineError:
+    """Return what made a connection fail before it was there, by what led to it and by what the server said first."""
     errors = list(causes(error))
     for one in errors:
         if isinstance(one, ssl.SSLCertVerificationError):
@@ -99,24 +122,36 @@ def connecting_failed(address: Address, error: BaseException) -> EngineError:
     for one in errors:
         if isinstance(one, ssl.SSLError):
             return RefusedError(f"no TLS with {address}: {one.reason or one}; {by_tls(one)}")
-    for one in errors:
-        if isinstance(one, redis.InvalidResponse):
-            return RefusedError(f"what answers at {address} is no Redis: {one}; look at the host and the port")
-        if isinstance(one, redis.RedisError) and is_of_the_server(one):
-            return replied(address, "HELLO", "", one)
+    if said:
+        return greeted_badly(address, errors, said)
     for one in errors:
         if isinstance(one, socket.gaierror):
             return UnreachableError(f"the host of {address} is not found: {one.strerror or one}; look at its name")
-    for one in errors:
         if isinstance(one, PermissionError | FileNotFoundError) and address.path:
             return UnreachableError(f"{address} cannot be reached: {one.strerror}; is the server running, as whom?")
         if isinstance(one, ConnectionRefusedError):
             return UnreachableError(f"nobody listens at {address}; is the server running, and on this address?")
-    reason = next((one for one in errors if isinstance(one, OSError) and one.strerror), None)
-    if reason is not None:
-        return UnreachableError(f"{address} cannot be reached: {reason.strerror}")
-    tls = "" if address.scheme.startswith("rediss") or address.path else "; if it wants TLS, write rediss://"
-    return UnreachableError(f"{address} closed the connection before it was open{tls}")
+    for one in errors:
+        if isinstance(one, OSError) and one.strerror and not isinstance(one, ConnectionError):
+            return UnreachableError(f"{address} cannot be reached: {one.strerror}")
+    return UnreachableError(f"{address} closed the connection before it was open{CLOSED.get(address.scheme, '')}")
+
+
+def greeted_badly(address: Address, errors: Sequence[BaseException], said: bytes) -> EngineError:
+    """Return what a greeting means that made no connection: its end may be missing, and coredis may know only that."""
+    line, ends, _ = said.partition(b"\r\n")
+    if said.startswith(b"-") and ends:
+        try:
+            return replied(address, "HELLO", "", Parser().parse_error(line[1:].decode()))
+        except ValueError:
+            pass  # of its own, or since it is no text
+    answered = next((one for one in errors if isinstance(one, redis.RedisError) and is_of_the_server(one)), None)
+    if answered is not None:
+        return replied(address, "HELLO", "", answered)
+    lost = any(isinstance(one, OSError) or "onnection lost" in str(one) for one in errors)
+    if said.startswith(b"%") and lost:
+        return UnreachableError(f"{address} closed the connection while it greeted; see its log")
+    return not_redis(address, f"it says {line[:40]!r}")
 
 
 def by_tls(error: ssl.SSLError) -> str:

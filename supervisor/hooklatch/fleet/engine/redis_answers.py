@@ -1,0 +1,143 @@
+"""What Redis answers, as values of ours.  Knows shapes; a shape that no Redis sends is refused, since it may be none.
+
+An answer is of the version 3 of its protocol, as coredis reads it: bytes, numbers, lists, sets, maps and None.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+
+from hooklatch.fleet.engine.engine import Batch, RefusedError
+
+__all__ = [
+    "Entry", "Stream", "batches_in", "clock_in", "entries_in", "entries_of", "fits", "is_written", "stream_in",
+    "text_of",
+]  # fmt: skip
+
+WRITTEN = re.compile(rb"[0-9]{1,18}")
+Entry = tuple[tuple[int, int], dict[bytes, bytes]]  # of a stream: its id, and its fields
+KINDS: dict[str, tuple[type, ...]] = {
+    "CONFIG GET": (dict,),
+    "GET": (bytes, type(None)),
+    "HELLO": (dict,),
+    "HGETALL": (dict,),
+    "HSET": (int,),
+    "INFO": (bytes,),
+    "SADD": (int,),
+    "SCAN": (list,),
+    "SETNX": (int,),
+    "SMEMBERS": (set,),
+    "TIME": (list,),
+    "XADD": (bytes,),
+    "XINFO STREAM": (dict,),
+    "XLEN": (int,),
+    "XRANGE": (list,),
+    "XREAD": (dict, type(None)),
+    "XREVRANGE": (list,),
+    "XTRIM": (int,),
+}
+
+
+class Stream(msgspec.Struct, frozen=True):
+    """What Redis knows of a stream: how many entries it has and was ever given, and the newest, and the newest ever."""
+
+    count: int
+    added: int
+    newest_ever: tuple[int, int]
+    newest: tuple[int, int] | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether its entries are numbered from 1 to their count, and none was ever removed."""
+        return self.newest_ever == self.newest == (self.count, 0)
+
+
+def fits(command: str, answer: object) -> bool:
+    """Return whether an answer is of a kind that Redis gives to a command."""
+    return isinstance(answer, KINDS[command])
+
+
+def entries_in(streams: Any) -> list[Entry]:
+    """Return the entries of an answer of XREAD for one stream, or for none."""
+    answer = cast("dict[bytes, list[Any]]", streams or {})
+    return [entry for entries in answer.values() for entry in entries_of(entries)]
+
+
+def entries_of(entries: Sequence[Any]) -> list[Entry]:
+    """Return the entries of a stream.
+
+    Raises:
+        RefusedError: they are none.
+    """
+    try:
+        return [(number_of(place), dict(zip(fields[::2], fields[1::2], strict=True))) for place, fields in entries]
+    except (TypeError, ValueError) as error:
+        raise RefusedError(f"the engine answers what is no entry of a stream: {error}; is it a Redis?") from None
+
+
+def number_of(place: bytes) -> tuple[int, int]:
+    """Return the two numbers of an id.
+
+    Raises:
+        RefusedError: it is none.
+    """
+    try:
+        first, _, second = place.decode().partition("-")
+        return int(first), int(second)
+    except (AttributeError, ValueError):
+        raise RefusedError(f"the engine answers {place!r}, which is no id of a stream; is it a Redis?") from None
+
+
+def stream_in(facts: Mapping[bytes, Any]) -> Stream:
+    """Return what an answer of XINFO STREAM says.
+
+    Raises:
+        RefusedError: it is none.
+    """
+    try:
+        last = facts[b"last-entry"]
+        newest = None if last is None else number_of(last[0])
+        return Stream(
+            int(facts[b"length"]), int(facts[b"entries-added"]), number_of(facts[b"last-generated-id"]), newest
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise RefusedError(
+            f"the engine tells nothing of a stream that we can read: {error!r}; is it a Redis?"
+        ) from None
+
+
+def clock_in(answer: Sequence[Any]) -> tuple[int, int]:
+    """Return the seconds and µs since the epoch of an answer of TIME.
+
+    Raises:
+        RefusedError: it is none.
+    """
+    try:
+        seconds, microseconds = answer
+        return int(seconds), int(microseconds)
+    except (TypeError, ValueError):
+        raise RefusedError("the engine answers TIME with what is no time; is it a Redis?") from None
+
+
+def text_of(value: object) -> str:
+    """Return a word of an answer for people."""
+    return value.decode(errors="replace") if isinstance(value, bytes) else repr(value)
+
+
+def is_written(text: bytes) -> bool:
+    """Return whether a text is a number that we may have written: a host may write any, and of thousands of digits."""
+    return WRITTEN.fullmatch(text) is not None
+
+
+def batches_in(entries: Sequence[Any]) -> list[Batch]:
+    """Return batches; one that is not what we write has the number of its entry and what data it has."""
+    found: list[Batch] = []
+    for (last, _), fields in entries_of(entries):
+        first, at = (fields.get(name, b"") for name in (b"f", b"a"))
+        begins, taken = int(first) if is_written(first) else last, int(at) if is_written(at) else 0
+        found.append(Batch(begins, last, fields.get(b"d", b""), taken))
+    return found
