@@ -187,11 +187,11 @@ class Demo:
             self.hosts.append(Host(name, folder / name, socket_path, public))
             until_end.callback(self.hosts[-1].close)
 
-    def fleet(self, *words: str, is_publishing: bool = False) -> None:
+    def fleet(self, command: str, *words: str, codes: tuple[int, ...] = (0,)) -> None:
         """Run one of the commands and show what it says."""
-        given = ["--key", self.key] if is_publishing else []
-        say(f"  $ hooklatch fleet {' '.join(Path(word).name if '/' in word else word for word in words)}")
-        done = run(self.environment, "fleet", *words, *given, "--to", self.url, "--fleet", FLEET)
+        given = ["--key", self.key] if command in ("push", "rollback", "diff", "history") else []
+        say(f"  $ hooklatch fleet {' '.join([command, *(word.rpartition('/')[2] for word in words)])}")
+        done = run(self.environment, "fleet", command, *words, *given, "--to", self.url, "--fleet", FLEET, codes=codes)
         for line in done.stdout.splitlines():
             say(f"    {line}")
 
@@ -224,22 +224,22 @@ def play(demo: Demo) -> None:
     everywhere = dict.fromkeys(NAMES, "deny")
 
     say("\n1. A guard is tested, signed and pushed once, and every host denies:")
-    demo.fleet("push", str(demo.policies / "careful"), is_publishing=True)
+    demo.fleet("push", str(demo.policies / "careful"))
     demo.wait_until_equal(demo.hosts, 1)
     demo.fire(FORCE, everywhere)
 
     say("\n2. cleo is cut off, and a stricter policy is pushed:")
     cleo.wire.cut()
-    demo.fleet("push", str(demo.policies / "strict"), is_publishing=True)
+    demo.fleet("push", str(demo.policies / "strict"))
     demo.wait_until_equal(others, 2)
     demo.fire(PLAIN, {"anna": "deny", "bert": "deny", "cleo": "pass"})
     say("  cleo decides by the version that it has, from its own disk:")
     demo.fire(FORCE, everywhere)
-    demo.fleet("diff", "1", "2")
-    demo.fleet("status")
+    demo.fleet("diff", "1", "2", codes=(1,))
+    demo.fleet("status", codes=(0, 1))
 
     say("\n3. That was too strict: rolled back, and then cleo's wire is mended:")
-    demo.fleet("rollback", is_publishing=True)
+    demo.fleet("rollback")
     demo.wait_until_equal(others, 3)
     cleo.wire.mend()
     say(f"  all three are equal again, {demo.wait_until_equal(demo.hosts, 3):.1f} s after that")

@@ -28,7 +28,7 @@ class Server(RedisServer):
     def __init__(self, folder: Path, users: str) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / "users.acl"
-        file.write_text(f"user default off\nuser admin on >{password_of('admin')} ~* &* +@all\n{users}")
+        file.write_text(f"user admin on >{password_of('admin')} ~* &* +@all\n{users or 'user default off'}\n")
         super().__init__(folder, {"aclfile": str(file), "auto-aof-rewrite-percentage": "0"})
         self._prefix: list[str] = []
 

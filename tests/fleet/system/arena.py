@@ -6,6 +6,7 @@ how long that took and what was left behind.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -35,6 +36,7 @@ from fleet.system.publisher import Publisher
 from fleet.system.watching import State, Watcher, records, state_of
 from hooklatch.fleet.policy.bundles import Bundle
 from hooklatch.fleet.policy.reports import HostReport, read_report
+from support.repository import ROOT
 
 __all__ = ["FLEET", "Arena"]
 
@@ -55,20 +57,14 @@ reconnect = "200ms"
 
 
 def users(hosts: Iterable[str]) -> str:
-    """Return the engine's users, each with the least rights."""
-    own = f"hooklatch:{FLEET}:"
-    reading = "+hello +auth +ping +time +select +client +xread +xlen +get +xinfo|stream"
-    reading += " +xrange +xrevrange +smembers"
-    lines = [
-        f"user {host} on >{password_of(host)} resetchannels -@all %R~{own}policy %R~{own}bundle:* %RW~{own}log:{host}:*"
-        f" %RW~{own}host:{host} {reading} +xadd +sadd"
-        for host in hosts
-    ]
-    for name, rights in (("publisher", f"%W~{own}policy %W~{own}bundle:* +xadd +setnx"), ("auditor", "")):
-        lines.append(
-            f"user {name} on >{password_of(name)} resetchannels -@all %R~{own}* {rights} {reading} +scan +info"
-        )
-    return "\n".join(lines) + "\n"
+    """Return the engine's users as examples/fleet has them: each role with the least rights."""
+    lines = []
+    for line in (ROOT / "examples" / "fleet" / "users.acl").read_text().splitlines():
+        for host in hosts if "HOST" in line else [""]:
+            mine = line.replace("HOST", host).replace("FLEET", FLEET)
+            password = password_of(mine.split()[1])
+            lines.append(mine.replace("SHA256-OF-ITS-PASSWORD", hashlib.sha256(password.encode()).hexdigest()))
+    return "".join(f"{line}\n" for line in lines)
 
 
 class Arena:
@@ -107,6 +103,7 @@ class Arena:
             host.start_daemon()
             host.start_link()
         self.heal()
+        self.healing.clear()  # nothing was wrong yet
         self._watchers = [Watcher(host, self.histories / f"{host.name}-status.jsonl") for host in self.hosts]
         for host in self.hosts:
             host.start_agents(self.histories / f"{host.name}.jsonl")
@@ -235,8 +232,13 @@ class Arena:
         states: dict[str, State] = {}
 
         def are_equal() -> bool:
-            states.update({host.name: state for host in self.hosts if (state := state_of(host)) is not None})
-            return len(states) == len(self.hosts) and {one.version for one in states.values()} == {wanted.version}
+            for host in self.hosts:  # asked in turn, as each question is work for who is waited for
+                if host.name not in states or states[host.name].version != wanted.version:
+                    state = state_of(host)
+                    if state is None or state.version != wanted.version:
+                        return False
+                    states[host.name] = state
+            return True
 
         wait_until(are_equal, PATIENCE)
         at = now()
@@ -281,12 +283,12 @@ class Arena:
 
     def _host(self, name: str) -> Host:
         table = TABLE.format(
-            always=ALWAYS, fleet=FLEET, url=self.wires.url(name, name), host=name, key=self.publisher.public
+            always=ALWAYS, fleet=FLEET, url=self.wires.url(name, f"host-{name}"), host=name, key=self.publisher.public
         )
         host = Host(name, self.folder / name, self.wires.prefix(name), table, self.log)
         password = host.config.with_name("password")
         password.touch(mode=0o600)
-        password.write_text(password_of(name))
+        password.write_text(password_of(f"host-{name}"))
         return host
 
     def _is_shipped(self, host: Host) -> bool:

@@ -27,8 +27,8 @@ SEED = int(os.environ.get("HOOKLATCH_FLEET_SEED", "20261122"))
 MISSING = kinds()
 # One of each kind; the soak plays them all.
 DECK = [
-    "race", "roll_back", "cut_down", "cut_silent", "cut_all", "slow_wire", "kill_link", "kill_daemon", "restart_alone",
-    "stop_daemon", "wrong_clock", "kill_engine", "fill_disk",
+    "race", "cut_down", "cut_silent", "restart_alone", "kill_link", "stop_daemon", "wrong_clock", "kill_engine",
+    "fill_disk",
 ]  # fmt: skip
 
 

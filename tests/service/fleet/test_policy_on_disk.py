@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from support.daemons import Daemon, RpcFailure
 from support.fleet_hosts import decided, health, host, notes
 from support.fleets import link_of
 from support.pools import until
+from support.publishing import Publisher, brought, guard
 from support.records import needs_root, tiny_disk
-from support.signed_versions import Publisher, brought, guard
 
 FILES = {
     "guards.py": "from helper import REASON\n" + guard("x").replace("'x'", "REASON"),
@@ -158,6 +159,32 @@ async def test_the_watch_notices_a_change_by_itself(tmp_path: Path) -> None:
         rewrite(bundle(tmp_path / "state" / "fleet") / "helper.py", "REASON = 'own'\n")
 
         await until_denied(daemon)
+
+
+LAZY = """
+from hooklatch import allow, deny, hook
+
+@hook("pre_tool_use", match="Bash", id="no-bash")
+def guard(event):
+    import helper
+    return deny(helper.REASON) if helper.REASON else allow()
+"""
+
+
+@pytest.mark.parametrize("guards", [FILES["guards.py"], LAZY], ids=["at the start", "in a call"])
+async def test_a_worker_imports_nothing_but_what_was_signed_before_anybody_looks(tmp_path: Path, guards: str) -> None:
+    publisher = Publisher()
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link, daemon.session() as client:
+        await brought(link, publisher.publish({**FILES, "guards.py": guards}))
+        async with daemon.parts.files._lock:  # no reload looks at the files meanwhile
+            for damage in ("REASON = ''\n", "REASON = 'own'\n"):
+                rewrite(bundle(tmp_path / "state" / "fleet") / "helper.py", damage)
+                for pid in daemon.worker_pids:
+                    os.kill(pid, signal.SIGKILL)
+
+                decision = await client.fire_tool("Bash")
+
+                assert (decision["verdict"], decision["cause"]) in (("deny", "load"), ("deny", "crash"))
 
 
 async def until_denied(daemon: Daemon) -> None:

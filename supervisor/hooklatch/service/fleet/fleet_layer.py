@@ -82,6 +82,7 @@ class FleetLayer:
         self.settings: FleetSettings | None = state.state.settings.fleet
         self.policy = Policy()
         self._fault: str | None = None  # why it is unknown what was in force
+        self._is_leaving = False
         self._is_to_retry = False  # that may go away by itself
         self._refused: dict[str, str] = {}  # why the last manifests, and the last bundle, were not taken
         self._state = state
@@ -133,7 +134,7 @@ class FleetLayer:
     def took(self, files: FleetFiles | None) -> None:
         """Note what hooks are made of from now on."""
         self._seen = files
-        if self._fault is None and self.policy.applied is not None:
+        if self._fault is None and self.policy.applied is not None and not self._is_leaving:
             self._state.state.fleet = read_payload(self.policy.applied).fleet
 
     def _keys(self) -> tuple[str, ...]:
@@ -344,6 +345,7 @@ class FleetLayer:
             if self.settings is not None or not is_kept:
                 return False
             left = self.policy.fleet or self._state.state.fleet
+            self._is_leaving = True  # a reload meanwhile would have the state name the fleet again
             with trio.CancelScope(shield=True):
                 self._state.state.fleet = ""
                 await self._state.store()
@@ -351,6 +353,8 @@ class FleetLayer:
                     await trio.to_thread.run_sync(remove_policy, self.folder)
                 except OSError as error:
                     raise RefusedError(f"the policy of the fleet {left!r} could not be removed: {error}") from None
+                finally:
+                    self._is_leaving = False
             self.policy, self._fault = Policy(), None
             self._refused.clear()
             self._report()

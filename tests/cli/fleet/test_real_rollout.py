@@ -1,0 +1,82 @@
+"""A rollout beside a real daemon, a real link and a real engine: a guard that breaks there is stopped, and taken back.
+
+Slow: the daemon, the link and the publisher are processes of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from hooklatch.fleet.policy.signing import new_key
+from support.commands import Place, new_place, serving
+from support.redis_server import RedisServer, needs_redis
+from support.survivors import nobody_survives
+
+pytestmark = [pytest.mark.slow, needs_redis]
+GUARD = """
+from hooklatch import deny, hook
+
+@hook("pre_tool_use", match="Bash")
+def no_rm(event):
+    {body}
+    return deny("the fleet says no")
+"""
+CASE = """
+[[case]]
+event = "pre_tool_use"
+payload = { tool_name = "Bash", tool_input = { command = "a" } }
+expect = "deny"
+"""
+BREAKS = 'assert "rm" not in event.tool_input["command"]'  # its author has no case for that
+
+
+def pushed(place: Place, body: str, *words: str) -> tuple[int, str]:
+    hooks = place.folder / "hooks"
+    hooks.mkdir(mode=0o700, exist_ok=True)
+    (hooks / "guards.py").write_text(GUARD.format(body=body))
+    (hooks / "policy-tests.toml").write_text(CASE)
+    done = place.run("fleet", "push", str(hooks), "--key", "fleet.key", *words)
+    return done.returncode, done.stdout + done.stderr
+
+
+def cause_of(place: Place) -> str | None:
+    answer = place.fire_tool("Bash", "--json", command="rm x").stdout
+    return "crash" if '"cause":"crash"' in answer else "fleet" if "the fleet says no" in answer else None
+
+
+def test_a_guard_that_breaks_on_a_host_stops_its_rollout_and_is_taken_back(shared_redis: RedisServer) -> None:
+    key = new_key()
+    config = f'[fleet]\nname = "real"\nurl = "{shared_redis.url}"\nhost = "web-1"\nkeys = ["{key.public.text}"]\n'
+    with nobody_survives() as word, new_place({"hooks.toml": config}) as place:
+        place.environment["HOOKLATCH_TEST_COOKIE"] = word
+        (place.folder / "fleet.key").touch(mode=0o600)
+        (place.folder / "fleet.key").write_text(key.text)
+        with serving(place):
+            link = place.begin("link")
+            assert "runs (pid" in link.line()
+            assert pushed(place, "pass")[0] == 0
+            is_over = threading.Event()
+
+            def work() -> None:
+                while not is_over.wait(0.2):
+                    cause_of(place)
+
+            agent = threading.Thread(target=work)
+            agent.start()
+            try:
+                bad = pushed(place, BREAKS, "--steps", "100", "--wait", "1", "--patience", "60", "--sample", "3")
+            finally:
+                is_over.set()
+                agent.join()
+            assert bad[0] == 1, bad
+            assert "stopped at version" in bad[1]
+            assert "(crash " in bad[1]
+            assert cause_of(place) == "crash"
+
+            assert place.run("fleet", "rollback", "--key", "fleet.key").returncode == 0
+            while cause_of(place) != "fleet":
+                pass
+            link.process.terminate()
+            link.end()
