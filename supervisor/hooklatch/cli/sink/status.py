@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hooklatch.cli.fleet.access import EXITS, access, add_access, run
-from hooklatch.cli.fleet.log import add_hosts, chosen_hosts, described
+from hooklatch.cli.sink.hosts import add_hosts, chosen_hosts, described
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import Exit
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["add_status"]
 
 SILENT = 60.0  # seconds without a report after which a host is silent
+WIDEST = 20  # characters of what a host calls its health
 SKEW = 60.0  # seconds by which a clock may be off before it is shown
 TITLES = ("HOST", "LABELS", "HEAD", "WANTED", "APPLIED", "BEHIND", "STALE", "SEEN", "HEALTH", "RECORD", "UNSHIPPED")
 
@@ -82,7 +83,7 @@ def row_of(one: HostStatus) -> tuple[object, ...]:
     unshipped = f"{one.unshipped}" + (f" ({one.lost} lost)" if one.lost else "")
     return (
         one.host, " ".join(one.labels) or None, one.head or None, one.wanted, one.applied, one.behind or None,
-        since(one.stale_s), since(one.seen_s) + (" SILENT" if one.is_silent else ""), one.health,
+        since(one.stale_s), since(one.seen_s) + (" SILENT" if one.is_silent else ""), one.health[:WIDEST],
         f"{one.record.seq}:{one.record.hash[:16]}" if one.record is not None else None, unshipped,
     )  # fmt: skip
 
