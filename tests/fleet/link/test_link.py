@@ -166,12 +166,13 @@ async def test_an_engine_that_was_emptied_is_told_and_nothing_is_applied(
         contacts = daemon.contacts
         record.write(1)
         await anew.push(engine, "another one")  # another history
-        await until_shipped(engine, record)
+        found = await until_shipped(engine, record)
         for text in ("another two", "another three"):
             await anew.push(engine, text)
         await until(lambda: "rewritten" in link.known.faults["policy"])
 
     assert "behind" in (report.problem or "")
+    assert [one["seq"] for one in found] == [1, 2, 3, 4, 5]
     assert [one.version for one in daemon.history] == [1, 2][-len(daemon.history) :]
     assert daemon.contacts - contacts <= 1
 
