@@ -1,4 +1,7 @@
-"""The link over a real engine, with a daemon in memory that checks as the real one does."""
+"""The link over a real engine, with a daemon in memory that checks as the real one does.
+
+Slow: most tests have an engine of their own, which they kill, fill, empty or halt.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from support.link_parts import (
 )
 from support.redis_server import RedisServer, needs_redis
 
-pytestmark = needs_redis
+pytestmark = [pytest.mark.slow, needs_redis]
 
 
 @pytest.fixture
