@@ -1,10 +1,10 @@
-# All but demo and test-all runs in .venv, which the first target that needs it makes. Only Python 3.11+ is assumed.
+# All but the demos and test-all runs in .venv, which the first target that needs it makes. Only Python 3.11+ is assumed.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := supervisor workers tests bench examples
 
-.PHONY: check test test-quick test-all bridges clients hosts hosts-page ratios fuzz demo bench soak format format-check lint types clean
+.PHONY: check test test-quick test-all bridges clients hosts hosts-page ratios fuzz demo demo-fleet bench soak soak-fleet format format-check lint types clean
 
 check: format-check lint types test ratios
 
@@ -80,6 +80,10 @@ fuzz: $(VENV)/.ready
 demo:
 	@PYTHON=$(PYTHON) examples/demo.sh
 
+# The same for a fleet: an engine (redis-server), three hosts, one policy, one record of decisions.
+demo-fleet:
+	@PYTHON=$(PYTHON) examples/demo.sh fleet
+
 # A few seconds: whether a fire has become clearly slower than it was, beside a bare relay.
 ratios: $(VENV)/.ready
 	$(BIN)/python bench/check.py
@@ -93,6 +97,10 @@ bench: $(VENV)/.ready
 MINUTES ?= 10
 soak: $(VENV)/.ready
 	$(BIN)/python tests/chaos/soak.py $(MINUTES)
+
+# The same for a fleet: hosts in network namespaces (as root; else over a relay), a real redis-server, every fault of both.
+soak-fleet: $(VENV)/.ready
+	$(BIN)/python tests/fleet/system/soak.py $(MINUTES)
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache clients/elixir/_build clients/rust/target clients/rust/Cargo.lock clients/typescript/node_modules

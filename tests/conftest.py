@@ -21,6 +21,8 @@ ALONE = {
 }
 FIRST = {
     *ALONE,
+    "tests/fleet/system/test_lies.py",
+    "tests/fleet/system/test_system.py",
     "tests/fuzz/test_bounds.py",
     "tests/model/test_fake_workers.py",
     "tests/real_hosts/test_opencode.py",

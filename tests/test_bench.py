@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from support.redis_server import needs_redis
 from support.repository import ROOT
 
 BENCH = ROOT / "bench"
@@ -218,6 +219,24 @@ def test_the_registration_benchmark_measures_idle_and_subscribed_sessions() -> N
         assert set(rows) == {"register", "reload"}
         assert rows["register"]["held"]["worst_ms"] > 0
     assert {"machine", "ratios", "most_held_ms"} <= set(found)
+
+
+@needs_redis
+@pytest.mark.slow
+def test_the_benchmark_of_a_fleet_measures_each_size_on_a_real_engine() -> None:
+    """Slow: it starts a server, and processes of links and simulated daemons, for two fleets."""
+    found = found_by("fleet")
+
+    assert [row["hosts"] for row in found["rows"]] == [2, 4]
+    for row in found["rows"]:
+        assert row["push_to_applied"]["count"] == row["hosts"] * 2
+        assert row["storm"]["count"] == row["hosts"]
+        assert row["bare"]["push_to_fetched"]["count"] == row["hosts"] * 2
+        assert row["backlog"]["records"] == row["hosts"] * 20
+        assert row["quiet"]["commands_a_second"] > 0
+        assert set(row["memory"]) == {"engine_bytes_a_host", "engine_bytes_a_version", "link_bytes_a_host"}
+        assert all(size > 0 for size in row["engine_bytes_a_record"].values())
+    assert {"machine", "engine", "decisions_a_day", "bundle_bytes"} <= set(found)
 
 
 def files_on_the_path_of_a(request: str) -> list[str]:

@@ -107,10 +107,12 @@ async def test_the_table_of_methods_is_complete(tmp_path: Path) -> None:
     async with running_daemon(tmp_path) as daemon, daemon.session() as client:
         with pytest.raises(RpcFailure, match="there are") as refusal:
             await client.call("nothing")
+        of_links = daemon.parts.methods.tables["link"].keys() - daemon.parts.methods.tables["admin"].keys()
 
     assert set(re.findall(r"[\w.]+", ", ".join(rows))) == set(
         re.findall(r"[\w.]+", refusal.value.message.partition("there are ")[2])
     )
+    assert set(re.findall(r"^\| `(\w+)` \| link \|", text, re.MULTILINE)) == of_links
 
 
 def test_readme_is_short() -> None:

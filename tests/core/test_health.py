@@ -10,7 +10,7 @@ from hooklatch.core.hooks.suspension import Suspension
 
 SOUND = Condition(
     is_draining=False, parts=[], listeners=[], is_zygote_alive=True, record=[], is_record_sound=True, isolation=[],
-    files=[], hooks=[], faults=[], quarantined=[], state=[], suspended=[],
+    files=[], hooks=[], faults=[], quarantined=[], state=[], suspended=[], fleet=[],
 )  # fmt: skip
 FULL = "the disk of /r is full, so gates are denied: make room there, and it goes on by itself"
 PART = "the daemon's part 'pools' failed: it ended"
@@ -33,6 +33,7 @@ WRONG = [
         "resume global/a",
     ),
     ({"suspended": [Suspension(None, 0, 1, "why")]}, "suspended", "every hook is suspended", "resume --all"),
+    ({"fleet": ["version 3 is refused"]}, "fleet", "version 3 is refused", "hooklatch link"),
 ]
 
 

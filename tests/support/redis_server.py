@@ -26,13 +26,11 @@ PATIENCE = 20.0  # seconds in which a server is up or gone; only a failing test 
 PR_SET_PDEATHSIG = 1
 SETTINGS = {
     "port": "0",
-    "unixsocket": "redis.sock",
     "unixsocketperm": "700",
     "appendonly": "yes",
     "appendfsync": "always",
     "save": '""',
     "maxmemory-policy": "noeviction",
-    "logfile": "redis.log",
     "daemonize": "no",
     "enable-debug-command": "yes",
 }
@@ -46,7 +44,8 @@ class RedisServer:
     def __init__(self, folder: Path, settings: Mapping[str, str] = {}) -> None:
         assert SERVER is not None, NO_SERVER
         self.folder = folder
-        self.settings = {**SETTINGS, "dir": str(folder), **settings}
+        files = {"dir": f"{folder}", "unixsocket": f"{folder}/redis.sock", "logfile": f"{folder}/redis.log"}
+        self.settings = {**SETTINGS, **files, **settings}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

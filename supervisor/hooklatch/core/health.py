@@ -17,13 +17,14 @@ __all__ = ["REASONS", "Condition", "Faults", "Finding", "Word", "is_vital_well",
 
 Word: TypeAlias = Literal["ready", "red", "draining"]
 Reason: TypeAlias = Literal[
-    "parts", "zygote", "record", "isolation", "files", "hooks", "faults", "quarantined", "state", "suspended"
+    "parts", "zygote", "record", "isolation", "files", "hooks", "faults", "quarantined", "state", "suspended", "fleet"
 ]
 REASONS = get_args(Reason)
 BY_ITSELF = "it is started again by itself; see: hooklatch status --tree, and report what the log has"
 DESCRIPTORS = "close what holds them, or raise the limit of open files; it is tried again by itself"
 DISK = "fix its disk; what is still shown after that: hooklatch log verify, and hooklatch log acknowledge"
 SAVED_FILE = "fix it; a saved file is loaded at once (see: hooklatch reload)"
+LINK = "see what it says; `hooklatch link` must run, and says on its standard error what keeps it"
 RESTART = "fix what is named, then start the daemon again"
 
 
@@ -55,6 +56,7 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: Sequence[str]  # hooks, by name
     state: Sequence[str]  # of what hooks remember
     suspended: Sequence[Suspension]
+    fleet: Sequence[str]  # what of its policy is not in force, or is too old
 
 
 def is_vital_well(*, is_zygote_alive: bool, is_record_sound: bool) -> bool:
@@ -85,6 +87,7 @@ def findings(condition: Condition) -> Iterator[Finding]:
     for one in condition.suspended:
         what, which = (one.hook, quoted(one.hook)) if one.hook is not None else ("every hook", "--all")
         yield Finding("suspended", f"{what} is suspended: {one.reason}", f"to end that: hooklatch resume {which}")
+    yield from (Finding("fleet", text, LINK) for text in condition.fleet)
 
 
 def word(condition: Condition) -> Word:

@@ -38,7 +38,7 @@ class Host:
         self.denials: list[str | None] = []
         self.notes: list[str] = []
         self.is_held = False
-        self.contact = FleetContact(self.state, self._note, self._deny, self._now)
+        self.contact = FleetContact(self.state, self._note, self._commit, self._now)
 
     def _now(self) -> Moment:
         return Moment(self.wall + trio.current_time(), self.boot, trio.current_time())
@@ -46,9 +46,9 @@ class Host:
     def _note(self, kind: str, fields: dict[str, Any]) -> None:
         self.notes.append(f"{kind}: {fields['action']}")
 
-    async def _deny(self, text: str | None) -> None:
+    async def _commit(self) -> None:
         await trio.lowlevel.checkpoint()
-        self.denials.append(text)
+        self.denials.append(self.contact.denial)
 
     @property
     def is_denied(self) -> bool:

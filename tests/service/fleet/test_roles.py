@@ -38,7 +38,7 @@ async def test_a_link_may_call_its_methods_and_nothing_else(tmp_path: Path) -> N
 
     assert set(tables["link"]) <= MAY
     assert set(refused.values()) | {unwaited} == {"not_permitted"}
-    assert (health["health"], pong) == ("ready", {})
+    assert (health["reasons"], pong) == (["fleet"], {})  # it was never in contact
 
 
 async def test_nobody_else_may_call_what_only_a_link_may(tmp_path: Path) -> None:
@@ -195,6 +195,7 @@ async def test_a_token_that_cannot_be_written_lets_nobody_in_and_is_said(tmp_pat
         blocked.rmdir()
         await admin.call("reload")
         async with link_of(daemon) as link:
+            await link.call("fleet_follow", manifests=[])
             mended = (await link.call("health"))["health"]
         await client.aclose()
 

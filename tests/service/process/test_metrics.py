@@ -18,6 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hooklatch.service.process.measurements import measure
 from support.daemons import Daemon, running_daemon
+from support.fleets import fleet_table
 from support.pools import until
 from support.repository import ROOT
 
@@ -149,7 +150,9 @@ async def test_the_documentation_names_every_metric_with_its_labels(tmp_path: Pa
     page = (ROOT / "docs" / "operating.md").read_text()
     rows = re.findall(r"^\| (`hooklatch_[^|]*) \|([^|]*)\|", page, re.MULTILINE)
     documented = {name: labels.strip() for names, labels in rows for name in re.findall(r"`(\w+)`", names)}
-    async with running_daemon(tmp_path, files()) as daemon:
+    given = files()
+    given["hooks.toml"] += fleet_table()
+    async with running_daemon(tmp_path, given) as daemon:
         measured = {
             metric.name + "_total" * (metric.type == "counter"): ", ".join(metric._labelnames)  # type: ignore[attr-defined]
             for metric in measure(daemon.parts.status)

@@ -100,6 +100,10 @@ def of_status(status: dict[str, Any]) -> Iterator[Diagnosis]:
     if not os.path.lexists(config) and not os.path.lexists(os.path.join(os.path.dirname(config), "hooks.d")):
         mend = f"hooklatch init --config {shlex.quote(config)}, or start the daemon with another --config"
         yield Diagnosis(f"there is no {config}, and no hooks.d beside it: none of your own guards is active", mend)
+    fleet = status["fleet"]
+    if fleet is not None and fleet["name"] is not None and not fleet["links"]:
+        what = f"this host is in the fleet {fleet['name']!r}, and no link is connected"
+        yield Diagnosis(what, "start it: hooklatch link", is_problem=False)
     for one in status["failing"]:
         yield Diagnosis(failing_text(one), f"see why, and fix it: hooklatch hooks show {one['hook']}")
     if status["draining"]:

@@ -4,50 +4,26 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, get_args
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from hooklatch import paths
 from hooklatch.cli.terminal import output
-from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.record_filters import LOOKED_AT, add_filters, asked_names, filters_of, unknown, witness
+from hooklatch.cli.terminal.record_lines import LABELS, line_of, show
 from hooklatch.cli.terminal.requests import administrator
-from hooklatch.core.hooks.catalogue import Catalogue
-from hooklatch.core.messages import Cause, DecisionVerdict
-from hooklatch.core.text import counted, did_you_mean
-from hooklatch.record.files.reading import KINDS, Filters, NoRecordError, Tailer, forwards, matching, names, newest
-from hooklatch.record.verify import VerifyReport, Witness, verify
+from hooklatch.core.text import counted
+from hooklatch.record.files.reading import Filters, NoRecordError, Tailer, forwards, matching, names, newest
+from hooklatch.record.verify import VerifyReport, verify
 
 __all__ = ["add_acknowledge", "add_log", "add_verify"]
 
-WIDTH = 10  # of the labels
-SHOWN = 20  # records to show by default
+RANGES = 20  # unbroken ranges to name
 POLL = 0.2  # seconds between checks for new records
-WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
-FILTERS = (
-    ("session", "ID", "only fires of this session"),
-    ("hook", "ID", "only decisions for which this hook was called; `global/ID` names its layer too"),
-    ("event", "NAME", "only this event"),
-    ("decision", "ID", "only this decision, with what each hook said"),
-)
-CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
-    ("verdict", "V", get_args(DecisionVerdict), "pass, allow, deny, ask, halt or claim"),
-    ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, overload, ... (see docs/hooks.md)"),
-    ("kind", "K", KINDS, "decision, abandoned, started, registry, suspended, ... (see docs/record.md)"),
-)
-LOOKED_AT = 20_000  # newest records to search for a name similar to an unknown one
-FIELDS = {"decision": "decision_id"}  # record fields whose option has another name
-NAMES = (
-    ("event", "event", Exit.USAGE),
-    ("hook", "hook", Exit.NO_INPUT),
-    ("session", "session", Exit.NO_INPUT),
-    ("decision_id", "decision", Exit.NO_INPUT),
-)
 BELOW = (
     (
         "verify", "daemon.log",
@@ -58,20 +34,11 @@ BELOW = (
         "acknowledge the record's faults that the status shows; this is recorded, and they are no longer shown",
     ),
 )  # fmt: skip
-PLACE = ("seq", "at", "kind", "prev", "hash")
 
 
 def add_log(parser: Parser) -> None:
     parser.runs(log, example="hooklatch log --verdict deny --since 1h", exits=(Exit.FINDINGS, Exit.NO_INPUT))
-    for name, metavar, help_text in FILTERS:
-        parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
-    for name, metavar, known, help_text in CHOICES:
-        parser.add_argument(f"--{name}", metavar=metavar, type=one_of(name, known), help=help_text)
-    moments = "a moment such as 2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
-    parser.add_argument("--since", metavar="WHEN", type=moment, help=moments)
-    parser.add_argument("--until", metavar="WHEN", type=moment, help="likewise")
-    parser.add_argument("-n", metavar="N", dest="number", type=count, default=SHOWN, help="the newest N (20); 0: all")
-    parser.add_argument("--follow", action="store_true", help="then show new records as they are written, until Ctrl-C")
+    add_filters(parser)
     add_place(parser)
     parser.set_defaults(record=None)
     parser.add_commands(BELOW)
@@ -100,57 +67,13 @@ def add_place(parser: Parser) -> None:
     )  # fmt: skip
 
 
-def moment(text: str) -> str:
-    """Parse a time, and return it as the record spells it."""
-    try:
-        if text[-1:].isdigit() or text.endswith("Z"):
-            parsed = datetime.fromisoformat(text).astimezone(UTC)
-        else:
-            parsed = datetime.now(UTC) - timedelta(seconds=span(text))
-    except (argparse.ArgumentTypeError, ValueError, OverflowError):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a time; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
-        ) from None
-    return f"{parsed:%Y-%m-%dT%H:%M:%S}.{parsed.microsecond // 1000:03d}Z"
-
-
-def one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
-    """Return an argparse type that accepts one of these words."""
-
-    def read(text: str) -> str:
-        if text not in known:
-            raise argparse.ArgumentTypeError(
-                f"unknown {what} {text!r}{did_you_mean(text, known)}; there are {', '.join(known)}"
-            )
-        return text
-
-    return read
-
-
-def count(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of records")
-    return int(text)
-
-
-def witness(text: str) -> Witness:
-    match = WITNESS.fullmatch(text)
-    if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not SEQ:HASH, with 16 to 64 hexadecimal digits")
-    return Witness(int(match[1]), match[2])
-
-
 def folder_of(arguments: argparse.Namespace) -> str:
     return arguments.record or os.path.join(paths.state_dir(os.environ), "record")
 
 
 def log(arguments: argparse.Namespace) -> int:
     """Show records, oldest first."""
-    given: dict[str, Any] = {
-        FIELDS.get(name, name): getattr(arguments, name)
-        for name in (*(one[0] for one in FILTERS), *(one[0] for one in CHOICES), "since", "until")
-    }
-    filters = Filters(**given)
+    filters = filters_of(arguments)
     folder = folder_of(arguments)
     is_empty = True
     try:
@@ -193,73 +116,11 @@ def check_names(folder: str, filters: Filters) -> None:
     Raises:
         CommandError: a filter does.
     """
-    standard = set(Catalogue.standard())
-    for field, label, code in NAMES:
-        name: str | None = getattr(filters, field)
-        if name is None:
-            continue
-        only_that: dict[str, Any] = {field: name}
-        if next(newest(folder, Filters(**only_that)), None) is not None:
-            continue
-        known = names(folder, field, LOOKED_AT)
-        if field == "event":
-            if name in standard:
-                continue
-            known |= standard
-        raise CommandError(code, f"no record in {folder} has the {label} {name!r}{did_you_mean(name, known)}")
-
-
-def show(record: dict[str, Any], *, is_json: bool, is_whole: bool) -> None:
-    if is_json:
-        output.say_json(record)
-        return
-    output.say(line_of(record))
-    if is_whole:
-        output.say_lines(*details_of(record), width=WIDTH)
-
-
-def details_of(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the details that a decision's line has no room for."""
-    for one in record.get("outcomes", []):
-        failure = f" ({one['cause']}: {one.get('message', '')})" if one.get("cause") not in (None, "policy") else ""
-        again = " again" * one.get("reinvoked", False) + " unneeded" * one.get("unneeded", False)
-        took = f", {one.get('duration_ms', 0.0):.1f} ms"
-        yield "asked", f"{one['layer']}/{one['hook']} {one.get('verdict') or one['outcome']}{failure}{again}{took}"
-        if failure:
-            yield "see", f"hooklatch hooks show {one['layer']}/{one['hook']}"
-    for warning in record.get("warnings", []):
-        yield "warning", warning
-    for label, field in (("payload", "excerpt"), ("payload", "excerpt_cut"), ("cwd", "cwd"), ("host", "host")):
-        if record.get(field) is not None:
-            yield label, shown(record[field])
-
-
-def line_of(record: dict[str, Any]) -> str:
-    """Format a record as one line for people."""
-    start = f"{record.get('at')}  {record.get('seq'):>8}  "
-    if record.get("kind") in ("decision", "abandoned"):
-        return start + text_of_decision(record)
-    fields = ", ".join(f"{key} {shown(value)}" for key, value in record.items() if key not in PLACE)
-    return f"{start}{record.get('kind')}" + (f": {fields}" if fields else "")
-
-
-def text_of_decision(record: dict[str, Any]) -> str:
-    parts = [f"{record.get('verdict', 'abandoned'):<6}  {record.get('event')}"]
-    excerpt: dict[str, Any] = record.get("excerpt") or {}
-    if isinstance(excerpt.get("tool_name"), str):
-        parts[0] += f" {excerpt['tool_name']}"
-    if record.get("hook"):
-        parts.append(f"by {record.get('layer')}/{record['hook']}")
-    if record.get("cause") not in (None, "policy", "abandoned"):
-        parts.append(f"cause {record['cause']}")
-    if record.get("session"):
-        parts.append(f"session {record['session']}")
-    reason = record.get("reason")
-    return ", ".join(parts) + (f": {reason}" if reason else "")
-
-
-def shown(value: object) -> str:
-    return value if isinstance(value, str) else output.json_text(value)
+    for asked in asked_names(filters):
+        if next(newest(folder, asked.alone), None) is None:
+            error = unknown(asked, names(folder, asked.field, LOOKED_AT), folder)
+            if error is not None:
+                raise error
 
 
 def check(arguments: argparse.Namespace) -> int:
@@ -272,7 +133,7 @@ def check(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(report)
     else:
-        output.say_lines(*lines_of_report(folder, report), width=WIDTH)
+        output.say_lines(*lines_of_report(folder, report), width=LABELS)
     return Exit.OK if report.ok else Exit.FINDINGS
 
 
@@ -283,7 +144,7 @@ def acknowledge(arguments: argparse.Namespace) -> int:
     if arguments.json:
         output.say_json(result)
         return Exit.OK
-    output.say_lines(*(("known", fault) for fault in result["acknowledged"]), width=WIDTH)
+    output.say_lines(*(("known", fault) for fault in result["acknowledged"]), width=LABELS)
     if not result["acknowledged"]:
         output.say("the record has no unacknowledged fault")
     return Exit.OK
@@ -304,7 +165,7 @@ def shows_progress() -> Callable[[int, int], None]:
 
 def lines_of_report(folder: str, report: VerifyReport) -> Iterator[tuple[str, str]]:
     yield "record", f"{folder}: {counted(report.records, 'record')} in {counted(report.segments, 'file')}"
-    for first, last in report.ranges[:SHOWN]:
+    for first, last in report.ranges[:RANGES]:
         yield "whole", f"{first} to {last}"
     if report.head is not None:
         yield "head", f"{report.head.seq}:{report.head.hash}"

@@ -92,6 +92,8 @@ def show_status(result: dict[str, Any]) -> None:
         ("failures", counts(result["failures"]).strip("()")),
         ("dropped", counts(result["dropped"]).strip("()")),
         ("record", record_text(result["record"])),
+        ("fleet", fleet_text(result["fleet"])),
+        ("shipped", shipping_text(result["record"]["shipping"])),
         ("state", state_text(result["state"])),
     )
     output.say_lines(*((mark["mark"], mark["hook"]) for mark in result["marks"]))
@@ -142,6 +144,32 @@ def record_text(record: dict[str, Any]) -> str:
     head = record["head"]
     missing = f", not recorded: {counts(record['unrecorded'])}" if record["unrecorded"] else ""
     return f"{record['durability']}, newest record {head['seq']}, disk {record['stage']}{missing}; {record['folder']}"
+
+
+def fleet_text(fleet: dict[str, Any] | None) -> str:
+    """Return how this host stands in its fleet, if it is in one."""
+    if fleet is None:
+        return ""
+    labels = f" ({', '.join(fleet['labels'])})" if fleet["labels"] else ""
+    name = f"{fleet['name']}, host {fleet['host']}{labels}" if fleet["name"] is not None else "none any more"
+    applied, wanted = fleet["applied"], fleet["wanted"]
+    version = f"version {applied['version']} in force" if applied is not None else "no version in force"
+    if wanted is not None and wanted != applied:
+        version += f", {wanted['version']} wanted"
+    contact = f"in contact {shown(fleet['stale_s'])} ago" if fleet["stale_s"] is not None else "never in contact"
+    stale = ", STALE" + (": every gate is denied" if fleet["denies"] else "") if fleet["is_stale"] else ""
+    link = "" if fleet["links"] else ", no link is connected"
+    return f"{name}; {version}, read up to {fleet['head']['version']}; {contact}{stale}{link}"
+
+
+def shipping_text(shipping: dict[str, Any] | None) -> str:
+    if shipping is None:
+        return ""
+    seq, waiting = shipping["shipped_seq"], shipping["waiting_records"]
+    upto = f"up to record {seq}" if seq is not None else "nothing, as far as it is known"
+    waits = f", {waiting} wait" if waiting is not None else ""
+    lost = f", LOST {shipping['lost_records']}" if shipping["lost_records"] else ""
+    return f"{upto}{waits}{lost}"
 
 
 def state_text(state: dict[str, Any]) -> str:

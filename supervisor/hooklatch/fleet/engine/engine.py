@@ -8,7 +8,7 @@ written carries its own number, and the engine refuses a number that it has alre
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -20,6 +20,7 @@ __all__ = [
     "ConflictError",
     "Engine",
     "EngineError",
+    "LogFacts",
     "Opener",
     "RefusedError",
     "Report",
@@ -57,6 +58,17 @@ class Batch(msgspec.Struct, frozen=True):
     last: int
     data: bytes
     at: int = 0
+
+
+class LogFacts(msgspec.Struct, frozen=True):
+    """Of one epoch of a host's log: the newest number that it ever took, its batches, and how many it was ever given.
+
+    What is missing between those two was removed: by an operator, whose note says so, or with the host's credentials.
+    """
+
+    last: int
+    batches: int
+    added: int
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -119,7 +131,9 @@ class Engine(Protocol):
 
         Raises:
             ConflictError: the log holds `batch.last` or later records already.
-            UnreachableError: it may be there or not: sent again, it is refused if it is.
+            UnreachableError: it may be there or not: sent again, it is refused if it is.  Also if the connection was
+                lost since the log's end was read or written: what answers now may have less than was acknowledged, so
+                ask for `last_batch` first.
         """
         ...
 
@@ -136,6 +150,29 @@ class Engine(Protocol):
 
     async def epochs(self, host: str) -> Sequence[int]:
         """Return the epochs of a host's log, in order: more than one if its record began anew."""
+        ...
+
+    async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[Batch]:
+        """Return batches of a host's log whose `last` is before a number, newest first."""
+        ...
+
+    def logs(self) -> AsyncIterator[tuple[str, int]]:
+        """Return the logs that there are by host and epoch, in no order; `epochs` is what a host says of its own."""
+        ...
+
+    async def log_facts(self, host: str, epoch: int) -> LogFacts | None:
+        """Return what is known of a log beside what it holds, None if there is no such log."""
+        ...
+
+    async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:
+        """Keep a note on a host's epoch in place of the one before, then remove its batches through a number.
+
+        Return how many were removed.  Hosts have no right to do this.
+        """
+        ...
+
+    async def notes(self, host: str) -> Mapping[int, bytes]:
+        """Return the notes on what was trimmed from a host's log, by epoch."""
         ...
 
     # -- hosts: each reports on itself ---------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ Knows keys and commands; knows no policy and no record.  All keys begin with `ho
 | `bundle:<sha256>` | string | the bundle | publishers: SETNX, so none is ever replaced |
 | `log:<host>:epochs` | set | the epochs that there are | that host: SADD |
 | `log:<host>:<epoch>` | stream, ids `<last seq>-0` | `f` first seq, `a` ms by the engine, `d` data | that host: XADD |
+| `trimmed:<host>` | hash, by epoch | what an operator removed, and why | operators: HSET |
 | `host:<host>` | stream of one entry, id by the engine's clock | `d` the report | that host: XADD |
 
 The versions are numbered from 1 without a gap and are never trimmed, so their count is the number of the newest.
@@ -17,8 +18,9 @@ never as "nothing new".
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
@@ -31,6 +33,7 @@ from hooklatch.fleet.engine.engine import (
     BehindError,
     ConflictError,
     Engine,
+    LogFacts,
     RefusedError,
     Report,
     UnreachableError,
@@ -49,6 +52,8 @@ BIG = 2**63  # seqs and versions are below; an id of a stream has 64 bits
 TOO_LOW = "equal or smaller than the target stream top item"  # of XADD, Redis 5 to 8 and Valkey
 NONE = "no such key"  # of XINFO
 UNKNOWN = "unknown"
+EPOCH = re.compile(r"[1-9][0-9]{0,17}")
+WRITTEN = re.compile(rb"[0-9]{1,18}")  # a number of ours: a host may write any, and thousands of digits are an error
 
 
 @asynccontextmanager
@@ -85,6 +90,7 @@ class RedisEngine:
         self._connecting = {"asking": trio.Lock(), "waiting": trio.Lock()}
         self._reading = trio.Lock()
         self._grace = GRACE
+        self._end_known_by: Line | None = None  # the connection on which a log's end was read, or written
         self._clock = 0.0  # the engine's, in seconds since the epoch, when ours showed `_clock_at`
         self._clock_at = 0.0
 
@@ -214,16 +220,25 @@ class RedisEngine:
         if not (0 < batch.first <= batch.last < BIG and 0 < epoch < BIG):
             raise ValueError(f"no batch of a log: epoch {epoch}, {batch.first} to {batch.last}")
         key, epochs = self._log(host, epoch), self._log(host, "epochs")
-        await self._line("asking")  # whose clock is then known
+        line = await self._line("asking")  # whose clock is then known
+        if self._end_known_by is not line and self._end_known_by is not None:
+            self._end_known_by = None
+            # What answers now may be restored from an older copy, or be a replica that was behind: it would take this
+            # batch, and what it lost would be a hole in the log for ever.
+            raise UnreachableError(
+                f"the connection to {self._address} was lost: look again where the log of {host} ends"
+            )
+        self._end_known_by = line
         entry = ("f", batch.first, "a", self._now(), "d", batch.data)
         try:
-            await self._ask(Question("SADD", epoch, key=epochs), Question("XADD", f"{batch.last}-0", *entry, key=key))
+            await line.ask(Question("SADD", epoch, key=epochs), Question("XADD", f"{batch.last}-0", *entry, key=key))
         except RefusedError as error:
             if TOO_LOW not in str(error):
                 raise
             raise ConflictError(f"{key} holds record {batch.last} of {host} or later ones already") from None
 
     async def last_batch(self, host: str) -> tuple[int, Batch] | None:
+        self._end_known_by = await self._line("asking")
         for epoch in reversed(await self.epochs(host)):
             key = self._log(host, epoch)
             (entries,) = await self._ask(Question("XREVRANGE", "+", "-", "COUNT", 1, key=key))
@@ -247,7 +262,36 @@ class RedisEngine:
 
     async def epochs(self, host: str) -> Sequence[int]:
         (members,) = await self._ask(Question("SMEMBERS", key=self._log(host, "epochs")))
-        return sorted(int(member) for member in members if member.isdigit())
+        return sorted(int(member) for member in members if WRITTEN.fullmatch(member))
+
+    async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[Batch]:
+        key, end = self._log(host, epoch), f"({before}-0"
+        (entries,) = await self._ask(Question("XREVRANGE", end, "-", "COUNT", min(limit, AT_ONCE), key=key))
+        return batches_in(entries)
+
+    async def logs(self) -> AsyncIterator[tuple[str, int]]:
+        seen = set[tuple[str, int]]()
+        async for names in self._streams(self._key("log", "")):
+            for host, _, epoch in (name.rpartition(":") for name in names):
+                if NAME.fullmatch(host) and EPOCH.fullmatch(epoch) and (host, int(epoch)) not in seen:
+                    seen.add((host, int(epoch)))
+                    yield host, int(epoch)
+
+    async def log_facts(self, host: str, epoch: int) -> LogFacts | None:
+        stream = await self._stream(self._log(host, epoch))
+        if stream is None:
+            return None
+        last, _ = number_of(stream[b"last-generated-id"])
+        return LogFacts(last, int(stream[b"length"]), int(stream[b"entries-added"]))
+
+    async def trim(self, host: str, epoch: int, through: int, note: bytes) -> int:
+        await self._ask(Question("HSET", epoch, note, key=self._key("trimmed", checked(host))))
+        (removed,) = await self._ask(Question("XTRIM", "MINID", "=", f"{through + 1}-0", key=self._log(host, epoch)))
+        return int(removed)
+
+    async def notes(self, host: str) -> Mapping[int, bytes]:
+        (found,) = await self._ask(Question("HGETALL", key=self._key("trimmed", checked(host))))
+        return {int(epoch): note for epoch, note in found.items() if WRITTEN.fullmatch(epoch)}
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
@@ -255,22 +299,30 @@ class RedisEngine:
         await self._ask(Question("XADD", "MAXLEN", "=", 1, "*", "d", data, key=self._host(host)))
 
     async def reports(self) -> AsyncIterator[Report]:
-        cursor, seen = b"0", set[str]()
-        pattern = self._key("host", "*")
-        while True:
-            ((cursor, keys),) = await self._ask(Question("SCAN", cursor, "MATCH", pattern, "COUNT", SCANNED))
-            names = [key.decode(errors="replace").removeprefix(pattern[:-1]) for key in keys]
+        seen = set[str]()
+        async for names in self._streams(self._key("host", "")):
             hosts = [name for name in names if NAME.fullmatch(name) and name not in seen]
             seen |= set(hosts)
             for host, entries in zip(hosts, await self._newest_of(hosts), strict=True):
                 for (at, _), fields in entries_of(entries):
                     yield Report(host, fields.get(b"d", b""), at)
-            if cursor == b"0":
-                return
 
     async def _newest_of(self, hosts: Sequence[str]) -> list[Any]:
         questions = [Question("XREVRANGE", "+", "-", "COUNT", 1, key=self._host(host)) for host in hosts]
         return await self._ask(*questions) if questions else []
+
+    async def _streams(self, prefix: str) -> AsyncIterator[list[str]]:
+        """Yield what follows a prefix in the keys of streams, some at a time, and perhaps twice.
+
+        A key of another type is passed over: a host may make one of its own, and must not stop those who read all.
+        """
+        cursor = b"0"
+        while True:
+            looks = Question("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", SCANNED, "TYPE", "stream")
+            ((cursor, keys),) = await self._ask(looks)
+            yield [key.decode(errors="replace").removeprefix(prefix) for key in keys]
+            if cursor == b"0":
+                return
 
     async def facts(self) -> dict[str, str]:
         line = await self._line("asking")
@@ -378,6 +430,6 @@ def batches_in(entries: Sequence[Any]) -> list[Batch]:
     found: list[Batch] = []
     for (last, _), fields in entries_of(entries):
         first, at = (fields.get(name, b"") for name in (b"f", b"a"))
-        begins, taken = int(first) if first.isdigit() else last, int(at) if at.isdigit() else 0
+        begins, taken = int(first) if WRITTEN.fullmatch(first) else last, int(at) if WRITTEN.fullmatch(at) else 0
         found.append(Batch(begins, last, fields.get(b"d", b""), taken))
     return found

@@ -53,13 +53,23 @@ class BatchHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A record's place in the chain, in the order of ChainLink."""
+    """A record's place in the chain."""
 
     seq: Annotated[int, Meta(gt=0, lt=10**18)]
     prev: Sha256
     at: Annotated[str, Meta(max_length=40)]
     kind: Annotated[str, Meta(max_length=40)]
     hash: Sha256
+
+
+class Shape(Place, frozen=True):
+    """What readers of records rely on, where it is there."""
+
+    verdict: str = ""
+    reason: str | None = None
+    outcomes: list[dict[str, Any]] = []
+    warnings: list[str] = []
+    excerpt: dict[str, Any] | None = None
 
 
 class Packed(msgspec.Struct, frozen=True):
@@ -164,12 +174,13 @@ def record_of(line: bytes) -> ShippedRecord:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BatchError(f"a record cannot be read: {error}") from None
     try:
-        place = msgspec.convert({name: document.get(name) for name in CHAIN}, Place)
+        shape = msgspec.convert(document, Shape)
     except msgspec.ValidationError as error:
-        raise BatchError(f"a record has no place in the chain: {error}") from None
+        raise BatchError(f"a record is not of the shape of records: {error}") from None
     link = read_link(line)
-    is_whole = link is not None and msgspec.structs.astuple(link) == msgspec.structs.astuple(place)
-    return ShippedRecord(place.seq, place.prev, place.at, place.kind, place.hash, document, is_whole)
+    place = (shape.seq, shape.prev, shape.at, shape.kind, shape.hash)
+    is_whole = link is not None and msgspec.structs.astuple(link) == place
+    return ShippedRecord(*place, document, is_whole)
 
 
 def spelled(header: BatchHeader) -> str:

@@ -28,7 +28,9 @@ __all__ = [
     "Tailer",
     "backwards",
     "forwards",
+    "matches",
     "matching",
+    "names_in",
     "newest",
     "query",
 ]
@@ -85,6 +87,7 @@ def needles_of(filters: Filters) -> list[bytes]:
 
 
 def matches(record: dict[str, Any], filters: Filters) -> bool:
+    """Return whether a record is one of those that the filters choose."""
     if any((wanted := getattr(filters, key)) is not None and record.get(key) != wanted for key in EXACT):
         return False
     at = str(record.get("at"))
@@ -215,12 +218,17 @@ def names(folder: str, field: str, most: int) -> set[str]:
     """
     values: set[str] = set()
     for record in islice(newest(folder, Filters()), most):
-        for one in (record, *record.get("outcomes", [])):
-            if isinstance(name := one.get(field), str):
-                values.add(name)
-                if field == "hook" and "layer" in one:
-                    values.add(f"{one['layer']}/{name}")
+        values.update(names_in(record, field))
     return values
+
+
+def names_in(record: dict[str, Any], field: str) -> Iterator[str]:
+    """Yield the values of a field in a record and its outcomes (`hook`: with and without its layer)."""
+    for one in (record, *record.get("outcomes", [])):
+        if isinstance(name := one.get(field), str):
+            yield name
+            if field == "hook" and "layer" in one:
+                yield f"{one['layer']}/{name}"
 
 
 class Tailer:

@@ -106,13 +106,10 @@ class FleetMethods(msgspec.Struct, frozen=True, kw_only=True):
         """Return where this host stands."""
         fleet, settings = self.fleet, self.fleet.settings
         return {
-            "head": fleet.head,
-            "wanted": fleet.wanted,
-            "applied": fleet.in_force,
+            **self.status.fleet.standing(),
             "problem": "; ".join(fleet.problems) or None,
             "host": settings.host if settings is not None else None,
             "labels": settings.labels if settings is not None else (),
-            "stale_s": round(age, 1) if (age := self.contact.age) is not None else None,
             "health": self.status.report()["health"],
             "revision": self.status.registries.view.revision,
         }

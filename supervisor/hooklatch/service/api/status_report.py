@@ -21,6 +21,7 @@ from hooklatch.core.protocol import ErrorCode, RpcError
 from hooklatch.processes.supervisor import Supervisor
 from hooklatch.record.files.reading import Filters, NoRecordError, query
 from hooklatch.record.writer import Record
+from hooklatch.service.api.fleet_report import FleetReport
 from hooklatch.service.api.methods import Method, MethodTable, own_session, viewed
 from hooklatch.service.config.configuration import Diagnostic
 from hooklatch.service.config.state_file import StateFile
@@ -61,6 +62,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
     record: Record
     state: StateFile
     shared_state: SharedState
+    fleet: FleetReport
     supervisors: Sequence[Supervisor]
     places: Mapping[str, str]
     started: float
@@ -112,6 +114,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             quarantined=self._quarantined(),
             state=self.shared_state.faults,
             suspended=list(self.suspensions),
+            fleet=self.fleet.problems,
         )
 
     def state_of(self, hook: Hook) -> str:
@@ -151,6 +154,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
         wrong = red(condition)
         view, record = self.registries.view, self.record.status()
         faults = [*condition.faults, *condition.listeners, *condition.parts, *condition.record, *condition.state]
+        faults += condition.fleet
         status: dict[str, Any] = {
             "version": VERSION,
             "pid": os.getpid(),
@@ -228,6 +232,7 @@ class StatusReport(msgspec.Struct, frozen=True, kw_only=True):
             "projects": [self._project(folder) for folder in sorted(self.projects.trusted)],
             "isolation": self._isolation(),
             "state": self.shared_state.status(),
+            "fleet": self.fleet.status(),
             "sources": [pool.status() for pool in self.sources.pools.values()],
             "files": self.files.digests(),
             "zygote": {"pid": self.sources.zygote.pid, "restarts": self.sources.zygote.restarts},

@@ -37,22 +37,22 @@ def moment() -> Moment:
 
 
 class FleetContact:
-    """The last contact.  `deny` takes why every gate is denied (None: they are not), and returns once that is so."""
+    """The last contact.  `commit` has hooks made anew by `denial` as it then is; they are in force when it returns."""
 
     def __init__(
         self,
         state: StateFile,
         note: Callable[[str, dict[str, Any]], None],
-        deny: Callable[[str | None], Awaitable[None]],
+        commit: Callable[[], Awaitable[object]],
         now: Callable[[], Moment] = moment,
     ) -> None:
         self._state = state
         self._note = note
-        self._deny = deny
+        self._commit = commit
         self._now = now
         self._settings: FleetSettings | None = None
         self._contact: Contact | None = None
-        self._denial: str | None = None  # what `deny` was told last, and has done
+        self._denial: str | None = None  # what it was when hooks were made by it last
         self._was_stale = False
         self._changed = trio.Event()
         self._settling = trio.Lock()
@@ -122,7 +122,7 @@ class FleetContact:
             self._tell()
             denial = self.denial
             if denial != self._denial:
-                await self._deny(denial)
+                await self._commit()
                 self._denial = denial
 
     def _tell(self) -> None:

@@ -40,6 +40,7 @@ from hooklatch.fleet.policy.manifests import (
 from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.fleet.policy.signing import NoLibraryError
 from hooklatch.service.config.file_safety import UnsafeFileError
+from hooklatch.service.config.path_lookup import why
 from hooklatch.service.config.state_file import StateFile
 from hooklatch.service.fleet.policy_file import (
     Policy,
@@ -76,10 +77,9 @@ class Applied(msgspec.Struct, frozen=True):
 class FleetLayer:
     """Says what of the fleet's policy is in force, and takes what is newer."""
 
-    def __init__(self, state: StateFile, note: Note, faults: Faults) -> None:
+    def __init__(self, state: StateFile, note: Note, faults: Faults, denial: Callable[[], str | None]) -> None:
         self.folder = os.path.join(os.path.dirname(state.path), "fleet")
         self.settings: FleetSettings | None = state.state.settings.fleet
-        self.denies: str | None = None  # why every gate is to be denied besides, as of now
         self.policy = Policy()
         self._fault: str | None = None  # why it is unknown what was in force
         self._is_to_retry = False  # that may go away by itself
@@ -87,6 +87,7 @@ class FleetLayer:
         self._state = state
         self._note = note
         self._faults = faults
+        self._denial = denial  # why every gate is to be denied besides what the policy says, if it is
         self._seen: FleetFiles | None = None  # what was read last
         self._lock = trio.Lock()
 
@@ -124,9 +125,10 @@ class FleetLayer:
 
     def denied(self, files: FleetFiles | None) -> FleetFiles | None:
         """Return what hooks are to be made of as of now: with or without the denial of every gate."""
+        denies = self._denial()
         if files is None:
-            return FleetFiles(denies=self.denies) if self.denies is not None else None
-        return msgspec.structs.replace(files, denies=self.denies)
+            return FleetFiles(denies=denies) if denies is not None else None
+        return msgspec.structs.replace(files, denies=denies)
 
     def took(self, files: FleetFiles | None) -> None:
         """Note what hooks are made of from now on."""
@@ -148,6 +150,11 @@ class FleetLayer:
         """Return `applied`, unless it denies because its files cannot be read, or are not what was signed."""
         has_fault = self._seen is not None and not self._seen.is_sound
         return None if has_fault else self.applied
+
+    @property
+    def denies(self) -> str | None:
+        """Return why every gate is denied now besides what the policy says, if it is."""
+        return self._seen.denies if self._seen is not None else None
 
     @property
     def is_current(self) -> bool:
@@ -203,8 +210,9 @@ class FleetLayer:
             try:
                 await self._follow(texts)
             except (FleetError, NoLibraryError, UnsafeFileError, OSError) as error:
-                self._refuse("manifests", str(error), {"head": self.head.version})
-                raise RefusedError(str(error)) from None
+                text = self._text_of(error)
+                self._refuse("manifests", text, {"head": self.head.version})
+                raise RefusedError(text) from None
             self._refused.pop("manifests", None)
             self._report()
 
@@ -257,8 +265,9 @@ class FleetLayer:
             try:
                 applied = await self._apply(version, data, swap)
             except (FleetError, NoLibraryError, BundleError, UnsafeFileError, OSError) as error:
-                self._refuse("bundle", f"version {version}: {error}", {"version": version})
-                raise RefusedError(str(error)) from None
+                text = self._text_of(error)
+                self._refuse("bundle", f"version {version} is not applied: {text}", {"version": version})
+                raise RefusedError(text) from None
             self._refused.pop("bundle", None)
             self._report()
             return applied
@@ -292,6 +301,8 @@ class FleetLayer:
     async def clean(self, is_used: Callable[[str], bool]) -> None:
         """Remove the bundles that are neither in force nor wanted, nor used by workers of fires that still run."""
         async with self._lock:
+            if self._fault is not None:  # nobody knows which of them was in force
+                return
             kept = {one.bundle for one in (applied_of(self.policy.applied), self.wanted) if one is not None}
             await trio.to_thread.run_sync(clean, self.folder, kept, is_used)
 
@@ -316,7 +327,7 @@ class FleetLayer:
             try:
                 await self._keep(policy)
             except (UnsafeFileError, OSError) as error:
-                raise RefusedError(f"not kept: {error}") from None
+                raise RefusedError(self._text_of(error)) from None
             self._fault = None
             self._refused.clear()
             self._report()
@@ -356,6 +367,11 @@ class FleetLayer:
         with trio.CancelScope(shield=True):  # what is on the disk is what is in force, whoever waits for it
             await trio.to_thread.run_sync(write_policy, self.folder, policy)
             self.policy = policy
+
+    def _text_of(self, error: Exception) -> str:
+        if not isinstance(error, OSError):
+            return str(error)
+        return f"it cannot be kept in {error.filename or self.folder}: {why(error)}; mend that, and it is tried again"
 
     def _refuse(self, what: str, text: str, fields: dict[str, Any]) -> None:
         if self._refused.get(what) != text:  # a link tries again and again

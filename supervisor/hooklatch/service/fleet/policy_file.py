@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -123,28 +124,38 @@ def unpack(folder: str, digest: str, data: bytes, files: Mapping[str, bytes]) ->
         OSError: it is not on the disk.
     """
     make_private(folder)
-    replace_file(document_of(folder, digest), data)
-    root = root_of(folder, digest)
+    root, document = root_of(folder, digest), document_of(folder, digest)
     new, old = f"{root}.new", f"{root}.old"
-    remove(new)
-    os.mkdir(new, 0o700)
-    folders = {new}
+    try:
+        replace_file(document, data)
+        write_files(new, files)
+        remove(old)
+        if os.path.lexists(root):
+            os.rename(root, old)
+        os.rename(new, root)
+        sync_folder(folder)
+        remove(old)
+    except OSError:  # a full disk needs what it has
+        for path in (new, document) if not os.path.lexists(root) else (new,):
+            with suppress(OSError):
+                remove(path)
+        raise
+
+
+def write_files(root: str, files: Mapping[str, bytes]) -> None:
+    remove(root)
+    os.mkdir(root, 0o700)
+    folders = {root}
     for name, content in files.items():
-        below = new
+        below = root
         for part in name.split("/")[:-1]:
             below = os.path.join(below, part)
             if below not in folders:
                 os.mkdir(below, 0o700)
                 folders.add(below)
-        write_file(os.path.join(new, name), content, 0o400)  # what is here is never edited, only replaced as a whole
+        write_file(os.path.join(root, name), content, 0o400)  # what is here is never edited, only replaced as a whole
     for one in folders:
         sync_folder(one)
-    remove(old)
-    if os.path.lexists(root):
-        os.rename(root, old)
-    os.rename(new, root)
-    sync_folder(folder)
-    remove(old)
 
 
 def clean(folder: str, keep: Collection[str], is_used: Callable[[str], bool]) -> None:
@@ -163,8 +174,13 @@ def clean(folder: str, keep: Collection[str], is_used: Callable[[str], bool]) ->
 def replace_file(path: str, data: bytes) -> None:
     temporary = f"{path}.new"
     remove(temporary)
-    write_file(temporary, data, 0o600)
-    os.replace(temporary, path)
+    try:
+        write_file(temporary, data, 0o600)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            remove(temporary)
+        raise
     sync_folder(os.path.dirname(path))
 
 

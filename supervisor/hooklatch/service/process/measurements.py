@@ -32,7 +32,7 @@ Labels: TypeAlias = tuple[str, ...]
 
 def measure(parts: StatusReport) -> list[Metric]:
     """Return all values at one moment."""
-    groups = (decision_metrics, hook_metrics, worker_metrics, record_metrics, daemon_metrics)
+    groups = (decision_metrics, hook_metrics, worker_metrics, record_metrics, fleet_metrics, daemon_metrics)
     return [metric for group in groups for metric in group(parts)]
 
 
@@ -111,6 +111,36 @@ def record_metrics(parts: StatusReport) -> Iterator[Metric]:
     yield single("gauge", "hooklatch_record_seq", "Number of the last record.", head.seq if head is not None else 0)
     yield single("gauge", "hooklatch_record_size_bytes", "Size of all segments.", status["bytes"])
     yield single("gauge", "hooklatch_record_up", "Whether records can be written.", parts.record.is_sound)
+
+
+def fleet_metrics(parts: StatusReport) -> Iterator[Metric]:
+    """Return nothing where there is no fleet."""
+    status = parts.fleet.status()
+    if status is None:
+        return
+    versions: dict[Labels, float] = {
+        (which,): float(one.version) if one is not None else 0.0
+        for which in ("head", "wanted", "applied")
+        for one in (status[which],)
+    }
+    yield family("gauge", "hooklatch_fleet_version", "Versions of the fleet's policy; 0: none.", ("which",), versions)
+    stale = status["stale_s"]
+    yield single(
+        "gauge", "hooklatch_fleet_staleness_seconds", "Time since the last contact; +Inf: never.",
+        stale if stale is not None else float("inf"),
+    )  # fmt: skip
+    yield single("gauge", "hooklatch_fleet_stale", "Whether that is too long.", status["is_stale"])
+    yield single("gauge", "hooklatch_fleet_links", "Links that are connected.", status["links"])
+    yield family("counter", "hooklatch_fleet_events", "What happened.", ("action",), by(Counter(status["counts"])))
+    shipping = parts.record.status()["shipping"]
+    if shipping is not None:
+        text = "Records that the engine has not acknowledged"
+        for name in ("records", "bytes"):
+            waiting = shipping[f"waiting_{name}"]
+            if waiting is not None:
+                yield single("gauge", f"hooklatch_fleet_waiting_{name}", f"{text}: {name}.", waiting)
+            lost = shipping[f"lost_{name}"]
+            yield single("counter", f"hooklatch_fleet_lost_{name}", f"{text} and retention removed: {name}.", lost)
 
 
 def daemon_metrics(parts: StatusReport) -> Iterator[Metric]:

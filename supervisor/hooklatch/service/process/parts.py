@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from hooklatch.core.health import Faults
 from hooklatch.dialects.find import load_entry_points
@@ -17,6 +18,7 @@ from hooklatch.processes.zygote import Zygote
 from hooklatch.record.writer import Record
 from hooklatch.service.api.administration import Administration
 from hooklatch.service.api.fleet_methods import FleetMethods
+from hooklatch.service.api.fleet_report import FleetReport
 from hooklatch.service.api.hook_methods import HookMethods
 from hooklatch.service.api.hook_reports import HookReports
 from hooklatch.service.api.host_methods import HostMethods
@@ -100,10 +102,11 @@ class Parts:
         self.sources = make_sources(zygote, self.generations.quiesced, pools, on_adopted=self.notes.adopted)
 
         # The fleet.
-        self.link_token = LinkToken(os.path.dirname(places["admin"]), faults, self._end_links)
-        self.links = Links(self.link_token, record, self.notes.note)
-        self.fleet = FleetLayer(state, self.notes.note, faults)
-        self.contact = FleetContact(state, self.notes.note, self._deny)
+        fleet_faults = Faults()
+        self.link_token = LinkToken(os.path.dirname(places["admin"]), fleet_faults, self._end_links)
+        self.links = Links(self.link_token, record, self._note_of_fleet)
+        self.contact = FleetContact(state, self._note_of_fleet, lambda: self.files.reload())
+        self.fleet = FleetLayer(state, self._note_of_fleet, fleet_faults, lambda: self.contact.denial)
 
         def take_settings(settings: Settings) -> None:
             record.apply(settings.record)
@@ -148,7 +151,9 @@ class Parts:
             faults=faults, listener_faults=self.listener_faults, breakers=self.breakers, suspensions=self.suspensions,
             dispatcher=self.dispatcher, registries=self.registries, sessions=self.sessions, bus=self.bus,
             statistics=self.statistics, files=self.files, sources=self.sources, projects=self.projects, record=record,
-            state=state, shared_state=self.shared_state, supervisors=supervisors, places=self.places,
+            state=state, shared_state=self.shared_state,
+            fleet=FleetReport(self.fleet, self.contact, fleet_faults, self.statistics.fleet, self.bus),
+            supervisors=supervisors, places=self.places,
             started=time.time(),
         )  # fmt: skip
         self.administration = Administration(
@@ -178,10 +183,10 @@ class Parts:
         admission = Admission(lambda: max((pool.limits.workers for pool in pools.values()), default=4))
         self.shared = Shared(admission, ReaderHandoff(), LineTimeouts(), Hangups())
 
-    async def _deny(self, why: str | None) -> None:
-        """Deny every gate in the fleet's layer besides what its policy says, or (None) do not any more."""
-        self.fleet.denies = why
-        await self.files.reload()
+    def _note_of_fleet(self, kind: str, fields: dict[str, Any]) -> None:
+        """Record what happened in the fleet, and count it."""
+        self.statistics.fleet[fields["action"]] += 1
+        self.notes.note(kind, fields)
 
     def _end_links(self) -> None:
         """Close the fleet's links, for another [fleet]: that has acknowledged nothing, and has another token."""

@@ -94,6 +94,7 @@ class Statistics:
         self.abandoned = 0
         self.dropped: Counter[str] = Counter()
         self.skipped: Counter[str] = Counter()  # of those that were fired: the events that no hook listened to
+        self.fleet: Counter[str] = Counter()  # what happened to the fleet's policy, by the action that is recorded
         self._fired: Fires = {}
         self._decided: list[tuple[str, str, Cause | None, float]] = []  # not added up yet
         self._hooks: dict[tuple[str, str], Record] = {}  # by the session that registered it, and its name

@@ -134,6 +134,7 @@ HOSTILE = {
     "a number of yes": again(MADE, b'{"seq":2', b'{"seq":true'),
     "a number beyond all": again(MADE, b'{"seq":2', b'{"seq":2000000000000000000'),
     "no hash": again(MADE, b'"hash"', b'"hush"'),
+    "outcomes of no shape": zlib.compress(zlib.decompress(MADE.data).replace(b'"kind"', b'"outcomes":[1],"kind"')),
     "no object": again(MADE, b'{"seq":2', b'["seq":2'),
     "deep": zlib.compress(b'{"a":' * 100_000),
     "no text": again(MADE, b"decision", b"\xff\xfe"),

@@ -1,0 +1,140 @@
+"""The filters of commands that show records, as options and as errors.  Knows Filters; reads no record."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple, get_args
+
+from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.core.hooks.catalogue import Catalogue
+from hooklatch.core.messages import Cause, DecisionVerdict
+from hooklatch.core.text import did_you_mean
+from hooklatch.record.files.reading import KINDS, Filters
+from hooklatch.record.verify import Witness
+
+__all__ = ["LOOKED_AT", "AskedName", "add_filters", "asked_names", "filters_of", "moment", "unknown", "witness"]
+
+WITNESS = re.compile(r"([1-9]\d*):([0-9a-f]{16,64})")
+SHOWN = 20  # records to show by default
+LOOKED_AT = 20_000  # newest records to search for a name similar to an unknown one
+FILTERS = (
+    ("session", "ID", "only fires of this session"),
+    ("hook", "ID", "only decisions for which this hook was called; `global/ID` names its layer too"),
+    ("event", "NAME", "only this event"),
+    ("decision", "ID", "only this decision, with what each hook said"),
+)
+CHOICES: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
+    ("verdict", "V", get_args(DecisionVerdict), "pass, allow, deny, ask, halt or claim"),
+    ("cause", "C", get_args(Cause), "policy, or the failure: crash, timeout, overload, ... (see docs/hooks.md)"),
+    ("kind", "K", KINDS, "decision, abandoned, started, registry, suspended, ... (see docs/record.md)"),
+)
+FIELDS = {"decision": "decision_id"}  # record fields whose option has another name
+NAMES = (
+    ("event", "event", Exit.USAGE),
+    ("hook", "hook", Exit.NO_INPUT),
+    ("session", "session", Exit.NO_INPUT),
+    ("decision_id", "decision", Exit.NO_INPUT),
+)
+
+
+class AskedName(NamedTuple):
+    """A name that a filter gives: the record's field, what it is called, and the exit code if no record has it."""
+
+    field: str
+    label: str
+    code: Exit
+    name: str
+
+    @property
+    def alone(self) -> Filters:
+        """Return a filter for this name and nothing else."""
+        only_that: dict[str, Any] = {self.field: self.name}
+        return Filters(**only_that)
+
+
+def add_filters(parser: Parser) -> None:
+    """Add the options that choose records."""
+    for name, metavar, help_text in FILTERS:
+        parser.add_argument(f"--{name}", metavar=metavar, help=help_text)
+    for name, metavar, known, help_text in CHOICES:
+        parser.add_argument(f"--{name}", metavar=metavar, type=one_of(name, known), help=help_text)
+    moments = "a moment such as 2026-01-31 or 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
+    parser.add_argument("--since", metavar="WHEN", type=moment, help=moments)
+    parser.add_argument("--until", metavar="WHEN", type=moment, help="likewise")
+    parser.add_argument("-n", metavar="N", dest="number", type=count, default=SHOWN, help="the newest N (20); 0: all")
+    parser.add_argument("--follow", action="store_true", help="then show new records as they are written, until Ctrl-C")
+
+
+def filters_of(arguments: argparse.Namespace) -> Filters:
+    """Return what the options choose."""
+    given: dict[str, Any] = {
+        FIELDS.get(name, name): getattr(arguments, name)
+        for name in (*(one[0] for one in FILTERS), *(one[0] for one in CHOICES), "since", "until")
+    }
+    return Filters(**given)
+
+
+def asked_names(filters: Filters) -> Iterator[AskedName]:
+    """Yield the names that the filters give, which some record should have."""
+    for field, label, code in NAMES:
+        name: str | None = getattr(filters, field)
+        if name is not None:
+            yield AskedName(field, label, code, name)
+
+
+def unknown(asked: AskedName, known: set[str], where: str) -> CommandError | None:
+    """Return the error for a name that no record has: an empty result would read as "that never happened".
+
+    None if it may be right all the same: a standard event that never came.  `known` are names that records do have.
+    """
+    standard = set(Catalogue.standard()) if asked.field == "event" else set[str]()
+    if asked.name in standard:
+        return None
+    meant = did_you_mean(asked.name, known | standard)
+    return CommandError(asked.code, f"no record in {where} has the {asked.label} {asked.name!r}{meant}")
+
+
+def moment(text: str) -> str:
+    """Parse a time, and return it as the record spells it."""
+    try:
+        if text[-1:].isdigit() or text.endswith("Z"):
+            parsed = datetime.fromisoformat(text).astimezone(UTC)
+        else:
+            parsed = datetime.now(UTC) - timedelta(seconds=span(text))
+    except (argparse.ArgumentTypeError, ValueError, OverflowError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time; write 2026-01-31T12:00:00Z, or how long ago: 90s, 15m, 2h, 7d"
+        ) from None
+    return f"{parsed:%Y-%m-%dT%H:%M:%S}.{parsed.microsecond // 1000:03d}Z"
+
+
+def one_of(what: str, known: Sequence[str]) -> Callable[[str], str]:
+    """Return an argparse type that accepts one of these words."""
+
+    def read(text: str) -> str:
+        if text not in known:
+            raise argparse.ArgumentTypeError(
+                f"unknown {what} {text!r}{did_you_mean(text, known)}; there are {', '.join(known)}"
+            )
+        return text
+
+    return read
+
+
+def count(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of records")
+    return int(text)
+
+
+def witness(text: str) -> Witness:
+    """Parse a record's number and the beginning of its hash."""
+    match = WITNESS.fullmatch(text)
+    if match is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not SEQ:HASH, with 16 to 64 hexadecimal digits")
+    return Witness(int(match[1]), match[2])

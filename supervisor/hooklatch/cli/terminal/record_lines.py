@@ -1,0 +1,68 @@
+"""Records as lines for people, or as JSON.  Knows what a record may say; trusts none of it to be there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from hooklatch.cli.terminal import output
+
+__all__ = ["LABELS", "line_of", "show", "shown"]
+
+LABELS = 10  # characters of a label beside a value
+PLACE = ("seq", "at", "kind", "prev", "hash")
+
+
+def show(record: dict[str, Any], *, is_json: bool, is_whole: bool, of: str = "") -> None:
+    """Print a record: as a line, with its details where `is_whole`, or as JSON.  `of` says whose it is."""
+    if is_json:
+        output.say_json(record)
+        return
+    output.say(line_of(record, of=of))
+    if is_whole:
+        output.say_lines(*details_of(record), width=LABELS)
+
+
+def details_of(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the details that a decision's line has no room for."""
+    for one in record.get("outcomes", []):
+        hook, took = f"{one.get('layer')}/{one.get('hook')}", one.get("duration_ms", 0.0)
+        failure = f" ({one['cause']}: {one.get('message', '')})" if one.get("cause") not in (None, "policy") else ""
+        again = " again" * (one.get("reinvoked") is True) + " unneeded" * (one.get("unneeded") is True)
+        lasted = f", {took:.1f} ms" if isinstance(took, float | int) else ""
+        yield "asked", f"{hook} {one.get('verdict') or one.get('outcome')}{failure}{again}{lasted}"
+        if failure:
+            yield "see", f"hooklatch hooks show {hook}"
+    for warning in record.get("warnings", []):
+        yield "warning", warning
+    for label, field in (("payload", "excerpt"), ("payload", "excerpt_cut"), ("cwd", "cwd"), ("host", "host")):
+        if record.get(field) is not None:
+            yield label, shown(record[field])
+
+
+def line_of(record: dict[str, Any], *, of: str = "") -> str:
+    """Format a record as one line for people; `of` says whose it is, where there are several."""
+    start = f"{record.get('at')}  {of}{record.get('seq'):>8}  "
+    if record.get("kind") in ("decision", "abandoned"):
+        return start + text_of_decision(record)
+    fields = ", ".join(f"{key} {shown(value)}" for key, value in record.items() if key not in PLACE)
+    return f"{start}{record.get('kind')}" + (f": {fields}" if fields else "")
+
+
+def text_of_decision(record: dict[str, Any]) -> str:
+    parts = [f"{record.get('verdict', 'abandoned'):<6}  {record.get('event')}"]
+    excerpt: dict[str, Any] = record.get("excerpt") or {}
+    if isinstance(excerpt.get("tool_name"), str):
+        parts[0] += f" {excerpt['tool_name']}"
+    if record.get("hook"):
+        parts.append(f"by {record.get('layer')}/{record['hook']}")
+    if record.get("cause") not in (None, "policy", "abandoned"):
+        parts.append(f"cause {record['cause']}")
+    if record.get("session"):
+        parts.append(f"session {record['session']}")
+    reason = record.get("reason")
+    return ", ".join(parts) + (f": {reason}" if reason else "")
+
+
+def shown(value: object) -> str:
+    return value if isinstance(value, str) else output.json_text(value)

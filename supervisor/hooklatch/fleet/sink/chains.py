@@ -1,0 +1,291 @@
+"""Checks one host's log against itself and against what the host reports.  Pure; what it cannot know, it says.
+
+A record's hash covers its whole line, and most fields of it never leave the machine.  So what is checked here is the
+chain: each record names the hash of the one before it, and numbers have no holes but those that the record declares.
+Only of records from which nothing was left out is the content checked as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from hooklatch.core.text import counted
+from hooklatch.fleet.engine.engine import Batch, LogFacts
+from hooklatch.fleet.policy.reports import HostReport
+from hooklatch.fleet.sink.local import LocalReport
+from hooklatch.fleet.sink.logs import Arrival, Finding, HostLog
+from hooklatch.fleet.sink.places import Place, Places
+from hooklatch.fleet.sink.trimming import Trimmed
+from hooklatch.record.files.chain import GENESIS
+from hooklatch.record.storage.retention import RetiredEntry, read_retired, skipped_by
+from hooklatch.record.verify import Witness
+
+__all__ = ["DOES_NOT_PROVE", "PROVES", "HostCheck", "HostVerified"]
+
+MOST = 1000  # findings of a host; the rest is counted
+SETTLED = 60_000  # ms between a batch and a report after which the report must know of the batch
+PROVES = (
+    "that the records which the engine has of these hosts are whole chains: none was left out, moved, exchanged or"
+    " inserted after a later one was shipped, but for those that are named"
+)
+DOES_NOT_PROVE = (
+    "that a record is true: where fields were left out, what a record says is the host's word.  On the host itself,"
+    " fleet verify compares each shipped record with the local one",
+    "that all was shipped: a host that is silent, or whose link was stopped, ships nothing.  fleet status names it",
+    "what a host decided without recording it: its hooks and its daemon are the host's own",
+    "that it was that host which shipped them: whoever has its credentials for the engine can",
+)
+
+
+class HostVerified(msgspec.Struct):
+    """What became of the check of one host.  `ranges` are unbroken runs of each epoch; `whole` had nothing left out."""
+
+    host: str
+    records: int = 0
+    whole: int = 0
+    repeated: int = 0
+    ranges: list[tuple[int, int, int]] = []  # epoch, first, last
+    head: Witness | None = None
+    epoch: int = 0
+    findings: list[Finding] = []
+    omitted: int = 0
+    notes: list[str] = []
+    local: LocalReport | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings and (self.local is None or self.local.ok)
+
+
+class HostCheck:
+    """The check of one host: takes all of its batches' records, then the report, and says what is wrong."""
+
+    def __init__(self, host: str) -> None:
+        self._log = HostLog(host)
+        self._host = host
+        self._trimmed: Mapping[int, Trimmed] = {}
+        self._records = self._whole = 0
+        self._skipped: dict[tuple[int, int], tuple[int, int]] = {}  # by epoch and number of the segment's record
+        self._retired: dict[int, list[RetiredEntry]] = {}
+        self._arrivals: list[tuple[int, int, int]] = []  # at, epoch and last number of each batch
+        self._verified = HostVerified(host)
+
+    def find(self, what: str, text: str, epoch: int | None = None, seq: int | None = None) -> None:
+        self._add(Finding(self._host, what, text, epoch, seq))
+
+    def _add(self, finding: Finding) -> None:
+        if len(self._verified.findings) < MOST:
+            self._verified.findings.append(finding)
+        else:
+            self._verified.omitted += 1
+
+    def take(self, epoch: int, batch: Batch) -> Arrival:
+        """Take a batch, and return it as it was read."""
+        arrival = self._log.take(epoch, batch)
+        for finding in arrival.findings:
+            self._add(finding)
+        self._records += len(arrival.entries)
+        self._arrivals.append((batch.at, epoch, batch.last))
+        for entry in arrival.entries:
+            record = entry.record
+            self._whole += record.is_whole
+            if record.kind == "segment" and (skipped := skipped_by(record.document)) is not None:
+                self._skipped[epoch, record.seq] = skipped
+            elif record.kind == "retired" and (retired := read_retired(record.document)) is not None:
+                self._retired.setdefault(epoch, []).append(retired)
+        return arrival
+
+    def trimmed(self, notes: Mapping[int, Trimmed]) -> None:
+        """Take what operators removed, as it is when all batches are read."""
+        self._trimmed = notes
+
+    def heads(self, epoch: int) -> list[Witness]:
+        """Return the newest record of each batch of an epoch: what the record on the host must still have."""
+        places = self._log.places.get(epoch, Places())
+        lasts = [last for _, arrived, last in self._arrivals if arrived == epoch]
+        return [Witness(last, own) for last in lasts if (own := places.hash_of(last)) is not None]
+
+    def check_times(self, now: int) -> None:
+        """Find what cannot have arrived when it says; `now` is the engine's time after the batches were read.
+
+        The host appends the time itself, and could have what is new pass for old: shown last, removed first.
+        """
+        newest: dict[int, int] = {}
+        for at, epoch, last in self._arrivals:
+            before = newest.get(epoch, 0)
+            newest[epoch] = max(before, at)
+            if at + SETTLED < before:
+                text = (
+                    f"the batch up to record {last} (epoch {epoch}) says that it arrived well before the one before it"
+                )
+                self.find("time", text, epoch, last)
+            elif at > now + SETTLED:
+                text = f"the batch up to record {last} (epoch {epoch}) says that it arrives in the future"
+                self.find("time", text, epoch, last)
+
+    def check_engine(self, epoch: int, facts: LogFacts) -> None:
+        """Find what somebody removed from the engine without a note; `facts` are from before the batches were read."""
+        noted = self._trimmed[epoch].batches if epoch in self._trimmed else 0
+        read = sum(1 for _, arrived, _ in self._arrivals if arrived == epoch)
+        gone = facts.added - facts.batches - noted
+        if gone > 0:
+            text = (
+                f"{gone} of the batches of epoch {epoch} were removed from the engine, and no operator's note says so"
+            )
+            self.find("engine", f"{text}: whoever has the credentials of {self._host} can do that", epoch)
+        if facts.batches > read:
+            text = f"the engine has {facts.batches} batches of epoch {epoch}, of which only {read} can be reached"
+            self.find("engine", f"{text}: somebody wrote to the log who is no link", epoch)
+
+    def end(self, report: HostReport | None, witnesses: Sequence[Witness] = ()) -> HostVerified:
+        """Finish the check."""
+        found = self._verified
+        found.records, found.whole, found.repeated = self._records, self._whole, self._log.repeated
+        epochs = sorted({*self._log.places, *self._trimmed})
+        for epoch in epochs:
+            self._check_epoch(epoch, self._log.places.get(epoch, Places()))
+        for before, epoch in pairwise(epochs):
+            self._compare(before, epoch)
+        if report is not None:
+            self._check_report(report)
+        for witness in witnesses:
+            self._check_witness(witness)
+        return found
+
+    # -- one epoch -----------------------------------------------------------------------------------------------------
+
+    def _check_epoch(self, epoch: int, places: Places) -> None:
+        last: Place | None = None
+        for place in places:
+            if last is None:
+                self._check_beginning(epoch, place)
+                self._verified.ranges.append((epoch, place.seq, place.seq))
+            elif self._follows(epoch, last, place):
+                first = self._verified.ranges[-1][1]
+                self._verified.ranges[-1] = (epoch, first, place.seq)
+            else:
+                self._verified.ranges.append((epoch, place.seq, place.seq))
+            last = place
+        if last is not None:
+            self._verified.epoch, self._verified.head = epoch, Witness(last.seq, last.hash)
+        elif epoch in self._trimmed:
+            self._verified.notes.append(self._trimmed[epoch].text)
+
+    def _check_beginning(self, epoch: int, first: Place) -> None:
+        trimmed = self._trimmed.get(epoch)
+        if trimmed is not None:
+            self._verified.notes.append(trimmed.text)
+            if first.seq <= trimmed.seq:
+                return  # it was recorded, and is about to be removed
+            self._follows(epoch, Place(trimmed.seq, trimmed.hash[:32], ""), first)
+            return
+        declared = self._skipped.get((epoch, first.seq))
+        if first.prev == GENESIS[:32] and (first.seq == 1 or declared == (1, first.seq - 1)):
+            return
+        for retired in self._retired.get(epoch, []):
+            if (retired.kept_seq, retired.kept_prev[:32]) == (first.seq, first.prev):
+                self._verified.notes.append(
+                    f"epoch {epoch} begins with record {first.seq}: those before it were removed by the host's"
+                    f" retention, says its record {retired.seq}"
+                )
+                return
+        text = f"epoch {epoch} begins with record {first.seq}, and no record explains where those before it are"
+        self.find("missing", text, epoch, 1)
+
+    def _follows(self, epoch: int, last: Place, place: Place) -> bool:
+        """Return whether one record directly follows another; a gap that is not declared is a finding."""
+        first, end = last.seq + 1, place.seq - 1
+        if first > end:
+            if place.prev == last.hash:
+                return True
+            text = f"record {place.seq} (epoch {epoch}) does not follow the record {last.seq} that was shipped"
+            self.find("altered", text, epoch, last.seq)
+            return False
+        if place.prev == last.hash and self._skipped.get((epoch, place.seq)) == (first, end):
+            self._verified.notes.append(f"numbers {first} to {end} were never used: the daemon had crashed")
+            return True
+        for retired in self._retired.get(epoch, []):
+            if (retired.kept_seq, retired.kept_prev[:32]) == (place.seq, place.prev) and retired.first_seq <= first:
+                text = f"{spelled(first, end)} removed by retention before they were shipped, says record {retired.seq}"
+                self.find("lost", f"{text} (epoch {epoch})", epoch, first)
+                return False
+        self.find("missing", f"{spelled(first, end)} missing (epoch {epoch})", epoch, first)
+        return False
+
+    # -- epochs, the report, witnesses ---------------------------------------------------------------------------------
+
+    def _compare(self, before: int, epoch: int) -> None:
+        """Say what a record that began anew no longer has."""
+        old, new = self._log.places.get(before, Places()), self._log.places.get(epoch, Places())
+        if not old.count and before in self._trimmed:
+            return  # the operator removed all that it had, and the note says so
+        kept = max((place.seq for place in old if new.hash_of(place.seq) == place.hash), default=0)
+        unknown = self._trimmed[epoch].seq if epoch in self._trimmed else 0
+        gone = [place.seq for place in old if place.seq > max(kept, unknown)]
+        common = f"the same through {kept}" if kept else "nothing in common"
+        text = f"the record began anew: epochs {before} and {epoch} have {common}"
+        if gone:
+            text += (
+                f"; {counted(len(gone), 'record')} from {gone[0]} on were shipped once and are not in the new one: the"
+                f" record on {self._host} was truncated, rewritten or removed.  This log still has them"
+            )
+        self.find("anew", text, epoch, gone[0] if gone else None)
+
+    def _check_report(self, report: HostReport) -> None:
+        for text in report.findings:
+            self.find("told", f"{self._host} says: {text}")
+        if report.lost:
+            self.find("lost", f"{self._host} says that {report.lost} records were removed before they were shipped")
+        epoch, head = self._verified.epoch, self._verified.head
+        if report.epoch > epoch or (head is None and report.shipped):
+            text = f"{self._host} was told that records through {report.shipped} of epoch {report.epoch} are here"
+            self.find("engine", f"{text}; the engine has none of that epoch: it lost what it had taken", report.epoch)
+        elif report.epoch == epoch and head is not None and report.shipped > head.seq:
+            text = f"{self._host} was told that records through {report.shipped} are here, and the last is {head.seq}"
+            self.find("engine", f"{text}: the engine lost what it had taken", epoch, head.seq + 1)
+        if report.record is None:
+            return
+        if report.record.seq < report.shipped:
+            text = f"the record of {self._host} ends at {report.record.seq}, and {report.shipped} were shipped"
+            self.find("report", f"{text}: it went back", epoch, report.record.seq)
+        known = self._log.places.get(report.epoch, Places()).hash_of(report.record.seq)
+        if known is not None and not agrees(known, report.record.hash):
+            text = f"{self._host} says that its record {report.record.seq} is not the one that it shipped"
+            self.find("report", text, report.epoch, report.record.seq)
+
+    def check_arrivals(self, report: HostReport, at: int) -> None:
+        """Find what arrived well before a report that does not know of it; `at` is when the report did."""
+        if report.record is None:
+            return
+        for arrived, epoch, last in self._arrivals:
+            if epoch == report.epoch and arrived + SETTLED < at and last > report.record.seq:
+                text = f"{self._host} says that its record ends at {report.record.seq}, and it had shipped {last}"
+                self.find("report", f"{text}: it went back", epoch, report.record.seq)
+                return
+
+    def _check_witness(self, witness: Witness) -> None:
+        found = [hash_ for places in self._log.places.values() if (hash_ := places.hash_of(witness.seq)) is not None]
+        head = self._verified.head
+        if any(agrees(one, witness.hash) for one in found):
+            self._verified.notes.append(f"the witness {witness.seq}:{witness.hash[:16]} is confirmed")
+        elif found:
+            self.find("altered", f"record {witness.seq} is not the one that the witness saw", None, witness.seq)
+        elif head is not None and witness.seq > head.seq:
+            self._verified.notes.append(f"the witness's record {witness.seq} was not shipped yet")
+        elif any(witness.seq <= one.seq for one in self._trimmed.values()):
+            self._verified.notes.append(f"the witness's record {witness.seq} was trimmed, and cannot be compared")
+        else:
+            self.find("missing", f"record {witness.seq}, which the witness saw, is not here", None, witness.seq)
+
+
+def agrees(one: str, other: str) -> bool:
+    """Return whether two beginnings of a hash may be of one hash; what is too short agrees with nothing."""
+    length = min(len(one), len(other))
+    return length >= 16 and one[:length] == other[:length]
+
+
+def spelled(first: int, last: int) -> str:
+    return f"record {first} is" if first == last else f"records {first} to {last} are"

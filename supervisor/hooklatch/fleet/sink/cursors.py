@@ -1,0 +1,114 @@
+"""How far an export has come, in a file: the last number of each log that the receiver took.  Knows that one file.
+
+It is replaced as a whole, after the receiver has confirmed.  So a kill at any moment exports a batch again at the most.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+
+import msgspec
+
+from hooklatch.directories import sync_folder
+from hooklatch.fleet.sink.reading import LogKey
+
+__all__ = ["Cursor", "CursorError", "opened_cursor"]
+
+FORMAT = 1
+
+
+class CursorError(Exception):
+    """The cursor file cannot be used; the text says what to do."""
+
+
+class CursorFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the file holds: the numbers by host and epoch."""
+
+    format: int
+    fleet: str
+    logs: dict[str, dict[int, int]]
+
+
+class Cursor:
+    """An open cursor.  `is_new`: there was no file, so all that the engine has is exported."""
+
+    def __init__(self, path: str, fleet: str) -> None:
+        self.is_new = True
+        self.positions: dict[LogKey, int] = {}
+        self._path = path
+        self._fleet = fleet
+        self._read()
+
+    def _read(self) -> None:
+        try:
+            with open(self._path, "rb") as file:
+                found = msgspec.json.decode(file.read(), type=CursorFile)
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise CursorError(
+                f"the cursor {self._path} cannot be read: {error}; without it everything is exported again, so remove"
+                " it only if that is what you want"
+            ) from None
+        if found.format != FORMAT or found.fleet != self._fleet:
+            raise CursorError(
+                f"the cursor {self._path} is of the fleet {found.fleet!r} (format {found.format}), not of"
+                f" {self._fleet!r}; name another file"
+            )
+        self.is_new = False
+        self.positions = {(host, epoch): seq for host, logs in found.logs.items() for epoch, seq in logs.items()}
+
+    def advance(self, key: LogKey, seq: int) -> None:
+        """Keep that a log was exported through a number.
+
+        Raises:
+            CursorError: that cannot be written.
+        """
+        self.positions[key] = max(seq, self.positions.get(key, 0))
+        logs: dict[str, dict[int, int]] = {}
+        for (host, epoch), last in sorted(self.positions.items()):
+            logs.setdefault(host, {})[epoch] = last
+        data = msgspec.json.encode(CursorFile(FORMAT, self._fleet, logs))
+        try:
+            write(self._path, data)
+        except OSError as error:
+            raise CursorError(f"the cursor {self._path} cannot be written: {error.strerror}") from None
+
+
+def write(path: str, data: bytes) -> None:
+    temporary = f"{path}.new"
+    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(fd, "wb") as file:
+            file.write(data + b"\n")
+            file.flush()
+            os.fsync(fd)
+        os.replace(temporary, path)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(temporary)
+        raise
+    sync_folder(os.path.dirname(path) or ".")
+
+
+@contextmanager
+def opened_cursor(path: str, fleet: str) -> Generator[Cursor]:
+    """Open a cursor, which no other process may use meanwhile.
+
+    Raises:
+        CursorError: it cannot be read or written, is another fleet's, or in use.
+    """
+    try:
+        fd = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise CursorError(f"the cursor {path} cannot be locked: {error.strerror}") from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield Cursor(path, fleet)
+    except BlockingIOError:
+        raise CursorError(f"another export uses the cursor {path}; end that one, or name another file") from None
+    finally:
+        os.close(fd)

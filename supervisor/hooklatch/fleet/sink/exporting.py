@@ -1,0 +1,140 @@
+"""Exports records as OpenTelemetry logs over OTLP/HTTP, through OpenTelemetry's SDK.  Knows the SDK; decides nothing.
+
+At least once and in order: the next batch is sent when the receiver has confirmed the one before, and only then does
+the cursor move.  The SDK's own batching is not used, since it drops what it cannot send in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from hooklatch.fleet.sink.logs import Arrival
+from hooklatch.fleet.sink.telemetry import Telemetry, resource_of, telemetry_of, telemetry_of_finding
+from hooklatch.version import VERSION
+
+if TYPE_CHECKING:
+    from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+    from opentelemetry.sdk._logs import ReadableLogRecord
+
+__all__ = ["ExportError", "NoSdkError", "OtlpExporter", "opened_exporter"]
+
+AT_ONCE = 500  # records in one request
+FULL = 2 * 2**20  # characters of a request's values, about: collectors take 20 MiB unless told otherwise
+
+
+class NoSdkError(Exception):
+    """OpenTelemetry's SDK is not installed."""
+
+    def __init__(self, missing: str | None) -> None:
+        super().__init__(f"the package {missing} is not installed: pip install 'hooklatch[otel]'")
+
+
+class ExportError(Exception):
+    """The receiver did not take a batch; the cursor stands before it."""
+
+
+class OtlpExporter:
+    """A connection to a receiver.  `exported` counts records, `refused` those that it took and threw away."""
+
+    def __init__(self, exporter: OTLPLogExporter, fleet: str, endpoint: str | None) -> None:
+        self._exporter = exporter
+        self._fleet = fleet
+        self._endpoint = endpoint or "the endpoint of OTEL_EXPORTER_OTLP_ENDPOINT"
+        self.exported = 0
+        self.refused = 0
+        self.why_refused = ""
+
+    def export(self, arrival: Arrival) -> None:
+        """Send what a batch holds, and what is wrong with it; blocks until the receiver has it.
+
+        Raises:
+            ExportError: it does not have it; the SDK has tried for as long as OTEL_EXPORTER_OTLP_TIMEOUT says.
+        """
+        telemetry = [telemetry_of(self._fleet, entry) for entry in arrival.entries]
+        telemetry += [telemetry_of_finding(self._fleet, finding, arrival.batch.at) for finding in arrival.findings]
+        for some in parts_of(telemetry):
+            self._send([record_of(self._fleet, arrival.host, one) for one in some])
+        self.exported += len(telemetry)
+
+    def _send(self, records: Sequence[ReadableLogRecord]) -> None:
+        from opentelemetry.sdk._logs.export import LogRecordExportResult
+
+        if self._exporter.export(records) is not LogRecordExportResult.SUCCESS:
+            raise ExportError(
+                f"{self._endpoint} did not take {len(records)} records; nothing is lost: run the same command again"
+            )
+
+    def note_answer(self, response: Any, *_: Any, **__: Any) -> None:
+        """Count what the receiver says that it threw away; OTLP forbids to send that again, and the SDK is silent."""
+        from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+
+        if response.status_code != 200 or "protobuf" not in response.headers.get("content-type", ""):
+            return
+        try:
+            partial = ExportLogsServiceResponse.FromString(response.content).partial_success
+        except Exception as error:  # whatever its decoder raises: the status has said that the records are taken
+            self.why_refused = f"an answer that cannot be read: {error}"
+            return
+        self.refused += partial.rejected_log_records
+        self.why_refused = partial.error_message or self.why_refused
+
+
+def parts_of(telemetry: Sequence[Telemetry]) -> Iterator[list[Telemetry]]:
+    """Yield what goes into one request: so much that receivers take it, and one log record at least."""
+    some: list[Telemetry] = []
+    size = 0
+    for one in telemetry:
+        own = sum(len(str(value)) for value in one.attributes.values())
+        if some and (len(some) == AT_ONCE or size + own > FULL):
+            yield some
+            some, size = [], 0
+        some.append(one)
+        size += own
+    if some:
+        yield some
+
+
+def record_of(fleet: str, host: str, one: Telemetry) -> ReadableLogRecord:
+    from opentelemetry._logs import LogRecord, SeverityNumber
+    from opentelemetry.sdk._logs import ReadableLogRecord
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+    number, text = one.severity
+    record = LogRecord(
+        timestamp=one.time or None,
+        observed_timestamp=one.observed,
+        severity_number=SeverityNumber(number),
+        severity_text=text,
+        body=one.body,
+        attributes=one.attributes,
+        event_name=one.name,
+    )
+    # No detectors: they would describe this machine, and the records are another's.
+    return ReadableLogRecord(
+        record, Resource(resource_of(fleet, host)), InstrumentationScope("hooklatch.fleet", VERSION)
+    )
+
+
+@contextmanager
+def opened_exporter(endpoint: str | None, fleet: str) -> Generator[OtlpExporter]:
+    """Open an exporter; without an endpoint the SDK's environment variables say where the receiver is.
+
+    Raises:
+        NoSdkError: the SDK is not installed.
+    """
+    try:
+        import requests
+        from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+    except ModuleNotFoundError as error:
+        raise NoSdkError(error.name) from None
+    with requests.Session() as session:
+        exporter = OTLPLogExporter(endpoint=endpoint, session=session)
+        made = OtlpExporter(exporter, fleet, endpoint)
+        session.hooks["response"].append(made.note_answer)
+        try:
+            yield made
+        finally:
+            exporter.shutdown()  # type: ignore[no-untyped-call]

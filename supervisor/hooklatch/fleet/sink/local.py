@@ -1,0 +1,112 @@
+"""Compares a host's log in the engine with the record on that host.  Reads files; knows no engine.
+
+What was shipped cannot be taken back: so the engine's hashes are witnesses against the record on the machine, and the
+record on the machine is one against what the engine shows of it, field by field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from hooklatch.fleet.sink.logs import Entry
+from hooklatch.record.files.chain import ChainLink, read_link
+from hooklatch.record.files.reading import forwards
+from hooklatch.record.verify import VerifyReport, Witness, verify
+
+__all__ = ["LocalComparison", "LocalReport", "verify_local"]
+
+MOST = 100  # differences to name
+DOCUMENTS: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+
+
+class LocalReport(msgspec.Struct):
+    """What became of the comparison.  `compared` records are in both, `absent` only in the engine; `record` is the
+    check of the files, with the engine's heads as witnesses.
+    """
+
+    folder: str
+    compared: int = 0
+    absent: int = 0
+    differences: list[str] = []
+    omitted: int = 0
+    record: VerifyReport = msgspec.field(default_factory=VerifyReport)
+
+    @property
+    def ok(self) -> bool:
+        return self.record.ok and not self.differences
+
+
+class LocalComparison:
+    """Holds what was shipped, in the order of the numbers, against the lines of the local record."""
+
+    def __init__(self, folder: str) -> None:
+        self.report = LocalReport(folder)
+        self._folder = folder
+        self._epoch = 0
+        self._lines: Iterator[bytes] = iter(())
+        self._last = 0  # the newest number that was looked for
+        self._at_hand: tuple[ChainLink, bytes] | None = None
+
+    def take(self, entries: Sequence[Entry], *, is_current: bool) -> None:
+        """Compare the records of a batch.
+
+        Raises:
+            NoRecordError: there is no local record.
+        """
+        for entry in entries:
+            if entry.epoch != self._epoch or entry.record.seq < self._last:
+                self._epoch, self._lines, self._at_hand = entry.epoch, forwards(self._folder), None
+            self._last = entry.record.seq
+            local = self._find(entry.record.seq)
+            if local is None:
+                self.report.absent += 1
+                continue
+            self._compare(entry, *local, is_current=is_current)
+
+    def _find(self, seq: int) -> tuple[ChainLink, bytes] | None:
+        while self._at_hand is None or self._at_hand[0].seq < seq:
+            line = next(self._lines, None)
+            if line is None:
+                return None
+            link = read_link(line)
+            if link is not None:  # verify says what is wrong with a line that is no record
+                self._at_hand = link, line
+        return self._at_hand if self._at_hand[0].seq == seq else None
+
+    def _compare(self, entry: Entry, link: ChainLink, line: bytes, *, is_current: bool) -> None:
+        record = entry.record
+        if link.hash != record.hash:
+            if is_current:  # of another epoch it is known that it is of another record
+                self._differ(f"record {record.seq} here is not the one that was shipped")
+            return
+        self.report.compared += 1
+        own = DOCUMENTS.decode(line)
+        for name, value in record.document.items():
+            if name not in own or own[name] != value:
+                self._differ(
+                    f"record {record.seq}: {name} was shipped as {shown(value)}, and is {shown(own.get(name))}"
+                )
+
+    def _differ(self, text: str) -> None:
+        if len(self.report.differences) < MOST:
+            self.report.differences.append(text)
+        else:
+            self.report.omitted += 1
+
+
+def verify_local(comparison: LocalComparison, heads: Sequence[Witness]) -> LocalReport:
+    """Check the local files, with the heads that the engine has as witnesses; call it when all batches are read.
+
+    Raises:
+        NoRecordError: there is no local record.
+    """
+    comparison.report.record = verify(comparison.report.folder, heads)
+    return comparison.report
+
+
+def shown(value: object) -> str:
+    text = msgspec.json.encode(value).decode(errors="replace")
+    return text if len(text) <= 80 else f"{text[:80]}…"

@@ -1,0 +1,170 @@
+"""Reads all hosts' logs from the engine: from the beginning, from the end, or what is new.  Decides nothing.
+
+Across hosts the order is that in which batches arrived at the engine, within a host that of the record.  Following
+depends on no edge: each look asks every log for what follows the number that was read last.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
+
+import msgspec
+import trio
+
+from hooklatch.fleet.engine.engine import Batch, Engine
+from hooklatch.fleet.sink.logs import Arrival, HostLog
+
+__all__ = ["FleetReader", "LogKey", "logs_of"]
+
+AT_ONCE = 64  # batches in memory, of all hosts together where there are fewer hosts; each may have megabytes
+LISTED = 2.0  # seconds between looks for logs that are new
+AFTER_ALL = 2**62
+LogKey = tuple[str, int]  # a host and an epoch
+
+
+async def logs_of(engine: Engine, hosts: Collection[str] | None = None) -> list[LogKey]:
+    """Return the logs that the engine has, by host and epoch; all hosts', or only those of some."""
+    return sorted([key async for key in engine.logs() if hosts is None or key[0] in hosts])
+
+
+class FleetReader:
+    """What was read of the chosen hosts' logs so far.  Each record comes once, whichever method gives it."""
+
+    def __init__(self, engine: Engine, hosts: Collection[str] | None = None) -> None:
+        self._engine = engine
+        self._hosts = hosts
+        self._logs: dict[str, HostLog] = {}
+        self._positions: dict[LogKey, int] = {}
+        self._listed: list[LogKey] = []
+        self._listed_until = 0.0
+
+    async def mark_end(self) -> None:
+        """Have `new` begin with what arrives from now on."""
+        for host, epoch in await logs_of(self._engine, self._hosts):
+            for batch in await self._engine.batches_before(host, epoch, AFTER_ALL, limit=1):
+                self._positions[host, epoch] = batch.last
+
+    def resume(self, positions: Mapping[LogKey, int]) -> None:
+        """Have `new` begin after these numbers."""
+        self._positions.update(positions)
+
+    async def new(self) -> AsyncGenerator[Arrival]:
+        """Yield the batches that arrived since the last look, oldest first; at the first look all."""
+        if trio.current_time() >= self._listed_until:
+            self._listed = await logs_of(self._engine, self._hosts)
+            self._listed_until = trio.current_time() + LISTED
+        starts = [(key, self._positions.get(key, 0)) for key in self._listed]
+        async with aclosing(self._merged([Forwards(self._engine, *one) for one in by_host(starts)])) as arrivals:
+            async for arrival in arrivals:
+                yield arrival
+
+    async def forwards(self) -> AsyncGenerator[Arrival]:
+        """Yield all batches, oldest first."""
+        starts = [(key, 0) for key in await logs_of(self._engine, self._hosts)]
+        async with aclosing(self._merged([Forwards(self._engine, *one) for one in by_host(starts)])) as arrivals:
+            async for arrival in arrivals:
+                yield arrival
+
+    async def backwards(self) -> AsyncGenerator[Arrival]:
+        """Yield all batches, newest first; the records in each are in order all the same."""
+        starts = [(key, AFTER_ALL) for key in reversed(await logs_of(self._engine, self._hosts))]
+        async with aclosing(self._merged([Backwards(self._engine, *one) for one in by_host(starts)])) as arrivals:
+            async for arrival in arrivals:
+                yield arrival
+
+    async def _merged(self, cursors: Sequence[Cursor]) -> AsyncGenerator[Arrival]:
+        heap: list[tuple[int, int, Cursor]] = []
+        for number, one in enumerate(cursors):
+            one.limit = max(1, AT_ONCE // len(cursors))
+            if await one.advance():
+                heap.append((one.rank, number, one))
+        heapq.heapify(heap)
+        while heap:
+            _, number, cursor = heap[0]
+            log = self._logs.setdefault(cursor.host, HostLog(cursor.host))
+            arrival = log.take(cursor.epoch, cursor.batch)
+            key = (cursor.host, cursor.epoch)
+            self._positions[key] = max(self._positions.get(key, 0), cursor.batch.last)
+            yield arrival
+            if await cursor.advance():
+                heapq.heapreplace(heap, (cursor.rank, number, cursor))
+            else:
+                heapq.heappop(heap)
+
+
+class Cursor:
+    """A way through one host's log; the `batch` at hand, of `epoch`, is the next one to take, by `rank`."""
+
+    def __init__(self, engine: Engine, host: str, starts: list[tuple[int, int]]) -> None:
+        self.host = host
+        self.epoch = 0
+        self.batch: Batch = Batch(0, 0, b"")
+        self.rank = 0
+        self.limit = 1  # batches to read at once
+        self._engine = engine
+        self._starts = starts[::-1]  # epochs to come, each with where to begin
+        self._ready: list[Batch] = []
+        self._position = 0
+        self._is_open = False
+
+    async def advance(self) -> bool:
+        """Go to the next batch; return whether there is one."""
+        while not self._ready:
+            if self._is_open:
+                self._ready = (await self._read(self._position))[::-1]
+                self._is_open = bool(self._ready)
+            elif self._starts:
+                self.epoch, self._position = self._starts.pop()
+                self._is_open = True
+            else:
+                return False
+        self.batch = self._ready.pop()
+        self._position = self.batch.last
+        # A host's own word on when a batch arrived never takes it before or behind its neighbours.
+        self.rank = max(self.rank, self._ranked(self.batch.at))
+        return True
+
+    def _ranked(self, at: int) -> int:
+        raise NotImplementedError
+
+    async def _read(self, position: int) -> list[Batch]:
+        raise NotImplementedError
+
+
+class Forwards(Cursor):
+    """From the oldest batch on."""
+
+    def _ranked(self, at: int) -> int:
+        return at
+
+    async def _read(self, position: int) -> list[Batch]:
+        return list(await self._engine.batches(self.host, self.epoch, position, limit=self.limit))
+
+
+class Backwards(Cursor):
+    """From the newest batch on."""
+
+    def __init__(self, engine: Engine, host: str, starts: list[tuple[int, int]]) -> None:
+        super().__init__(engine, host, starts)
+        self.rank = -(2**63)
+
+    def _ranked(self, at: int) -> int:
+        return -at
+
+    async def _read(self, position: int) -> list[Batch]:
+        found = list(await self._engine.batches_before(self.host, self.epoch, position, limit=self.limit))
+        arrived = 0
+        for number in range(len(found) - 1, -1, -1):  # nothing arrived before what stands before it
+            arrived = max(arrived, found[number].at)
+            found[number] = msgspec.structs.replace(found[number], at=arrived)
+        return found
+
+
+def by_host(logs: Iterable[tuple[LogKey, int]]) -> list[tuple[str, list[tuple[int, int]]]]:
+    """Group where to begin in each log by host: epochs in the order given."""
+    found: dict[str, list[tuple[int, int]]] = {}
+    for (host, epoch), start in logs:
+        found.setdefault(host, []).append((epoch, start))
+    return list(found.items())

@@ -1,0 +1,122 @@
+"""A record as an OpenTelemetry log record: which field becomes what.  Pure; knows no SDK and no network.
+
+Names are those of OpenTelemetry's semantic conventions where it has one, else `hooklatch.<field>`; docs/fleet-log.md
+has the table.  `log.record.uid` is the record's identity: what is exported twice has it twice, and a backend that knows
+the conventions keeps one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, cast
+
+import msgspec
+
+from hooklatch.fleet.sink.logs import Entry, Finding
+
+__all__ = ["Telemetry", "Value", "resource_of", "telemetry_of", "telemetry_of_finding"]
+
+Value = str | bool | int | float | list[str]
+INFO, WARN, ERROR = (9, "INFO"), (13, "WARN"), (17, "ERROR")  # OpenTelemetry's logs data model, SeverityNumber
+OF_KIND = {
+    "abandoned": WARN, "fault": ERROR, "unrecorded": ERROR, "quarantined": WARN, "suspended": WARN, "disk": WARN,
+    "recovered": WARN,
+}  # fmt: skip
+CHAIN = ("seq", "prev", "at", "kind", "hash")
+RENAMED = {"session": "session.id", "call_id": "gen_ai.tool.call.id"}
+NOT_A_FAILURE = (None, "policy")
+
+
+class Telemetry(msgspec.Struct, frozen=True):
+    """A log record; times are ns since the epoch, 0 if unknown."""
+
+    time: int
+    observed: int
+    severity: tuple[int, str]
+    name: str
+    body: str
+    attributes: dict[str, Value]
+
+
+def resource_of(fleet: str, host: str) -> dict[str, str]:
+    """Return what a host's records are of."""
+    return {
+        "service.name": "hooklatch",
+        "service.namespace": fleet,
+        "service.instance.id": host,
+        "host.name": host,
+    }
+
+
+def telemetry_of(fleet: str, entry: Entry) -> Telemetry:
+    """Return a record as a log record."""
+    record, document = entry.record, entry.record.document
+    attributes: dict[str, Value] = {}
+    for name, value in document.items():
+        if name not in CHAIN and value is not None:
+            attributes[RENAMED.get(name, f"hooklatch.{name}")] = plain(value)
+    cause, tool = document.get("cause"), cast("dict[str, object]", document.get("excerpt") or {}).get("tool_name")
+    if isinstance(cause, str) and cause not in NOT_A_FAILURE:
+        attributes["error.type"] = cause
+    if isinstance(tool, str):
+        attributes["gen_ai.tool.name"] = tool
+    attributes |= {  # last: no field that a host invents may stand for these
+        "log.record.uid": f"{fleet}/{entry.host}/{record.seq}/{record.hash}",
+        "hooklatch.epoch": entry.epoch,
+        "hooklatch.seq": record.seq,
+        "hooklatch.hash": record.hash,
+        "hooklatch.prev": record.prev,
+        "hooklatch.kind": record.kind,
+    }
+    return Telemetry(
+        nanoseconds(record.at), entry.at * 1_000_000, severity_of(record.kind, document), f"hooklatch.{record.kind}",
+        body_of(record.kind, document), attributes,
+    )  # fmt: skip
+
+
+def telemetry_of_finding(fleet: str, finding: Finding, at: int) -> Telemetry:
+    """Return a finding as a log record; `at` is the arrival of what it was found in, in ms since the epoch."""
+    attributes: dict[str, Value] = {
+        "log.record.uid": f"{fleet}/{finding.host}/{finding.epoch}/{finding.seq}/{finding.what}",
+        "hooklatch.finding": finding.what,
+    }
+    if finding.epoch is not None:
+        attributes["hooklatch.epoch"] = finding.epoch
+    if finding.seq is not None:
+        attributes["hooklatch.seq"] = finding.seq
+    return Telemetry(0, at * 1_000_000, ERROR, "hooklatch.finding", finding.text, attributes)
+
+
+def severity_of(kind: str, document: Mapping[str, Any]) -> tuple[int, str]:
+    if kind == "decision" and document.get("verdict") in ("deny", "halt"):
+        return WARN if document.get("cause") in NOT_A_FAILURE else ERROR
+    return OF_KIND.get(kind, INFO)
+
+
+def body_of(kind: str, document: Mapping[str, Any]) -> str:
+    if kind not in ("decision", "abandoned"):
+        return kind
+    text = f"{document.get('verdict') or kind} {document.get('event') or ''}".rstrip()
+    reason = document.get("reason")
+    return f"{text}: {reason}" if isinstance(reason, str) and reason else text
+
+
+def plain(value: object) -> Value:
+    """Return what an attribute can hold: anything else as JSON."""
+    if isinstance(value, str | bool | float):
+        return value
+    if isinstance(value, int) and -(2**63) <= value < 2**63:
+        return value
+    if isinstance(value, list) and all(isinstance(one, str) for one in cast("list[object]", value)):
+        return cast("list[str]", value)
+    return msgspec.json.encode(value).decode()
+
+
+def nanoseconds(at: str) -> int:
+    """Return a record's time, 0 for what is none, or none that OTLP can hold."""
+    try:
+        found = int(datetime.fromisoformat(at).timestamp() * 1000) * 1_000_000
+    except (ValueError, OverflowError, OSError):
+        return 0
+    return found if 0 < found < 2**63 else 0

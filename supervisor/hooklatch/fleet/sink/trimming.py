@@ -1,0 +1,150 @@
+"""What an operator removed from the engine's logs, and what may be removed next.
+
+A note is written before anything is removed: through which record, the hash of that record, how many batches, when, by
+whom and why.  So a log that was trimmed is told from one that has a hole.  The newest batch of the epoch
+that a host ships to always stays: the link goes on from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from hooklatch.fleet.engine.engine import Batch, Engine
+from hooklatch.fleet.policy.batches import BatchError, ShippedRecord, unpack
+from hooklatch.fleet.policy.manifests import FleetError, Sha256
+from hooklatch.fleet.policy.reports import read_report
+
+__all__ = ["Cut", "Trimmed", "cut_of", "read_trimmed", "trim_hosts"]
+
+AT_ONCE = 8  # batches in memory
+
+
+class Trimmed(msgspec.Struct, frozen=True, kw_only=True):
+    """A note on one epoch of a host's log: everything through `seq` was removed, `batches` of them in all."""
+
+    epoch: int
+    seq: Annotated[int, Meta(ge=1)]
+    hash: Sha256
+    batches: Annotated[int, Meta(ge=0)]
+    at: int  # ms since the epoch, by the engine's clock
+    by: str = ""
+    reason: str = ""
+
+    @property
+    def text(self) -> str:
+        why = f": {self.reason}" if self.reason else ""
+        return f"epoch {self.epoch} was trimmed through record {self.seq} by {self.by or 'an operator'}{why}"
+
+
+class Cut(msgspec.Struct, frozen=True):
+    """What is to be removed from one epoch: the `count` oldest batches, the last of which is `batch`."""
+
+    batch: Batch
+    count: int
+
+
+def cut_of(batches: Sequence[Batch], older_than: int, *, keeps_newest: bool) -> Cut | None:
+    """Choose what arrived before a moment, in ms by the engine's clock, from the beginning on without a hole.
+
+    `batches` are all of an epoch, or its oldest; the last of them stays where `keeps_newest`.
+    """
+    found = None
+    arrived = 0
+    candidates = batches[:-1] if keeps_newest else batches
+    for count, batch in enumerate(candidates, 1):
+        # A host may say any time: what it appended later did not arrive earlier.
+        arrived = max(arrived, batch.at)
+        if arrived >= older_than:
+            break
+        found = Cut(batch, count)
+    return found
+
+
+def read_trimmed(notes: Mapping[int, bytes]) -> dict[int, Trimmed]:
+    """Read the notes on a host's log, by epoch.
+
+    Raises:
+        FleetError: one cannot be read; only operators can write them.
+    """
+    found: dict[int, Trimmed] = {}
+    for epoch, data in notes.items():
+        try:
+            found[epoch] = msgspec.json.decode(data, type=Trimmed)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise FleetError(f"the note on what was trimmed from epoch {epoch} cannot be read: {error}") from None
+        if found[epoch].epoch != epoch:
+            raise FleetError(f"the note on what was trimmed from epoch {epoch} is of epoch {found[epoch].epoch}")
+    return found
+
+
+async def trim_hosts(
+    engine: Engine, hosts: Iterable[str], *, older: float, by: str, reason: str, is_dry: bool = False
+) -> tuple[list[tuple[str, Trimmed]], list[str]]:
+    """Remove what arrived more than `older` seconds ago, by the engine's clock.
+
+    Return the notes, with their hosts, and what was kept though it is old enough, and why.
+
+    Raises:
+        EngineError: the engine does not allow it.
+    """
+    now = int((await engine.facts())["clock"])
+    wanted = set(hosts)
+    logs = sorted([log async for log in engine.logs() if log[0] in wanted])
+    ships_to = {(host, epoch) for host, epoch in dict(logs).items()} | await reported_epochs(engine)
+    found: list[tuple[str, Trimmed]] = []
+    kept: list[str] = []
+    for host, epoch in logs:
+        batches = await without_data(engine, host, epoch)
+        cut = cut_of(batches, now - int(older * 1000), keeps_newest=(host, epoch) in ships_to)
+        if cut is None:
+            continue
+        try:
+            before = read_trimmed(await engine.notes(host)).get(epoch)
+            last, count = await readable(engine, host, epoch, batches[: cut.count])
+        except FleetError as error:
+            kept.append(f"{host}: nothing of epoch {epoch} is removed: {error}")
+            continue
+        removed = count + (before.batches if before is not None else 0)
+        note = Trimmed(epoch=epoch, seq=last.seq, hash=last.hash, batches=removed, at=now, by=by, reason=reason)
+        if not is_dry:
+            await engine.trim(host, epoch, note.seq, msgspec.json.encode(note))
+        found.append((host, note))
+    return found, kept
+
+
+async def reported_epochs(engine: Engine) -> set[tuple[str, int]]:
+    """Return the epoch that each host says it ships to."""
+    found = set[tuple[str, int]]()
+    async for report in engine.reports():
+        with suppress(FleetError):  # then it is the newest
+            found.add((report.host, read_report(report.data, report.host).epoch))
+    return found
+
+
+async def without_data(engine: Engine, host: str, epoch: int) -> list[Batch]:
+    """Return the batches of a log, without what they hold: that may be gigabytes."""
+    found: list[Batch] = []
+    while batches := await engine.batches(host, epoch, found[-1].last if found else 0, limit=AT_ONCE):
+        found += [msgspec.structs.replace(batch, data=b"") for batch in batches]
+    return found
+
+
+async def readable(engine: Engine, host: str, epoch: int, batches: Sequence[Batch]) -> tuple[ShippedRecord, int]:
+    """Return the last record of the newest of these batches that can be read, and how many there are through it.
+
+    Raises:
+        BatchError: none can be read.
+    """
+    for count in range(len(batches), 0, -1):
+        for batch in await engine.batches_before(host, epoch, batches[count - 1].last + 1, limit=1):
+            try:
+                records = unpack(batch.data, host=host, epoch=epoch, first=batch.first, last=batch.last)
+            except BatchError:
+                continue
+            return records[-1], count
+    raise BatchError("none of the batches that are old enough can be read, and the note needs the last record's hash")

@@ -1,0 +1,66 @@
+"""How this host stands in its fleet: for `status`, `health`, the metrics, the link.  Reads the parts; changes none."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+
+from hooklatch.core.health import Faults
+from hooklatch.service.fleet.contact import FleetContact
+from hooklatch.service.fleet.fleet_layer import FleetLayer
+from hooklatch.service.transport.bus import Bus
+
+__all__ = ["FleetReport"]
+
+
+class FleetReport(msgspec.Struct, frozen=True):
+    """Describes the host; `faults` are those of the layer and the token, `counts` what happened, by its name."""
+
+    layer: FleetLayer
+    contact: FleetContact
+    faults: Faults
+    counts: Counter[str]
+    bus: Bus
+
+    @property
+    def problems(self) -> list[str]:
+        """Return what is wrong, and what to do."""
+        found, stale = list(self.faults), self.contact.denial or self.contact.problem
+        return [*found, stale] if stale is not None else found
+
+    @property
+    def links(self) -> int:
+        """Return how many links are connected."""
+        return sum(connection.role == "link" for connection in self.bus.connections.values())
+
+    def standing(self) -> dict[str, Any]:
+        """Return which versions this host has read, should have and has, and since when nobody said that this is so."""
+        layer, age = self.layer, self.contact.age
+        return {
+            "head": layer.head,
+            "wanted": layer.wanted,
+            "applied": layer.in_force,
+            "stale_s": round(age, 1) if age is not None else None,
+        }
+
+    def status(self) -> dict[str, Any] | None:
+        """Return all of it; None where there is no [fleet], and no policy that one has left."""
+        settings, contact = self.layer.settings, self.contact
+        if settings is None and self.layer.applied is None:
+            return None
+        return {
+            "name": settings.name if settings is not None else None,
+            "host": settings.host if settings is not None else None,
+            "labels": settings.labels if settings is not None else (),
+            **self.standing(),
+            "contact_at": contact.at,
+            "is_stale": contact.is_stale,
+            "max_staleness_s": settings.max_staleness if settings is not None else None,
+            "when_stale": settings.when_stale if settings is not None else None,
+            "denies": self.layer.denies,
+            "links": self.links,
+            "counts": dict(self.counts),
+            "problems": self.problems,
+        }

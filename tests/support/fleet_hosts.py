@@ -1,0 +1,44 @@
+"""A host of a fleet for tests: a real daemon whose user has a guard too, and what it decides."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from support.daemons import Daemon, running_daemon
+from support.fleets import fleet_table
+from support.signed_versions import guard
+
+__all__ = ["decided", "health", "host", "notes"]
+
+OWN = {"hooks.d/own.py": guard("own")}
+
+
+@asynccontextmanager
+async def host(
+    folder: Path, *keys: str, more: str = "", name: str = "acme", files: dict[str, str] | None = None
+) -> AsyncGenerator[Daemon]:
+    """Run a host of the fleet whose user has a guard on Bash too."""
+    config = fleet_table(*keys, more=more).replace('"acme"', f'"{name}"')
+    async with running_daemon(folder, {**OWN, "hooks.toml": config, **(files or {})}) as daemon:
+        yield daemon
+
+
+async def decided(daemon: Daemon, tool: str = "Bash") -> str:
+    """Return which hook decided, and why."""
+    async with daemon.session() as client:
+        decision = await client.fire_tool(tool)
+    return f"{decision['layer']}/{decision['hook']}: {decision['reason']}" if decision["verdict"] != "pass" else "pass"
+
+
+async def notes(daemon: Daemon, action: str) -> list[dict[str, Any]]:
+    async with daemon.administrator() as admin:
+        records = (await admin.call("log", limit=1000))["records"]
+    return [one for one in records if one["kind"] == "fleet" and one["action"] == action]
+
+
+async def health(daemon: Daemon) -> str:
+    async with daemon.administrator() as admin:
+        return str((await admin.call("health"))["health"])

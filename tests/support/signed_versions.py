@@ -1,0 +1,90 @@
+"""A publisher of a fleet for tests: signs versions and makes their bundles; holds no engine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
+from hooklatch.fleet.policy.manifests import Envelope, Manifest, Rollout, payload_of
+from hooklatch.fleet.policy.signing import PrivateKey, new_key
+from support.daemons import Client
+
+__all__ = ["DENIES_BASH", "Published", "Publisher", "brought", "guard"]
+
+
+def guard(reason: str, tool: str = "Bash") -> str:
+    """Return a source whose guard denies a tool for this reason."""
+    return (
+        "from hooklatch import deny, hook\n\n"
+        f'@hook("pre_tool_use", match="{tool}", id="no-{tool.lower()}")\n'
+        f"def guard(event):\n    return deny({reason!r})\n"
+    )
+
+
+EVERYWHERE = Rollout()
+DENIES_BASH = {"guards.py": guard("fleet")}
+
+
+class Published(NamedTuple):
+    """A version as the engine has it: its manifest's envelope, and its bundle."""
+
+    version: int
+    envelope: str
+    bundle: bytes
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.bundle).hexdigest()
+
+    @property
+    def applying(self) -> dict[str, Any]:
+        """Return the params that bring it."""
+        return {"version": self.version, "bundle": msgspec.to_builtins(self.bundle)}
+
+
+class Publisher:
+    """Signs one version after another."""
+
+    def __init__(self, fleet: str = "acme", key: PrivateKey | None = None) -> None:
+        self.fleet = fleet
+        self.key = key or new_key()
+        self.versions: list[Published] = []
+        self._previous = ""
+
+    @property
+    def public(self) -> str:
+        return self.key.public.text
+
+    def publish(
+        self,
+        files: Mapping[str, str],
+        *,
+        suspendable: bool = False,
+        rollout: Rollout = EVERYWHERE,
+        bundle: bytes | None = None,
+        **changes: Any,
+    ) -> Published:
+        """Add a version; `bundle` are other bytes than those of the files, `changes` fields of its manifest."""
+        if bundle is None:
+            bundle = encode_bundle(Bundle({name: text.encode() for name, text in files.items()}, suspendable))
+        manifest = Manifest(
+            fleet=self.fleet, version=len(self.versions) + 1, previous=self._previous,
+            bundle=hashlib.sha256(bundle).hexdigest(), size=len(bundle), rollout=rollout,
+        )  # fmt: skip
+        payload = payload_of(msgspec.structs.replace(manifest, **changes))
+        envelope = Envelope(payload, self.key.public.id, self.key.sign(payload.encode()))
+        self._previous = envelope.digest
+        made = Published(manifest.version, msgspec.json.encode(envelope).decode(), bundle)
+        self.versions.append(made)
+        return made
+
+
+async def brought(link: Client, *versions: Published) -> dict[str, Any]:
+    """Bring versions to a daemon as a link does, the last one's bundle too; return where the daemon stands then."""
+    await link.call("fleet_follow", manifests=[one.envelope for one in versions])
+    await link.call("fleet_apply", **versions[-1].applying)
+    return await link.call("fleet_follow", manifests=[])
