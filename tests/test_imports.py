@@ -63,7 +63,7 @@ ROOMS = {
     "hooklatch.dialects": ("systems",),
     "hooklatch.hosts": ("programs",),
     "hooklatch.fleet": ("policy", "engine", "publishing", "sink", "link"),
-    "hooklatch.cli": ("terminal", "testing", "fleet", "hooks", "bridges", "hosts", "daemon"),
+    "hooklatch.cli": ("terminal", "testing", "fleet", "sink", "hooks", "bridges", "hosts", "daemon"),
     "hooklatch_worker": ("author", "sandbox", "shell", "lsp", "runtime"),
 }
 MOST = 12  # modules in a folder; more is a sign that it wants rooms

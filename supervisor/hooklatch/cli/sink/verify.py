@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hooklatch import paths
 from hooklatch.cli.fleet.access import EXITS, Access, access, add_access, run, settings_of
-from hooklatch.cli.fleet.log import add_hosts, chosen_hosts, described
+from hooklatch.cli.sink.hosts import add_hosts, chosen_hosts, described
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser

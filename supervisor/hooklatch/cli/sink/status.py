@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from hooklatch.cli.fleet.access import EXITS, access, add_access, run
-from hooklatch.cli.fleet.log import add_hosts, chosen_hosts, described
+from hooklatch.cli.sink.hosts import add_hosts, chosen_hosts, described
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import span
 from hooklatch.cli.terminal.exits import Exit

@@ -1,0 +1,164 @@
+"""fleet log: what all hosts decided, with the filters of log.  Changes nothing."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hooklatch.cli.fleet.access import EXITS, Access, access, add_access, run
+from hooklatch.cli.sink.hosts import add_hosts, chosen_hosts
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.record_filters import LOOKED_AT, add_filters, asked_names, filters_of, unknown
+from hooklatch.cli.terminal.record_lines import show
+from hooklatch.record.files.reading import Filters, matches, names_in
+
+if TYPE_CHECKING:
+    from hooklatch.fleet.engine.engine import Engine
+    from hooklatch.fleet.sink.logs import Arrival, Entry
+    from hooklatch.fleet.sink.reading import FleetReader
+
+__all__ = ["add_log"]
+
+POLL = 0.5  # seconds between looks for new records
+
+
+def add_log(parser: Parser) -> None:
+    parser.runs(log, example="hooklatch fleet log --verdict deny --since 1h", exits=(*EXITS, Exit.FINDINGS))
+    add_hosts(parser)
+    add_filters(parser)
+    add_access(parser)
+
+
+def log(arguments: argparse.Namespace) -> int:
+    """Show records of all hosts, oldest first."""
+    filters = filters_of(arguments)
+    reached = access(arguments)
+    shown_log = ShownLog(reached, filters, arguments)
+    try:
+        run(reached, shown_log.show)
+    except KeyboardInterrupt:
+        if not arguments.follow:
+            raise
+    return Exit.FINDINGS if shown_log.findings else Exit.OK
+
+
+class ShownLog:
+    """One run of `fleet log`: what is chosen, what was shown, and what could not be read."""
+
+    def __init__(self, reached: Access, filters: Filters, arguments: argparse.Namespace) -> None:
+        self.findings = 0
+        self._reached = reached
+        self._filters = filters
+        self._timeless = msgspec.structs.replace(filters, since=None, until=None)
+        self._number: int = arguments.number
+        self._hosts: list[str] = arguments.host
+        self._follows: bool = arguments.follow
+        self._is_json: bool = arguments.json
+        self._width = 0  # of the hosts' names
+
+    async def show(self, engine: Engine) -> None:
+        from hooklatch.fleet.sink.reading import FleetReader
+
+        hosts = await chosen_hosts(engine, self._hosts)
+        self._width = max((len(host) for host in hosts), default=0)
+        reader = FleetReader(engine, set(self._hosts) or None)
+        if self._follows:
+            await reader.mark_end()
+        is_empty = True
+        if self._number == 0:
+            async with aclosing(reader.forwards()) as arrivals:
+                async for arrival in arrivals:
+                    for entry in self._matching(arrival):
+                        self._show(entry)
+                        is_empty = False
+                    if not output.has_reader():
+                        return
+        else:
+            for entry in await self._newest(reader):
+                self._show(entry)
+                is_empty = False
+        if is_empty and not self._follows:
+            await self._check_names(engine)
+            output.complain(f"no record of the fleet {self._reached.fleet!r} matches")
+        if self._follows:
+            await self._follow(reader)
+
+    async def _newest(self, reader: FleetReader) -> list[Entry]:
+        found: list[Entry] = []
+        async with aclosing(reader.backwards()) as arrivals:
+            async for arrival in arrivals:
+                found += reversed(list(self._matching(arrival)))
+                if len(found) >= self._number:
+                    break
+        return found[: self._number][::-1]
+
+    async def _follow(self, reader: FleetReader) -> None:
+        import trio
+
+        while output.has_reader():
+            began = trio.current_time()
+            async with aclosing(reader.new()) as arrivals:
+                async for arrival in arrivals:
+                    for entry in self._matching(arrival):
+                        self._show(entry)
+            await trio.sleep(max(POLL, trio.current_time() - began))  # many hosts: half of the time is theirs
+
+    def _matching(self, arrival: Arrival) -> Iterable[Entry]:
+        for finding in arrival.findings:
+            self.findings += 1
+            output.complain(finding.text)
+        return (entry for entry in arrival.entries if self._chooses(entry))
+
+    def _chooses(self, entry: Entry) -> bool:
+        """Return whether an entry is one of those to show: a moment may be that of the record or of its arrival.
+
+        So a host whose clock is wrong hides nothing by it.
+        """
+        from hooklatch.record.files.chain import timestamp
+
+        if not matches(entry.record.document, self._timeless):
+            return False
+        moments = (entry.record.at, timestamp(entry.at / 1000))
+        since, until = self._filters.since, self._filters.until
+        return (since is None or max(moments) >= since) and (until is None or min(moments) <= until)
+
+    def _show(self, entry: Entry) -> None:
+        document = entry.document if self._is_json else entry.record.document
+        show(
+            document, is_json=self._is_json, is_whole=self._filters.decision_id is not None,
+            of=f"{entry.host:<{self._width}} ",
+        )  # fmt: skip
+
+    async def _check_names(self, engine: Engine) -> None:
+        """Reject a filter that names something no record has.
+
+        Raises:
+            CommandError: a filter does.
+        """
+        from hooklatch.fleet.sink.reading import FleetReader
+
+        asked = {one: set[str]() for one in asked_names(self._filters)}
+        found: set[object] = set()
+        looked_at = 0
+        async with aclosing(FleetReader(engine, set(self._hosts) or None).backwards()) as arrivals:
+            async for arrival in arrivals:
+                for entry in arrival.entries:
+                    looked_at += 1
+                    for one, known in asked.items():
+                        if one not in found and matches(entry.record.document, one.alone):
+                            found.add(one)
+                        if looked_at <= LOOKED_AT:
+                            known.update(names_in(entry.record.document, one.field))
+        where = f"the fleet {self._reached.fleet!r}" + (f" of {', '.join(self._hosts)}" if self._hosts else "")
+        for one, known in asked.items():
+            error = unknown(one, known, where) if one not in found else None
+            if error is not None:
+                raise CommandError(
+                    error.code, f"{error}; a field that hosts do not ship cannot be found ([fleet] fields)"
+                )
