@@ -87,6 +87,19 @@ def test_a_policy_goes_out_is_widened_compared_and_taken_back(bench: Bench) -> N
     assert history["findings"] == []
 
 
+def test_a_new_key_signs_again_what_the_old_one_signed(bench: Bench) -> None:
+    bench.push()
+    old, new = bench.key.public, new_key()
+    bench.key_file.write_text(new.text)
+
+    again = bench.push("--trust", old.text, "--steps", "50,100")
+
+    assert (again["version"], again["is_new"], again["same_as"]) == (2, True, 1)
+    assert bench.push("--trust", old.text)["is_new"] is False
+    versions = bench.json("history")["versions"]  # the old key is not believed any more
+    assert [(one["key"], one["believed"]) for one in versions] == [(old.id, False), (new.public.id, True)]
+
+
 def test_the_file_of_hooks_says_which_fleet(bench: Bench) -> None:
     config = f'[fleet]\nname = "{bench.fleet}"\nurl = "{bench.url}"\nkeys = ["{bench.key.public.text}"]\n'
     bench.place.write({"hooks.toml": config})
