@@ -345,13 +345,14 @@ class FleetLayer:
                 return False
             left = self.policy.fleet or self._state.state.fleet
             with trio.CancelScope(shield=True):
-                self._state.state.fleet = ""
+                # Before the first wait: a reload meanwhile would note that it is in force.
+                self.policy, self._fault, self._state.state.fleet = Policy(), None, ""
                 await self._state.store()
                 try:
                     await trio.to_thread.run_sync(remove_policy, self.folder)
                 except OSError as error:
+                    self.load()
                     raise RefusedError(f"the policy of the fleet {left!r} could not be removed: {error}") from None
-            self.policy, self._fault = Policy(), None
             self._refused.clear()
             self._report()
             self._tell("left", {"fleet": left})
