@@ -39,7 +39,7 @@ async def start(zygote: Zygote, source: wire.Source, isolation: wire.Isolation) 
     began = time.perf_counter()
     worker = Worker(await zygote.fork(source, wire.WorkerLimits(isolation=isolation)))
     code = open(source.location, "rb").read() if source.kind == "file" else b""  # noqa: ASYNC230, SIM115
-    loaded = await worker.load(code)
+    loaded = await worker.load(wire.Code(code))
     took = (time.perf_counter() - began) * 1e3
     if loaded.isolation != isolation.level:
         raise RuntimeError(f"{isolation.level} cannot be had here: {loaded.missing}")

@@ -136,10 +136,12 @@ class Code(msgspec.Struct, frozen=True, tag="code", array_like=True):
     """Daemon to worker, before anything else: the bytes of the file to import, empty for a module.
 
     They are the bytes that were checked.  The file may hold others by now, which must not run instead, and must not
-    keep the last good version from getting new workers.
+    keep the last good version from getting new workers.  `pins` are the sha256 of each file that it may import from its
+    folder, by path; without them it may import all.
     """
 
     data: bytes
+    pins: dict[str, str] | None = None
 
 
 class Next(msgspec.Struct, frozen=True, array_like=True, gc=False):

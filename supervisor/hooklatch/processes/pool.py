@@ -42,9 +42,18 @@ RECYCLED, CLOSES = "recycled", "the pool closes"
 class Pool:
     """Runs the callbacks of one build of one source."""
 
-    def __init__(self, source: wire.Source, build: int, zygote: Zygote, limits: PoolLimits, code: bytes = b"") -> None:
+    def __init__(
+        self,
+        source: wire.Source,
+        build: int,
+        zygote: Zygote,
+        limits: PoolLimits,
+        code: bytes = b"",
+        *,
+        pins: dict[str, str] | None = None,
+    ) -> None:
         self.source = source
-        self._code = code
+        self._code = wire.Code(code, pins)
         self.build = build
         self.limits = limits
         self._zygote = zygote

@@ -91,14 +91,14 @@ class Worker:
         """Return whether it is dead, or killed and about to be."""
         return self.is_dead or self.kill_reason is not None
 
-    async def load(self, code: bytes) -> wire.Loaded:
-        """Have it import its source; `code` is the content of the source's file, if it is one.
+    async def load(self, code: wire.Code) -> wire.Loaded:
+        """Have it import its source.
 
         Raises:
             LoadError: its code failed, or the process died while importing.
         """
         try:
-            await self._send_rest(memoryview(wire.frame(wire.Code(code))))
+            await self._send_rest(memoryview(wire.frame(code)))
             message = wire.decode_from_worker(await self._receive())
             if self._reader.held:
                 raise LoadError("the worker sent an unexpected message")

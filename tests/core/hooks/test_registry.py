@@ -8,6 +8,7 @@ import pytest
 from hooklatch.core.hooks.matchers import compile_matcher
 from hooklatch.core.hooks.registry import EVERY_GATE, Hook, Layer, Origin, PythonTarget, ServedTarget, switched
 from hooklatch.core.hooks.snapshots import Chain, Selection, Snapshot, amenders, difference
+from hooklatch.core.hooks.suspension import Suspension
 from hooklatch.core.payload import Payload, PayloadError
 from hooklatch_worker.wire import Source
 from support.plays import CATALOGUE, hook
@@ -259,6 +260,15 @@ def test_no_switch_reaches_a_hook_of_the_fleet(name: str) -> None:
 
     assert switched_hooks[0].enabled
     assert switched_hooks[1].enabled is (name == "fleet/f")
+
+
+@pytest.mark.parametrize("name", [None, "fleet/f", "plugin:acme/*"])
+def test_no_suspension_covers_a_hook_that_is_not_to_be_suspended(name: str | None) -> None:
+    one = hook("f", layer=Layer.FLEET, plugin="acme")
+    suspension = Suspension(name, 0, 1, "r")
+
+    assert suspension.covers(one)
+    assert not suspension.covers(changed(one, suspendable=False))
 
 
 def test_the_fleets_amendment_is_the_last_one() -> None:

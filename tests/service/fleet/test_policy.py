@@ -172,18 +172,16 @@ def changed(version: Published, **changes: str) -> str:
     return json.dumps({**json.loads(version.envelope), **changes})
 
 
-@pytest.mark.parametrize("what", REFUSED_MANIFESTS)
-async def test_manifests_that_cannot_be_believed_move_nothing(tmp_path: Path, what: str) -> None:
-    publisher = Publisher()
+async def test_manifests_that_cannot_be_believed_move_nothing(tmp_path: Path, publisher: Publisher) -> None:
     one, two = publisher.publish(DENIES_BASH), publisher.publish({})
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
-        for _ in range(2):
-            with pytest.raises(RpcFailure, match="invalid_params"):
-                await link.call("fleet_follow", manifests=REFUSED_MANIFESTS[what](one, two))
-
-        now = await link.call("fleet_follow", manifests=[])
-        assert (now["head"]["version"], now["wanted"], now["applied"]) == (0, None, None)
-        assert len(await notes(daemon, "refused")) == 1
+        for number, manifests in enumerate(REFUSED_MANIFESTS.values(), 1):
+            for _ in range(2):
+                with pytest.raises(RpcFailure, match="invalid_params"):
+                    await link.call("fleet_follow", manifests=manifests(one, two))
+            assert len(await notes(daemon, "refused")) == number
+            now = await link.call("fleet_follow", manifests=[])
+            assert (now["head"]["version"], now["wanted"], now["applied"]) == (0, None, None)
 
 
 REFUSED_BUNDLES: dict[str, tuple[dict[str, str], str]] = {
@@ -215,28 +213,26 @@ REFUSED_BUNDLES: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize("what", REFUSED_BUNDLES)
-async def test_a_bundle_with_anything_wrong_is_refused_as_a_whole(tmp_path: Path, what: str) -> None:
-    files, said = REFUSED_BUNDLES[what]
-    publisher = Publisher()
-    good, bad = publisher.publish(DENIES_BASH), publisher.publish(files)
+async def test_a_bundle_with_anything_wrong_is_refused_as_a_whole(tmp_path: Path, publisher: Publisher) -> None:
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
-        await brought(link, good)
+        await brought(link, publisher.publish(DENIES_BASH))
         workers, revision = set(daemon.worker_pids), daemon.parts.registries.view.revision
-        await link.call("fleet_follow", manifests=[bad.envelope])
+        for number, (files, said) in enumerate(REFUSED_BUNDLES.values(), 1):
+            bad = publisher.publish(files)
+            await link.call("fleet_follow", manifests=[bad.envelope])
 
-        for _ in range(2):
-            with pytest.raises(RpcFailure, match="load_failed") as failure:
-                await link.call("fleet_apply", **bad.applying)
-            assert said in failure.value.message
+            for _ in range(2):
+                with pytest.raises(RpcFailure, match="load_failed") as failure:
+                    await link.call("fleet_apply", **bad.applying)
+                assert said in failure.value.message
 
-        now = await link.call("fleet_follow", manifests=[])
-        assert (now["applied"]["version"], now["wanted"]["version"], now["revision"]) == (1, 2, revision)
-        assert said in now["problem"]
-        assert now["health"] == "red"
-        assert await decided(daemon) == "fleet/no-bash: fleet"
-        assert workers <= set(daemon.worker_pids)
-        assert len(await notes(daemon, "refused")) == 1
+            now = await link.call("fleet_follow", manifests=[])
+            assert (now["applied"]["version"], now["wanted"]["version"]) == (1, bad.version)
+            assert (now["health"], now["revision"]) == ("red", revision)
+            assert said in now["problem"]
+            assert await decided(daemon) == "fleet/no-bash: fleet"
+            assert workers <= set(daemon.worker_pids)
+            assert len(await notes(daemon, "refused")) == number
         better = publisher.publish({"guards.py": guard("better")})
         assert (await brought(link, better))["problem"] is None
 

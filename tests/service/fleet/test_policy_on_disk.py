@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,11 +89,26 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", DAMAGES)
-async def test_what_cannot_be_proven_at_a_start_denies_at_every_gate(tmp_path: Path, what: str) -> None:
+@pytest.mark.slow  # a daemon for each of them
+async def test_what_cannot_be_proven_at_a_start_denies_at_every_gate(tmp_path: Path) -> None:
     publisher = Publisher()
     await applied(tmp_path, publisher)
-    DAMAGES[what](tmp_path / "state" / "fleet")
+    shutil.copytree(tmp_path / "state" / "fleet", tmp_path / "kept")
+    for damage in DAMAGES.values():
+        damage(tmp_path / "state" / "fleet")
+        await denies_everything(tmp_path, publisher)
+        remove(tmp_path / "state" / "fleet")
+        shutil.copytree(tmp_path / "kept", tmp_path / "state" / "fleet")
+
+
+def remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    elif path.exists():
+        path.unlink()
+
+
+async def denies_everything(tmp_path: Path, publisher: Publisher) -> None:
 
     async with host(tmp_path, publisher.public) as daemon:
         async with daemon.session() as client:
@@ -117,22 +133,22 @@ async def state_of(link: Any) -> dict[str, Any] | None:
 OF_FILES = ("a guard", "a helper", "a file that", "no folder", "no bundle", "a torn bundle")
 
 
-@pytest.mark.parametrize("what", [what for what in DAMAGES if what.startswith(OF_FILES)])
-async def test_what_is_changed_in_a_running_daemon_denies_and_is_mended_by_the_link(tmp_path: Path, what: str) -> None:
+async def test_what_is_changed_in_a_running_daemon_denies_and_is_mended_by_the_link(tmp_path: Path) -> None:
     publisher = Publisher()
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
         version = publisher.publish(FILES)
         await brought(link, version)
 
-        DAMAGES[what](tmp_path / "state" / "fleet")
-        await daemon.parts.files.reload()
+        for damage in (damage for what, damage in DAMAGES.items() if what.startswith(OF_FILES)):
+            damage(tmp_path / "state" / "fleet")
+            await daemon.parts.files.reload()
 
-        assert "fleet/policy" in await decided(daemon, "Read")
-        now = await link.call("fleet_follow", manifests=[])
-        assert (now["applied"], now["wanted"]["version"]) == (None, 1)
-        await link.call("fleet_apply", **version.applying)
-        assert await decided(daemon) == "fleet/no-bash: fleet"
-        assert (await decided(daemon, "Read"), await health(daemon)) == ("pass", "ready")
+            assert "fleet/policy" in await decided(daemon, "Read")
+            now = await link.call("fleet_follow", manifests=[])
+            assert (now["applied"], now["wanted"]["version"]) == (None, 1)
+            await link.call("fleet_apply", **version.applying)
+            assert await decided(daemon) == "fleet/no-bash: fleet"
+            assert (await decided(daemon, "Read"), await health(daemon)) == ("pass", "ready")
 
 
 async def test_the_watch_notices_a_change_by_itself(tmp_path: Path) -> None:
@@ -143,6 +159,32 @@ async def test_the_watch_notices_a_change_by_itself(tmp_path: Path) -> None:
         rewrite(bundle(tmp_path / "state" / "fleet") / "helper.py", "REASON = 'own'\n")
 
         await until_denied(daemon)
+
+
+LAZY = """
+from hooklatch import allow, deny, hook
+
+@hook("pre_tool_use", match="Bash", id="no-bash")
+def guard(event):
+    import helper
+    return deny(helper.REASON) if helper.REASON else allow()
+"""
+
+
+@pytest.mark.parametrize("guards", [FILES["guards.py"], LAZY], ids=["at the start", "in a call"])
+async def test_a_worker_imports_nothing_but_what_was_signed_before_anybody_looks(tmp_path: Path, guards: str) -> None:
+    publisher = Publisher()
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link, daemon.session() as client:
+        await brought(link, publisher.publish({**FILES, "guards.py": guards}))
+        async with daemon.parts.files._lock:  # no reload looks at the files meanwhile
+            for damage in ("REASON = ''\n", "REASON = 'own'\n"):
+                rewrite(bundle(tmp_path / "state" / "fleet") / "helper.py", damage)
+                for pid in daemon.worker_pids:
+                    os.kill(pid, signal.SIGKILL)
+
+                decision = await client.fire_tool("Bash")
+
+                assert (decision["verdict"], decision["cause"]) in (("deny", "load"), ("deny", "crash"))
 
 
 async def until_denied(daemon: Daemon) -> None:

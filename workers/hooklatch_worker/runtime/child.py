@@ -150,7 +150,8 @@ def serve(connection: socket.socket, progress: mmap) -> int:
         return 0
     try:
         held = hold(request)
-        unit = load(request.source, CODES.decode(first).data, before)
+        code = CODES.decode(first)
+        unit = load(request.source, code.data, before, code.pins)
         loaded = describe(generation, unit, held)
     except SourceError as error:
         message, file = printable(error.message[:MAX_MESSAGE]), printable(error.file)

@@ -7,7 +7,7 @@ import linecache
 import os
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import machinery
 from typing import Any, cast
 
@@ -99,8 +99,10 @@ class Unit:
         return {"trio" for function in own if is_async(function)}
 
 
-def load(source: Source, code: bytes, before: frozenset[str]) -> Unit:
+def load(source: Source, code: bytes, before: frozenset[str], pins: Mapping[str, str] | None = None) -> Unit:
     """Import a source; `code` is the content of its file, if it is one, and `before` names the modules of every worker.
+
+    With `pins`, the sha256 of files by their path, nothing else is imported from its folder, now or later.
 
     Raises:
         SourceError: it is missing, or its code failed.
@@ -111,6 +113,7 @@ def load(source: Source, code: bytes, before: frozenset[str]) -> Unit:
             module = importlib.import_module(source.location)
             folder = os.path.dirname(module.__file__ or "")
         else:
+            Pinned.files = pins
             module = import_file(source.location, code)
             folder = os.path.dirname(source.location)
         return Unit(module, folder, before, marks)
@@ -134,12 +137,33 @@ def import_file(path: str, data: bytes) -> types.ModuleType:
     return module
 
 
+class Pinned:
+    """The sha256 of the files that may be imported from the source's folder; None if all may."""
+
+    files: Mapping[str, str] | None = None
+
+
+def read_pinned(path: str) -> bytes:
+    """Read a file that may be imported: the bytes that are checked are those that run.
+
+    Raises:
+        OSError: it is none of those that may be, or another version of it.
+    """
+    data = read_safely(path)
+    if Pinned.files is not None:
+        import hashlib  # it takes longer than all that most workers need
+
+        if Pinned.files.get(path) != hashlib.sha256(data).hexdigest():
+            raise OSError(f"{path} is not what was signed")  # for cached bytecode: as if it were not there
+    return data
+
+
 class CheckedSource(machinery.SourceFileLoader):
     """Loads a module from its source or its cached bytecode, after the safety check."""
 
     def get_data(self, path: str) -> bytes:
         """Read a source or bytecode file."""
-        return read_safely(path)
+        return read_pinned(path)
 
 
 class CheckedBytecode(machinery.SourcelessFileLoader):
@@ -147,7 +171,7 @@ class CheckedBytecode(machinery.SourcelessFileLoader):
 
     def get_data(self, path: str) -> bytes:
         """Read a bytecode file."""
-        return read_safely(path)
+        return read_pinned(path)
 
 
 class CheckedExtension(machinery.ExtensionFileLoader):
@@ -155,6 +179,8 @@ class CheckedExtension(machinery.ExtensionFileLoader):
 
     def create_module(self, spec: machinery.ModuleSpec) -> types.ModuleType:
         """Check and load the extension."""
+        if Pinned.files is not None:
+            read_pinned(self.path)
         check_file(self.path)
         return super().create_module(spec)
 

@@ -45,6 +45,7 @@ from hooklatch.service.loading.source_builder import (
     aimed_at,
     aimed_at_nothing,
     faults_of_bundle,
+    pinned,
     verified,
 )  # fmt: skip
 from hooklatch.service.loading.sources import Sources, Unit, UnitError, read
@@ -409,7 +410,7 @@ class Files:
             version = newer
         else:
             return unit
-        unit = await self._sources.build(version, self.active.limits_of(source))
+        unit = await self._sources.build(pinned(version, self.active.fleet), self.active.limits_of(source))
         self._sources.adopt(unit)
         return unit
 

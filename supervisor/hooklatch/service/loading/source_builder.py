@@ -22,7 +22,7 @@ from hooklatch.service.loading.trust import stamps_below
 from hooklatch_worker.wire import Elsewhere, Source
 
 __all__ = [
-    "BundleError", "Built", "SourceBuilder", "aimed_at", "aimed_at_nothing", "faults_of_bundle", "verified",
+    "BundleError", "Built", "SourceBuilder", "aimed_at", "aimed_at_nothing", "faults_of_bundle", "pinned", "verified",
 ]  # fmt: skip
 
 AT_ONCE = 4  # builds; each imports in its own worker
@@ -114,7 +114,7 @@ class SourceBuilder:
             if unit is not None and version is None and unit.pool.limits.worker.isolation == limits.worker.isolation:
                 unit.pool.limits = limits
                 return None
-            return version or read(source)
+            return pinned(version or read(source), self._taken.fleet)
         except UnitError as error:
             self._results[source.location] = error
             return None
@@ -224,6 +224,20 @@ def verified(fleet: FleetFiles | None, units: Iterable[Unit]) -> FleetFiles | No
     if any(fleet.pins.get(os.path.relpath(path, fleet.root)) != digest for path, digest in loaded):
         return tampered(fleet, "workers have loaded something else")
     return fleet
+
+
+def pinned(version: Version, fleet: FleetFiles | None) -> Version:
+    """Return a version with what its workers may import, if it is of the fleet's bundle.
+
+    Raises:
+        UnitError: it is not what was signed.
+    """
+    if fleet is None or not is_below(version.source.location, fleet.root or "-"):
+        return version
+    pins = {os.path.join(fleet.root, name): digest for name, digest in fleet.pins.items()}
+    if pins.get(version.source.location) != version.source.digest:
+        raise UnitError(Diagnostic(version.source.location, 0, "it is not what was signed"))
+    return msgspec.structs.replace(version, pins=pins)
 
 
 def faults_of_bundle(root: str, built: Built, found: Iterable[Diagnostic]) -> list[Diagnostic]:

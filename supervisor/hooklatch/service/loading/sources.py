@@ -43,12 +43,16 @@ class UnitError(ConfigError):
 
 
 class Version(msgspec.Struct, frozen=True):
-    """A source as it was read just now; the code of a module is read by the worker that imports it."""
+    """A source as it was read just now; the code of a module is read by the worker that imports it.
+
+    `pins`: workers import no other version of the files in its folder than these (sha256 by path).
+    """
 
     source: Source
     code: bytes
     stamps: dict[str, Stamp]
     began_ns: int
+    pins: dict[str, str] | None = None
 
 
 TICK_NS = 10_000_000  # the kernel stamps files by a clock that is up to a tick (10 ms at 100 Hz) behind
@@ -176,7 +180,7 @@ class Sources:
         """
         source = version.source
         self._builds += 1
-        pool = Pool(source, self._builds, self.zygote, limits, version.code)
+        pool = Pool(source, self._builds, self.zygote, limits, version.code, pins=version.pins)
         spec = ChildSpec(name_of(source, pool.build), pool.run, reports_start=True, below=pool.workers)
         try:
             loaded = await self.supervisor.start(spec)
