@@ -30,6 +30,7 @@ APART = (
     "stop",
     "watch",
     "listen",
+    "link",
 )  # they begin or end a daemon, or run until told to end: tests of their own run them
 
 

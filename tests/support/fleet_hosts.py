@@ -9,7 +9,7 @@ from typing import Any
 
 from support.daemons import Daemon, running_daemon
 from support.fleets import fleet_table
-from support.signed_versions import guard
+from support.publishing import guard
 
 __all__ = ["decided", "health", "host", "notes"]
 
@@ -40,5 +40,7 @@ async def notes(daemon: Daemon, action: str) -> list[dict[str, Any]]:
 
 
 async def health(daemon: Daemon) -> str:
+    """Return whether a daemon is ready or red, apart from how long ago its link was there."""
     async with daemon.administrator() as admin:
-        return str((await admin.call("health"))["health"])
+        wrong = (await admin.call("status"))["wrong"]
+    return "red" if [one for one in wrong if "in contact with its fleet" not in one["what"]] else "ready"

@@ -56,6 +56,10 @@ COMMANDS = (
         "test", "testing.policy_tests",
         "fire recorded payloads at the configured hooks and compare the decisions; needs no daemon",
     ),
+    (
+        "link", "fleet.link",
+        "connect this machine's daemon to its fleet until SIGTERM or Ctrl-C; needs hooklatch[fleet]",
+    ),
     ("fleet", "fleet.fleet", "one policy on many machines: push, roll out, roll back; needs hooklatch[fleet]"),
 )  # fmt: skip
 CODES = {

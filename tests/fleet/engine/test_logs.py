@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 import trio
 
-from hooklatch.fleet.engine.engine import Batch, ConflictError, Engine
+from hooklatch.fleet.engine.engine import Batch, ConflictError, Engine, LogFacts
 from support.tables import table
 
 Opens = Callable[[], AbstractAsyncContextManager[Engine]]
@@ -157,3 +157,41 @@ async def test_ten_thousand_hosts_report_each_once(opens: Opens) -> None:
     assert len(found) == len(hosts)
     assert {report.host for report in found} == hosts
     assert all(report.data == b"data of " + report.host.encode() for report in found)
+
+
+async def test_batches_come_from_the_end_too(opens: Opens) -> None:
+    async with opens() as engine:
+        for number in (5, 6, 20):
+            await engine.append("host", 1, Batch(number, number, b"%d" % number))
+
+        assert [batch.last for batch in await engine.batches_before("host", 1, 2**62)] == [20, 6, 5]
+        assert [batch.last for batch in await engine.batches_before("host", 1, 20, limit=1)] == [6]
+        assert await engine.batches_before("host", 1, 5) == []
+        assert await engine.batches_before("other", 1, 5) == []
+
+
+async def test_what_logs_there_are_is_known_without_asking_their_hosts(opens: Opens) -> None:
+    async with opens() as engine:
+        assert [log async for log in engine.logs()] == []
+        for host, epoch in (("a", 1), ("a", 2), ("b", 10)):
+            await engine.append(host, epoch, Batch(1, 5, b"data"))
+            await engine.append(host, epoch, Batch(6, 7, b"data"))
+
+        assert sorted([log async for log in engine.logs()]) == [("a", 1), ("a", 2), ("b", 10)]
+        assert await engine.log_facts("a", 2) == LogFacts(last=7, batches=2, added=2)
+        assert await engine.log_facts("a", 3) is None
+
+
+async def test_what_was_trimmed_is_noted_and_stays_refused(opens: Opens) -> None:
+    async with opens() as engine:
+        for number in range(1, 6):
+            await engine.append("host", 1, Batch(number, number, b"data"))
+
+        assert await engine.notes("host") == {}
+        assert await engine.trim("host", 1, 3, b"first") == 3
+        assert await engine.trim("host", 1, 4, b"second") == 1
+        assert await engine.notes("host") == {1: b"second"}
+        assert [batch.last for batch in await engine.batches("host", 1, 0)] == [5]
+        assert await engine.log_facts("host", 1) == LogFacts(last=5, batches=1, added=5)
+        with pytest.raises(ConflictError):
+            await engine.append("host", 1, Batch(3, 3, b"again"))

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from hooklatch.fleet.engine.engine import Batch, Engine, RefusedError
+from hooklatch.fleet.engine.engine import Batch, Engine, LogFacts, RefusedError
 from hooklatch.fleet.engine.opening import open_engine
 from support.example_engine import EXAMPLE, FLEET, ExampleEngine, example_engine
 from support.redis_server import redis_server
@@ -50,13 +50,17 @@ async def test_each_role_can_do_what_it_needs(example: ExampleEngine) -> None:
         assert (last[0], last[1].last) == (1, 10)
         assert len(await host.batches("laptop1", 1, 0)) == 1
         assert (await host.facts())["evicts"] == "unknown"
-    for role in ("publisher", "auditor"):
+    for role in ("publisher", "auditor", "operator"):
         async with opened(example, role) as reader:
             assert await reader.newest_version() == newest[0]
             assert await reader.versions(0) != []
             assert await reader.bundle(BUNDLE) == b"bundle"
             assert [(report.host, report.data) async for report in reader.reports()] == [("laptop1", b"report")]
             assert await reader.epochs("laptop1") == [1]
+            assert [log async for log in reader.logs()] == [("laptop1", 1)]
+            assert await reader.log_facts("laptop1", 1) == LogFacts(10, 1, 1)
+            assert await reader.batches_before("laptop1", 1, 11) == [last[1]]
+            assert await reader.notes("laptop1") == {}
             assert await reader.last_batch("laptop1") == last
             assert [batch.data for batch in await reader.batches("laptop1", 1, 0)] == [b"data"]
             facts = await reader.facts()
@@ -69,6 +73,20 @@ async def test_a_trimmed_log_of_a_host_still_tells_it_how_far_it_was(example: Ex
         assert example.command("host-laptop2", "XADD", key("log", "laptop2", "1"), "MAXLEN", 0, "11-0", "d", "") != b""
 
         assert await host.last_batch("laptop2") == (1, Batch(11, 11, b""))
+
+
+async def test_an_operator_trims_and_nobody_else_does(example: ExampleEngine) -> None:
+    for user in ("host-laptop2", "publisher", "auditor"):
+        async with opened(example, user) as other:
+            with pytest.raises(RefusedError, match=r"does not let .* HSET hooklatch:acme:trimmed:laptop2"):
+                await other.trim("laptop2", 1, 11, b"forged")
+    async with opened(example, "operator") as operator:
+        assert await operator.trim("laptop2", 1, 11, b"note") == 0
+        assert await operator.notes("laptop2") == {1: b"note"}
+        with pytest.raises(RefusedError, match="does not let"):
+            await operator.append("laptop2", 1, Batch(12, 12, b"forged"))
+        with pytest.raises(RefusedError, match="does not let"):
+            await operator.commit(1 + await operator.newest_version(), b"forged")
 
 
 async def test_a_host_cannot_publish(example: ExampleEngine) -> None:
@@ -135,10 +153,15 @@ ADMINISTERING = [
 REFUSED = [*ADMINISTERING, *(command.format(name) for command in DESTROYING for name in (*OWN, *SHARED))]
 
 
-@table("user", [HOST, "publisher", "auditor"])
+@table("user", [HOST, "publisher", "auditor", "operator"])
 def test_no_role_can_destroy_or_administer(example: ExampleEngine, user: str) -> None:
     refusals = b"-NOPERM", b"-ERR DEBUG command not allowed"
-    let = [word for word in REFUSED if not example.command(user, *word.split(" ")).startswith(refusals)]
+    trims = [f"XTRIM {name} MAXLEN 0" for name in OWN] if user == "operator" else []
+    let = [
+        word
+        for word in REFUSED
+        if word not in trims and not example.command(user, *word.split(" ")).startswith(refusals)
+    ]
 
     assert let == []
 
@@ -157,6 +180,9 @@ def test_no_role_can_destroy_or_administer(example: ExampleEngine, user: str) ->
         ("publisher", f"SET {key('bundle', BUNDLE)} x"),
         ("publisher", "XADD hooklatch:other:policy 1-0 d x"),
         ("auditor", "XRANGE hooklatch:other:policy - +"),
+        ("operator", f"XTRIM {key('policy')} MAXLEN 0"),
+        ("operator", f"HSET {key('policy')}2 a b"),
+        ("operator", f"XADD {key('log', 'laptop1', '1')} 999-0 d x"),
         ("auditor", f"SADD {key('log', 'laptop1', 'epochs')} 7"),
     ],
 )

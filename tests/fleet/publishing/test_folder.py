@@ -24,7 +24,7 @@ def hooks(tmp_path: Path) -> Path:
 
 
 def write(path: Path, text: str = "", mode: int = 0o644) -> Path:
-    path.parent.mkdir(mode=0o755, exist_ok=True)
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     path.write_text(text)
     path.chmod(mode)
     return path
@@ -40,14 +40,14 @@ def test_files_below_are_in_the_bundle_and_tests_and_settings_beside_it(hooks: P
     for name in ("lib/words.py", "checks.toml", "lib/policy-tests.toml"):
         write(hooks / name)
     write(hooks / "fleet.toml", "suspendable = true\n")
-    for name in ("policy-tests.toml", "policy-tests.jsonl", "policy-tests/more.jsonl", "policy-tests/payload.json"):
+    for name in ("policy-tests.toml", "policy-tests.jsonl", "policy-tests/more/ci.jsonl", "policy-tests/payload.json"):
         write(hooks / name)
 
     folder = read_folder(str(hooks))
 
     assert list(folder.bundle.files) == ["checks.toml", "guards.py", "lib/policy-tests.toml", "lib/words.py"]
     assert folder.bundle.suspendable
-    assert folder.cases == ("policy-tests.jsonl", "policy-tests.toml", "policy-tests/more.jsonl")
+    assert folder.cases == ("policy-tests.jsonl", "policy-tests.toml", "policy-tests/more/ci.jsonl")
     assert "policy-tests/payload.json" in folder.names
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hooklatch.fleet.policy.manifests import Head
 from hooklatch.fleet.policy.reports import Gates, HostReport
 from hooklatch.fleet.publishing.hold import Bound, Comparison, Word, compare, judge, rest
-from support.publishing import history_of, report_of
+from support.publishers import history_of, report_of
 from support.tables import table
 
 NEW = history_of(("a", 100), ("b", 100)).newest
@@ -105,6 +105,14 @@ def test_one_host_that_refuses_stops_it_and_is_named() -> None:
 
     assert judgement.word is Word.STOP
     assert judgement.reason == "the host web-2 refuses it: guards.py:3: no"
+
+
+def test_what_was_wrong_with_a_host_before_is_no_refusal() -> None:
+    wrong = "version 1, which is in force, is signed by a key that is not listed any more"
+
+    comparison = seen(report_of("web-1", "a", head=AT, problem=wrong), before=(report_of("web-1", "a", problem=wrong),))
+
+    assert (comparison.missing, comparison.refusing) == (("web-1",), ())
 
 
 def test_it_waits_for_half_of_the_hosts_and_names_those_that_are_missing() -> None:

@@ -25,7 +25,7 @@ from hooklatch.fleet.publishing.publisher import (
     UnknownOutcomeError,
 )
 from hooklatch.fleet.publishing.versions import HistoryError, Plan, encode_envelope
-from support.publishing import FLEET, KEY, KEYS, OTHER_KEY, LossyEngine, digest_of, history_of, report_of, say
+from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, LossyEngine, digest_of, history_of, report_of, say
 from support.redis_server import RedisServer, needs_redis
 
 pytestmark = [pytest.mark.slow, needs_redis]

@@ -20,7 +20,7 @@ from hooklatch.fleet.publishing.publisher import LostRaceError, Publisher
 from hooklatch.fleet.publishing.rollout import Pace, StoppedError, check_steps
 from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
 from hooklatch.fleet.publishing.versions import Plan, pushed
-from support.publishing import FLEET, KEY, KEYS, digest_of, report_of, say
+from support.publishers import FLEET, KEY, KEYS, digest_of, report_of, say
 from support.redis_server import RedisServer, needs_redis
 from support.tables import table
 

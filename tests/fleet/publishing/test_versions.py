@@ -32,7 +32,7 @@ from hooklatch.fleet.publishing.versions import (
     standing,
     widened,
 )
-from support.publishing import FLEET, KEY, KEYS, OTHER_KEY, digest_of, grown, history_of, report_of
+from support.publishers import FLEET, KEY, KEYS, OTHER_KEY, digest_of, grown, history_of, report_of
 from support.tables import table
 
 CHAIN = grown(history_of(("a", 100), ("b", 10), ("b", 100, "ci")), "c", key=OTHER_KEY, is_believed=False)
@@ -284,3 +284,5 @@ def test_a_version_that_would_be_too_long_is_refused() -> None:
 
     with pytest.raises(FleetError, match="the message has 3000 characters"):
         signed(CHAIN, plan, KEY, created="", publisher="ann", message="x" * 3000)
+    with pytest.raises(FleetError, match="the message is not UTF-8"):
+        signed(CHAIN, plan, KEY, created="", publisher="ann", message="\udcff")

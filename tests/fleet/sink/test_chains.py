@@ -151,6 +151,24 @@ def test_what_the_engine_was_given_and_does_not_have_is_found(
     assert found_in(check.end(None)) == expected
 
 
+@table(
+    ("arrivals", "expected"),
+    [
+        ([1000, 2000], []),
+        ([2000, 1000], []),
+        ([9 * SETTLED, 8 * SETTLED - 1], ["time 12"]),
+        ([SETTLED, 0], []),
+        ([SETTLED + 1, 0], ["time 12"]),
+        ([1000, 11 * SETTLED + 1], ["time 12"]),
+    ],
+)
+def test_a_time_of_arrival_that_cannot_be_is_found(arrivals: list[int], expected: list[str]) -> None:
+    check = taken(taken(HostCheck("a"), LINES[:5], at=arrivals[0]), LINES[5:], at=arrivals[1])
+    check.check_times(10 * SETTLED)
+
+    assert found_in(check.end(None)) == expected
+
+
 # -- a record that began anew ------------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from hooklatch.fleet.policy.settings import DEFAULT_FIELDS
 from support.commands import Place, new_place, serving
 from support.records import lines, records
 from support.redis_server import RedisServer, needs_redis
-from support.shipped import ALL, FleetCommands, ship, ship_lines, stop_decisions, tell, write_record
+from support.shipped import ALL, FleetCommands, chain, ship, ship_lines, stop_decisions, tell, write_record
 from support.tables import table
 
 pytestmark = [pytest.mark.slow, needs_redis]
@@ -373,6 +373,61 @@ def test_a_key_of_another_type_stops_nobody(empty: FleetCommands) -> None:
 
     assert len(empty.lines("log", "-n", "0")) == len(given)
     assert [one["host"] for one in empty.json("status", code=1)["hosts"]] == ["a"]
+
+
+def test_a_host_that_removes_its_report_and_its_log_is_seen_all_the_same(empty: FleetCommands) -> None:
+    folder = write_record(empty.record("a"))
+
+    async def work(engine: Engine) -> None:
+        await ship(engine, "a", folder)
+        await tell(engine, "a", folder)
+
+    empty.do(work)
+    for key, number in (("host:a", "*"), ("log:a:1", "99-0")):
+        empty.server.command("XADD", f"hooklatch:{empty.name}:{key}", "MAXLEN", 0, number, "d", "")
+
+    (host,) = empty.json("status", code=1)["hosts"]
+    assert (host["host"], host["is_silent"]) == ("a", True)
+    assert "engine" in [finding["what"] for finding in empty.json("verify", code=1)["hosts"][0]["findings"]]
+
+
+@pytest.mark.parametrize("at", ["0", "9" * 5000, "9" * 18, "x"], ids=["old", "absurd", "later", "none"])
+def test_no_time_of_arrival_hides_a_record_or_stops_a_reader(empty: FleetCommands, at: str) -> None:
+    given = lines(write_record(empty.record("a")))
+    packed = pack("b", 1, given[:1], DEFAULT_FIELDS)
+    assert packed is not None
+
+    empty.do(lambda engine: ship_lines(engine, "a", given))
+    key = f"hooklatch:{empty.name}:log:b:1"
+    empty.server.command("XADD", key, f"{packed.last}-0", "f", packed.first, "a", at, "d", packed.data)
+
+    assert "b" in {one["fleet_host"] for one in empty.lines("log", "-n", "0")}
+    assert empty.lines("log", "-n", "1", "--host", "b", "--since", "1h")
+    assert len(empty.json("status", code=1)["hosts"]) == 2
+
+
+def test_a_host_whose_clock_is_wrong_does_not_drop_out_of_since(empty: FleetCommands) -> None:
+    empty.do(lambda engine: ship_lines(engine, "a", chain(3)))  # of the 31st of January
+
+    assert len(empty.lines("log", "--since", "1h")) == 3
+    assert len(empty.lines("log", "--since", "2026-01-31", "--until", "2026-02-01")) == 3
+    assert empty.lines("log", "--until", "2026-01-30") == []
+
+
+def test_a_host_that_ships_to_an_earlier_epoch_keeps_its_newest_batch_there(empty: FleetCommands) -> None:
+    folder, other = write_record(empty.record("a")), write_record(empty.record("other"), 2)
+
+    async def work(engine: Engine) -> None:
+        await ship(engine, "a", folder)
+        await ship(engine, "a", other, epoch=2)
+        await tell(engine, "a", folder)
+
+    empty.do(work)
+    empty.json("trim", "--older", "0.001", "--reason", "x")
+
+    assert {one["fleet_epoch"] for one in empty.lines("log", "-n", "0")} == {1, 2}
+    (host,) = empty.json("verify", "--host", "a", "--record", str(folder), code=1)["hosts"]
+    assert (host["local"]["record"]["findings"], host["local"]["differences"]) == ([], [])
 
 
 def test_a_witness_is_of_one_host(fleet: FleetCommands) -> None:

@@ -16,11 +16,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hooklatch.fleet.engine.engine import Batch
+from hooklatch.fleet.sink.exporting import parts_of
 from hooklatch.fleet.sink.logs import Entry
-from hooklatch.fleet.sink.telemetry import telemetry_of
+from hooklatch.fleet.sink.telemetry import Telemetry, telemetry_of
 from support.commands import Place, new_place
 from support.records import lines, records
 from support.redis_server import RedisServer, needs_redis
@@ -353,6 +355,23 @@ def test_a_refusal_by_failure_is_an_error_and_one_by_policy_a_warning(
 )
 def test_any_value_becomes_one_that_otlp_can_hold(value: object, expected: object) -> None:
     assert telemetry_of("acme", entry({"x": value})).attributes["hooklatch.x"] == expected
+
+
+@table("at", ["1950-01-01T00:00:00Z", "9999-12-31T23:59:59.999Z", "no time", "0001-01-01"])
+def test_a_time_that_otlp_cannot_hold_is_none(at: str) -> None:
+    given = entry({})
+    given = msgspec.structs.replace(given, record=msgspec.structs.replace(given.record, at=at))
+
+    assert telemetry_of("acme", given).time == 0
+
+
+@table(
+    ("sizes", "expected"), [([], []), ([1] * 1001, [500, 500, 1]), ([3_000_000, 1], [1, 1]), ([900_000] * 5, [2, 2, 1])]
+)
+def test_a_request_is_no_larger_than_receivers_take(sizes: list[int], expected: list[int]) -> None:
+    telemetry = [Telemetry(0, 0, (9, "INFO"), "x", "", {"x": "x" * size}) for size in sizes]
+
+    assert [len(part) for part in parts_of(telemetry)] == expected
 
 
 def test_no_field_of_a_host_stands_for_a_records_identity() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hooklatch.fleet.engine.engine import Batch
@@ -37,6 +37,7 @@ def overlapping(draw: st.DrawFn) -> list[tuple[int, Batch]]:
     return draw(st.permutations(made))
 
 
+@settings(deadline=None)
 @given(overlapping())
 def test_any_interleaving_of_overlapping_batches_gives_each_record_once(batches: list[tuple[int, Batch]]) -> None:
     log = HostLog("a")
@@ -46,6 +47,7 @@ def test_any_interleaving_of_overlapping_batches_gives_each_record_once(batches:
     assert sorted(found) == list(range(1, len(LINES) + 1))
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 200), st.sampled_from("ab")), max_size=60))
 def test_places_are_a_set_of_numbers_with_their_first_hash(taken: list[tuple[int, str]]) -> None:
     places, model = Places(), dict[int, str]()

@@ -14,7 +14,7 @@ from support.daemons import Daemon, RpcFailure
 from support.fleet_hosts import decided, health, host, notes
 from support.fleets import link_of
 from support.pools import until
-from support.signed_versions import DENIES_BASH, Published, Publisher, brought, guard
+from support.publishing import DENIES_BASH, Published, Publisher, brought, guard
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from support.daemons import Client, nothing_left
 from support.fleet_hosts import OWN, decided, health, host
 from support.fleets import fleet_table, link_of
 from support.pools import until
-from support.signed_versions import Publisher, brought, guard
+from support.publishing import Publisher, brought, guard
 from support.survivors import nobody_survives
 
 # Counts what it does to the disk below STATE/fleet and to state.json once a file says so, and kills itself at a step.

@@ -16,8 +16,8 @@ from support.daemons import Daemon, RpcFailure
 from support.fleet_hosts import decided, health, host, notes
 from support.fleets import link_of
 from support.pools import until
+from support.publishing import Publisher, brought, guard
 from support.records import needs_root, tiny_disk
-from support.signed_versions import Publisher, brought, guard
 
 FILES = {
     "guards.py": "from helper import REASON\n" + guard("x").replace("'x'", "REASON"),

@@ -11,7 +11,7 @@ import pytest
 from support.daemons import Daemon, RpcFailure, running_daemon
 from support.fleets import fleet_table, link_of
 from support.pools import until
-from support.signed_versions import DENIES_BASH, Publisher, brought, guard
+from support.publishing import DENIES_BASH, Publisher, brought, guard
 
 SOON = 'max_staleness = "300ms"\nwhen_stale = "deny"'
 LATE = 'max_staleness = "1h"\nwhen_stale = "deny"'

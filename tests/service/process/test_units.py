@@ -23,7 +23,8 @@ from hooklatch.service.transport.server import BACKLOG
 from support.repository import ROOT
 
 UNITS = ROOT / "packaging" / "systemd"
-SERVICES = sorted(UNITS.glob("*/*.service"))
+LINKS = sorted(UNITS.glob("*/*-link*.service"))
+SERVICES = sorted({*UNITS.glob("*/*.service")} - {*LINKS})
 SOCKETS = sorted(UNITS.glob("*/*.socket"))
 # What would take away from hooks what their user has: JIT compilers, /tmp shared with the agent, projects, sandboxes.
 HARMFUL = {
@@ -46,6 +47,7 @@ def named(paths: list[Path]) -> list[object]:
 
 def test_there_are_units_for_a_person_and_for_a_server() -> None:
     assert [path.name for path in SERVICES] == ["hooklatch@.service", "hooklatch.service"]
+    assert [path.name for path in LINKS] == ["hooklatch-link@.service", "hooklatch-link.service"]
     assert [path.name for path in SOCKETS] == ["hooklatch-admin.socket", "hooklatch-agent.socket"]
 
 
@@ -57,6 +59,21 @@ def test_what_is_started_is_a_command_that_there_is(path: Path) -> None:
 
     assert Path(program).name == "hooklatch"
     assert arguments.command == "serve"
+
+
+@pytest.mark.parametrize("path", named(LINKS))
+def test_a_link_is_started_again_whatever_ends_it_and_stands_back_for_agents(path: Path) -> None:
+    unit = read(path)
+
+    _, *words = shlex.split(unit["Service"]["ExecStart"])
+    assert command_line().parse_args(words).command == "link"
+    assert unit["Service"]["Type"] == "notify"
+    assert unit["Service"]["Restart"] == "always"
+    assert unit["Unit"]["StartLimitIntervalSec"] == "0"
+    assert unit["Service"]["RestartPreventExitStatus"] == str(int(Exit.USAGE))
+    assert int(unit["Service"]["Nice"]) > 0
+    assert unit["Service"]["NoNewPrivileges"] == "yes"
+    assert not {"Requires", "BindsTo", "PartOf"} & set(unit["Unit"])
 
 
 @pytest.mark.parametrize("path", named(SERVICES))
@@ -111,13 +128,13 @@ def test_the_service_is_given_both_sockets() -> None:
 @pytest.mark.parametrize(
     ("manager", "names"),
     [
-        ("--user", ["hooklatch-agent.socket", "hooklatch-admin.socket", "hooklatch.service"]),
-        ("--system", ["hooklatch@root.service"]),
+        ("--user", ["hooklatch-agent.socket", "hooklatch-admin.socket", "hooklatch.service", "hooklatch-link.service"]),
+        ("--system", ["hooklatch@root.service", "hooklatch-link@root.service"]),
     ],
 )
 def test_systemd_finds_no_fault(tmp_path: Path, manager: str, names: list[str]) -> None:
     """Slow: systemd-analyze loads every unit of the machine."""
-    for path in (*SERVICES, *SOCKETS):
+    for path in (*SERVICES, *LINKS, *SOCKETS):
         text = path.read_text()
         # It looks whether there is such a program.
         (tmp_path / path.name).write_text(re.sub(r"(?<=^ExecStart=)\S+", sys.executable, text, flags=re.MULTILINE))

@@ -88,7 +88,7 @@ def access(arguments: argparse.Namespace) -> Access:
     """
     from hooklatch.fleet.engine.addresses import with_user
     from hooklatch.fleet.engine.engine import EngineError
-    from hooklatch.fleet.engine.opening import read_password
+    from hooklatch.fleet.engine.opening import open_engine, read_password
     from hooklatch.fleet.policy.manifests import NAME
 
     named = bool(arguments.to and arguments.fleet)
@@ -108,10 +108,17 @@ def access(arguments: argparse.Namespace) -> Access:
     try:
         url = with_user(url, arguments.user or (own.user if own is not None else None))
         password = read_password(arguments.password_file or (own.password_file if own is not None else None))
+        open_engine(url, fleet)  # not entered: whether there is such an engine is said before anything takes time
     except EngineError as error:
         raise command_error(error) from None
     key = private_key(arguments.key) if getattr(arguments, "key", None) else None
     keys = trusted(getattr(arguments, "trust", []), key, settings)
+    if key is not None and settings is not None and key.public.text not in (*settings.keys, *arguments.trust):
+        raise CommandError(
+            Exit.BAD_DATA,
+            f"your key {key.public.id} is not among [fleet] keys, so hosts like this one would refuse what it signs;"
+            f" list {key.public.text} there first, on each host, or, if they do, say --trust {key.public.text}",
+        )
     return Access(url, fleet, password, arguments.ca or (own.ca if own is not None else None), keys, key)
 
 
@@ -180,7 +187,7 @@ def publisher_name() -> str:
         user = getuser()
     except (KeyError, OSError):  # no entry for this uid, as in a container
         user = str(os.getuid())
-    return f"{user}@{os.uname().nodename}"
+    return f"{user}@{os.uname().nodename}".encode("utf-8", "replace").decode()
 
 
 def run(reached: Access, work: Callable[[Engine], Awaitable[T]]) -> T:

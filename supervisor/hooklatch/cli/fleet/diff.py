@@ -107,7 +107,7 @@ def hooks_of(one: Side, notes: list[str]) -> dict[str, dict[str, Any]]:
 
     if not one.bundle.files:
         return {}
-    trial = try_out(one.bundle.files, [], lambda _: None)
+    trial = try_out(one.bundle, [], lambda _: None)
     notes += [f"{one.name}: {text}" for text in trial.diagnostics]
     if trial.error is not None:
         raise trial.error

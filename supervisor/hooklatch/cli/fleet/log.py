@@ -8,6 +8,8 @@ from collections.abc import Collection, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from hooklatch.cli.fleet.access import EXITS, Access, access, add_access, publisher_name, run
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import span
@@ -95,6 +97,7 @@ class ShownLog:
         self.findings = 0
         self._reached = reached
         self._filters = filters
+        self._timeless = msgspec.structs.replace(filters, since=None, until=None)
         self._number: int = arguments.number
         self._hosts: list[str] = arguments.host
         self._follows: bool = arguments.follow
@@ -139,21 +142,36 @@ class ShownLog:
         import trio
 
         while output.has_reader():
+            began = trio.current_time()
             async with aclosing(reader.new()) as arrivals:
                 async for arrival in arrivals:
                     for entry in self._matching(arrival):
                         self._show(entry)
-            await trio.sleep(POLL)
+            await trio.sleep(max(POLL, trio.current_time() - began))  # many hosts: half of the time is theirs
 
     def _matching(self, arrival: Arrival) -> Iterable[Entry]:
         for finding in arrival.findings:
             self.findings += 1
             output.complain(finding.text)
-        return (entry for entry in arrival.entries if matches(entry.record.document, self._filters))
+        return (entry for entry in arrival.entries if self._chooses(entry))
+
+    def _chooses(self, entry: Entry) -> bool:
+        """Return whether an entry is one of those to show: a moment may be that of the record or of its arrival.
+
+        So a host whose clock is wrong hides nothing by it.
+        """
+        from hooklatch.record.files.chain import timestamp
+
+        if not matches(entry.record.document, self._timeless):
+            return False
+        moments = (entry.record.at, timestamp(entry.at / 1000))
+        since, until = self._filters.since, self._filters.until
+        return (since is None or max(moments) >= since) and (until is None or min(moments) <= until)
 
     def _show(self, entry: Entry) -> None:
+        document = entry.document if self._is_json else entry.record.document
         show(
-            entry.document, is_json=self._is_json, is_whole=self._filters.decision_id is not None,
+            document, is_json=self._is_json, is_whole=self._filters.decision_id is not None,
             of=f"{entry.host:<{self._width}} ",
         )  # fmt: skip
 
@@ -249,12 +267,13 @@ class Sending:
         reader = FleetReader(engine, set(self._hosts) or None)
         reader.resume(self._cursor.positions)
         while True:
+            began = trio.current_time()
             async with aclosing(reader.new()) as arrivals:
                 async for arrival in arrivals:
                     await self._deliver(arrival)
             if not self._follows:
                 return
-            await trio.sleep(POLL)
+            await trio.sleep(max(POLL, trio.current_time() - began))
 
     async def _deliver(self, arrival: Arrival) -> None:
         import trio
@@ -321,7 +340,5 @@ def trim(arguments: argparse.Namespace) -> int:
 
 
 def described(value: object) -> dict[str, Any]:
-    import msgspec
-
     found: dict[str, Any] = msgspec.to_builtins(value)
     return found

@@ -6,7 +6,8 @@ Ctrl-C leaves a rollout where it is, and says where that is.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
     from hooklatch.fleet.policy.signing import PrivateKey
     from hooklatch.fleet.publishing.publisher import Publisher
     from hooklatch.fleet.publishing.rollout import Pace
+    from hooklatch.fleet.publishing.rollout import Rollout as Ongoing
 
-__all__ = ["Goal", "add_pace", "go", "goal", "version_number"]
+__all__ = ["Goal", "add_pace", "go", "goal", "saying_where", "version_number"]
 
 
 class Goal(msgspec.Struct, frozen=True):
@@ -30,6 +32,25 @@ class Goal(msgspec.Struct, frozen=True):
 
     percent: float
     pace: Pace | None = None
+
+
+class Way:
+    """How far a rollout has come, for who has to say so when it is interrupted."""
+
+    def __init__(self) -> None:
+        self.ongoing: Ongoing | None = None
+
+
+@contextmanager
+def saying_where() -> Generator[Way]:
+    """Say where the rollout is if Ctrl-C ends the block, in whichever task it came."""
+    way = Way()
+    try:
+        yield way
+    except KeyboardInterrupt:
+        if way.ongoing is not None:
+            output.complain(where(way.ongoing.at))
+        raise
 
 
 def add_pace(parser: Parser, *, required: bool = False) -> None:
@@ -42,7 +63,7 @@ def add_pace(parser: Parser, *, required: bool = False) -> None:
     pace.add_argument(
         "--hold",
         metavar="N%",
-        type=percentage,
+        type=share,
         default=2.0,
         help="stop when the share of gates that are denied because a hook is broken is higher by this, on hosts that"
         " have the version (2%%)",
@@ -63,6 +84,10 @@ def percentage(text: str) -> float:
     if not 0 < number <= 100:
         raise argparse.ArgumentTypeError(f"{text!r} is not a percentage over 0 and up to 100")
     return number
+
+
+def share(text: str) -> float:
+    return 0.0 if text.strip().removesuffix("%") in ("0", "0.0") else percentage(text)
 
 
 def steps(text: str) -> tuple[float, ...]:
@@ -101,6 +126,7 @@ async def go(
     labels: Collection[str],
     message: str,
     tell: Callable[[str], None],
+    way: Way,
 ) -> tuple[Manifest, bool]:
     """Make a bundle the newest version for hosts with these labels; return it, and whether it is new.
 
@@ -122,17 +148,13 @@ async def go(
     if wanted.pace is None:
         return await publisher.commit(plan, key, publisher=by, message=message), True
     pace = msgspec.structs.replace(wanted.pace, steps=left)
-    ongoing = Ongoing(publisher, key, pace, by=by, message=message, tell=tell)
-    try:
-        return await ongoing.run(plan), True
-    except KeyboardInterrupt:
-        output.complain(where(ongoing.at))
-        raise
+    way.ongoing = Ongoing(publisher, key, pace, by=by, message=message, tell=tell)
+    return await way.ongoing.run(plan), True
 
 
 def where(at: Manifest | None) -> str:
     if at is None:
-        return "interrupted before anything was written"
+        return "interrupted; `hooklatch fleet history` says whether the first step was written"
     return (
         f"interrupted: version {at.version} stays at {at.rollout.percent:g} %; to go on, run: hooklatch fleet rollout"
         f" {at.version} --steps …; to take it back: hooklatch fleet rollback"

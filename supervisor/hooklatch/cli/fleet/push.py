@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hooklatch.cli.fleet.access import EXITS, access, add_access, add_trust, command_error, run_publisher
-from hooklatch.cli.fleet.pacing import add_pace, go, goal
+from hooklatch.cli.fleet.pacing import add_pace, go, goal, saying_where
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 
 if TYPE_CHECKING:
+    from hooklatch.cli.testing.cases import Case
     from hooklatch.cli.testing.policy_tests import Result
     from hooklatch.fleet.policy.manifests import Manifest
     from hooklatch.fleet.publishing.folder import Folder
@@ -72,10 +73,19 @@ def push(arguments: argparse.Namespace) -> int:
     async def work(publisher: Publisher) -> tuple[Manifest, bool]:
         digest = await publisher.put(ready.data)
         return await go(
-            publisher, key, wanted, bundle=digest, size=len(ready.data), labels=labels, message=message, tell=tell
+            publisher,
+            key,
+            wanted,
+            bundle=digest,
+            size=len(ready.data),
+            labels=labels,
+            message=message,
+            tell=tell,
+            way=way,
         )
 
-    manifest, is_new = run_publisher(reached, work, heeds_hosts=not arguments.despite_hosts)
+    with saying_where() as way:
+        manifest, is_new = run_publisher(reached, work, heeds_hosts=not arguments.despite_hosts)
     report(arguments, ready, manifest, is_new=is_new)
     return Exit.OK
 
@@ -87,7 +97,6 @@ def checked(arguments: argparse.Namespace) -> Pushed:
         CommandError, FleetError: it must not go out.
     """
     from hooklatch.cli.fleet.trial import try_out
-    from hooklatch.cli.testing.policy_tests import cases_of
     from hooklatch.fleet.policy.bundles import encode_bundle
     from hooklatch.fleet.publishing.folder import read_folder
     from hooklatch.fleet.publishing.worktree import check_clean
@@ -95,8 +104,8 @@ def checked(arguments: argparse.Namespace) -> Pushed:
     folder = read_folder(arguments.folder)
     commit = None if arguments.allow_dirty else check_clean(folder.path, folder.names)
     data = encode_bundle(folder.bundle)
-    cases = [case for name in folder.cases for case in cases_of(os.path.join(folder.path, name))]
-    trial = try_out(folder.bundle.files, cases, show_failure)
+    cases = [case for name in folder.cases for case in cases_in(folder, name)]
+    trial = try_out(folder.bundle, cases, show_failure)
     trial.check()
     if not trial.hooks and not arguments.allow_empty:
         raise CommandError(
@@ -105,6 +114,14 @@ def checked(arguments: argparse.Namespace) -> Pushed:
             " say --allow-empty",
         )
     return Pushed(folder, data, commit, len(cases))
+
+
+def cases_in(folder: Folder, name: str) -> list[Case]:
+    """Read cases as they were when the folder was read."""
+    from hooklatch.cli.testing.cases import read_cases
+
+    path = os.path.join(folder.path, name)
+    return read_cases(path, folder.beside[name], os.path.dirname(path))
 
 
 def show_failure(result: Result) -> None:

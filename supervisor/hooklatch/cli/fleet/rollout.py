@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from hooklatch.cli.fleet.access import EXITS, access, add_access, add_trust, publisher_name, run_publisher
-from hooklatch.cli.fleet.pacing import add_pace, go, goal, version_number
+from hooklatch.cli.fleet.pacing import add_pace, go, goal, saying_where, version_number
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import Exit
 from hooklatch.cli.terminal.parser import Parser
@@ -45,11 +45,12 @@ def rollout(arguments: argparse.Namespace) -> int:
         await publisher.bundle(publisher.history.find(arguments.version))
         done, _ = await go(
             publisher, key, wanted, bundle=plan.bundle, size=plan.size, labels=plan.rollout.labels,
-            message=arguments.message, tell=tell,
+            message=arguments.message, tell=tell, way=way,
         )  # fmt: skip
         return done
 
-    manifest = run_publisher(reached, work, heeds_hosts=not arguments.despite_hosts)
+    with saying_where() as way:
+        manifest = run_publisher(reached, work, heeds_hosts=not arguments.despite_hosts)
     report(arguments, manifest)
     return Exit.OK
 

@@ -1,15 +1,19 @@
-"""Builds a bundle's hooks as a daemon does, and fires the cases beside them.  Writes only into a temporary folder.
+"""Applies a bundle to a daemon of its own, as every host will, and fires the cases beside it at what came of it.
 
-What is built is what was read into memory: the folder that is pushed is not opened again, but for cases' payloads.
+The daemon is in this process and in a temporary folder, follows one version that a key of this moment has signed, and
+refuses the bundle for what hosts refuse it for.  What it gets is what was read into memory: of the folder that is
+pushed only cases' payloads are opened again.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.testing.policy_tests import Result, Run, fire_cases, scratch_folder
 from hooklatch.core.text import counted
@@ -17,28 +21,66 @@ from hooklatch.core.text import counted
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
     from hooklatch.core.hooks.registry import Hook
+    from hooklatch.fleet.policy.bundles import Bundle
+    from hooklatch.fleet.policy.signing import PrivateKey
+    from hooklatch.service.loading.files import Candidate
     from hooklatch.service.process.parts import Parts
 
 __all__ = ["Trial", "try_out"]
 
 Described = dict[str, Any]
+FLEET = "trial"
+CONFIG = """\
+[fleet]
+name = "{fleet}"
+host = "trial"
+url = "redis://localhost"
+keys = ["{key}"]
+"""
 
 
 class Trial(Run):
-    """A run of the cases that also tells which hooks there were; `hooks` by their ids."""
+    """A run of the cases at a bundle's hooks alone; `hooks` are these by their ids."""
 
-    def __init__(self, cases: list[Case], tell: Callable[[Result], None], folder: str) -> None:
+    def __init__(self, bundle: Bundle, key: PrivateKey, cases: list[Case], tell: Callable[[Result], None]) -> None:
         super().__init__(cases, tell)
         self.hooks: dict[str, Described] = {}
-        self._folder = folder
+        self._bundle = bundle
+        self._key = key
 
     async def fire_each(self, parts: Parts) -> None:
-        below = f"{self._folder}/"
-        for hook in parts.registries.view.hooks:
-            if hook.origin is not None and hook.origin.file.startswith(below):
-                self.hooks[hook.id] = described(hook)
+        from hooklatch.service.fleet.fleet_layer import RefusedError
+
+        try:
+            await self._apply(parts)
+        except RefusedError as error:
+            self.diagnostics = self.diagnostics or [str(error)]
+            return
+        self.hooks = {hook.id: described(hook) for hook in parts.registries.view.hooks if hook.layer.label == "fleet"}
         await super().fire_each(parts)
-        self.diagnostics = [text.replace(below, "") for text in self.diagnostics]
+
+    async def _apply(self, parts: Parts) -> None:
+        from hooklatch.fleet.policy.bundles import encode_bundle
+        from hooklatch.fleet.policy.manifests import Rollout
+        from hooklatch.fleet.publishing.versions import History, Plan, encode_envelope, signed
+
+        data = encode_bundle(self._bundle)
+        digest = hashlib.sha256(data).hexdigest()
+        plan = Plan(bundle=digest, size=len(data), rollout=Rollout())
+        _, envelope = signed(History(FLEET), plan, self._key, created="", publisher="", message="")
+
+        async def swap(candidate: Candidate) -> object:
+            from hooklatch.service.loading.source_builder import BundleError
+
+            try:
+                return await parts.files.apply(candidate)
+            except BundleError as error:
+                below = f"{candidate.files.root}/"
+                self.diagnostics = [str(diagnostic).replace(below, "") for diagnostic in error.diagnostics]
+                raise
+
+        await parts.fleet.follow([encode_envelope(envelope).decode()])
+        await parts.fleet.apply(1, data, swap)
 
     def check(self) -> None:
         """Refuse what does not build, and what a case does not find as it should be.
@@ -47,49 +89,49 @@ class Trial(Run):
             CommandError: one of these.
         """
         if self.diagnostics:
-            lines = "\n  ".join(self.diagnostics)
-            raise CommandError(Exit.FINDINGS, f"the hooks do not load, so nothing was pushed:\n  {lines}")
+            for text in self.diagnostics:
+                output.complain(f"wrong with the hooks: {text}")
+            raise CommandError(Exit.FINDINGS, "the hooks do not load, so nothing was pushed; mend them, and push again")
         if self.error is not None:
             raise self.error
         if self.failed:
             raise CommandError(
-                Exit.FINDINGS, f"{counted(self.failed, 'case')} of {len(self.results)} failed, so nothing was pushed"
+                Exit.FINDINGS,
+                f"{counted(self.failed, 'case')} of {len(self.results)} failed, so nothing was pushed; mend that, and"
+                " push again",
             )
 
 
-def try_out(files: Mapping[str, bytes], cases: list[Case], tell: Callable[[Result], None]) -> Trial:
-    """Build the hooks of a bundle's files, and fire cases at them.
+def try_out(bundle: Bundle, cases: list[Case], tell: Callable[[Result], None]) -> Trial:
+    """Build the hooks of a bundle, and fire cases at them.
 
     Raises:
         CommandError: hooks cannot be run here.
     """
+    from hooklatch.fleet.policy.signing import NoLibraryError, new_key
     from hooklatch.service.process.folders import Options
     from hooklatch_worker.sandbox import linux
 
     if not linux.is_supported():
         raise CommandError(Exit.UNAVAILABLE, "hooks run on Linux with pidfd (5.3 or later) and /proc only")
+    try:
+        key = new_key()
+    except NoLibraryError as error:
+        raise CommandError(Exit.UNAVAILABLE, str(error)) from None
     logging.getLogger("hooklatch").addHandler(logging.NullHandler())  # the report contains what matters
+    trial = Trial(bundle, key, cases, tell)
     with scratch_folder() as scratch:
-        folder = os.path.join(os.path.realpath(scratch), "config", "hooks.d")
-        unpack(folder, files)
-        trial = Trial(cases, tell, folder)
+        config = os.path.join(os.path.realpath(scratch), "hooks.toml")
+        with open(os.open(config, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(CONFIG.format(fleet=FLEET, key=key.public.text))
         options = Options(
-            config=os.path.join(os.path.dirname(folder), "hooks.toml"),
+            config=config,
             runtime_dir=os.path.join(scratch, "run"),
             state_dir=os.path.join(scratch, "state"),
             owns_process=False,
         )
         fire_cases(trial, options)
     return trial
-
-
-def unpack(folder: str, files: Mapping[str, bytes]) -> None:
-    os.makedirs(folder, mode=0o700)
-    for name, data in files.items():
-        path = os.path.join(folder, name)
-        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
-            file.write(data)
 
 
 def described(hook: Hook) -> Described:

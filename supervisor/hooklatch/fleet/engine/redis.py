@@ -53,6 +53,7 @@ TOO_LOW = "equal or smaller than the target stream top item"  # of XADD, Redis 5
 NONE = "no such key"  # of XINFO
 UNKNOWN = "unknown"
 EPOCH = re.compile(r"[1-9][0-9]{0,17}")
+WRITTEN = re.compile(rb"[0-9]{1,18}")  # a number of ours: a host may write any, and thousands of digits are an error
 
 
 @asynccontextmanager
@@ -251,7 +252,7 @@ class RedisEngine:
 
     async def epochs(self, host: str) -> Sequence[int]:
         (members,) = await self._ask(Question("SMEMBERS", key=self._log(host, "epochs")))
-        return sorted(int(member) for member in members if member.isdigit())
+        return sorted(int(member) for member in members if WRITTEN.fullmatch(member))
 
     async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[Batch]:
         key, end = self._log(host, epoch), f"({before}-0"
@@ -280,7 +281,7 @@ class RedisEngine:
 
     async def notes(self, host: str) -> Mapping[int, bytes]:
         (found,) = await self._ask(Question("HGETALL", key=self._key("trimmed", checked(host))))
-        return {int(epoch): note for epoch, note in found.items() if epoch.isdigit()}
+        return {int(epoch): note for epoch, note in found.items() if WRITTEN.fullmatch(epoch)}
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
@@ -419,6 +420,6 @@ def batches_in(entries: Sequence[Any]) -> list[Batch]:
     found: list[Batch] = []
     for (last, _), fields in entries_of(entries):
         first, at = (fields.get(name, b"") for name in (b"f", b"a"))
-        begins, taken = int(first) if first.isdigit() else last, int(at) if at.isdigit() else 0
+        begins, taken = int(first) if WRITTEN.fullmatch(first) else last, int(at) if WRITTEN.fullmatch(at) else 0
         found.append(Batch(begins, last, fields.get(b"d", b""), taken))
     return found

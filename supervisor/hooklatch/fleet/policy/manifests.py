@@ -21,8 +21,8 @@ from msgspec import Meta
 from hooklatch.fleet.policy.signing import PublicKey
 
 __all__ = [
-    "START", "Envelope", "FleetError", "Head", "Manifest", "Rollout", "Walk", "bucket", "newest", "payload_of",
-    "read_envelope", "read_payload", "walk",
+    "MAX_ENVELOPE", "START", "Envelope", "FleetError", "Head", "Manifest", "Rollout", "Walk", "bucket", "newest",
+    "payload_of", "read_envelope", "read_payload", "walk",
 ]  # fmt: skip
 
 BUCKETS = 10_000  # a percentage has two decimals

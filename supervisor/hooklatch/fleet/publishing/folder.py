@@ -165,13 +165,12 @@ class Reader:
 
 def is_beside(name: str) -> bool:
     """Return whether a file is about the bundle and not in it."""
-    return name == SETTINGS or name.startswith(f"{TESTS}/") or (name.startswith(f"{TESTS}.") and is_cases(name))
+    return name == SETTINGS or name.startswith(f"{TESTS}/") or is_cases(name)
 
 
 def is_cases(name: str) -> bool:
-    """Return whether `hooklatch test` runs a file: it is of the right name, at the top or right below policy-tests."""
-    folder, _, base = name.rpartition("/")
-    return base.endswith(CASES) and (folder == TESTS or (not folder and base.startswith(f"{TESTS}.")))
+    """Return whether `hooklatch test` runs a file: policy-tests at the top, and all of this kind below that folder."""
+    return name.endswith(CASES) and (name.startswith(f"{TESTS}/") or name in [TESTS + ending for ending in CASES])
 
 
 def settings_of(root: str, beside: dict[str, bytes]) -> SettingsTable:

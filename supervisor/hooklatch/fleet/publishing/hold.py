@@ -93,8 +93,8 @@ def compare(
             unreachable.append(host)
         if report.applied is not None and report.bundle == manifest.bundle:
             on[host] = counted_since(before.get(host), report)
-        elif is_included and report.problem is not None and report.head.version >= manifest.version:
-            refusing.append((host, report.problem))
+        elif is_included and (problem := new_problem(before.get(host), report, manifest)) is not None:
+            refusing.append((host, problem))
         elif is_included:
             missing.append(host)
         else:
@@ -111,6 +111,12 @@ def compare(
         unreachable=tuple(unreachable),
         eligible=eligible,
     )
+
+
+def new_problem(before: HostReport | None, now: HostReport, manifest: Manifest) -> str | None:
+    """Return why a host that has read a version does not have it, unless that was wrong with the host already."""
+    is_new = before is None or before.problem != now.problem
+    return now.problem if is_new and now.head.version >= manifest.version else None
 
 
 def counted_since(before: HostReport | None, now: HostReport) -> Gates:

@@ -294,6 +294,10 @@ def signed(
     """
     if len(message) > MAX_MESSAGE:
         raise FleetError(f"the message has {len(message)} characters; the most is {MAX_MESSAGE}")
+    try:
+        message.encode()
+    except UnicodeEncodeError:
+        raise FleetError("the message is not UTF-8; write another --message") from None
     manifest = Manifest(
         fleet=history.fleet,
         version=history.head.version + 1,

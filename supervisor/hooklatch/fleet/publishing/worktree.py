@@ -14,6 +14,7 @@ from hooklatch.fleet.publishing.folder import FolderError
 __all__ = ["DirtyError", "check_clean"]
 
 PATIENCE = 60.0  # seconds for a command of git; a large work tree on a slow disk takes some
+MAX_SUBJECT = 200  # characters of a commit that are told
 SHOWN = 5  # files that an error names
 # Nothing of the user's own settings runs a program or hides a change.
 QUIET = ("-c", "core.fsmonitor=false", "-c", "core.untrackedCache=false", "-c", "core.quotePath=false")
@@ -41,7 +42,7 @@ def check_clean(folder: str, names: Collection[str]) -> str | None:
             f"{folder} is not as it was committed: {', '.join(found[:SHOWN])}{more}; commit, so that others can see"
             " what is pushed, or say --allow-dirty"
         )
-    return git(folder, "log", "-1", "--format=%h %s").decode("utf-8", "replace").strip()
+    return git(folder, "log", "-1", "--format=%h %s").decode("utf-8", "replace").strip()[:MAX_SUBJECT]
 
 
 def is_in_a_work_tree(folder: str) -> bool:

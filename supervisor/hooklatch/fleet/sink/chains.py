@@ -108,6 +108,24 @@ class HostCheck:
         lasts = [last for _, arrived, last in self._arrivals if arrived == epoch]
         return [Witness(last, own) for last in lasts if (own := places.hash_of(last)) is not None]
 
+    def check_times(self, now: int) -> None:
+        """Find what cannot have arrived when it says; `now` is the engine's time after the batches were read.
+
+        The host appends the time itself, and could have what is new pass for old: shown last, removed first.
+        """
+        newest: dict[int, int] = {}
+        for at, epoch, last in self._arrivals:
+            before = newest.get(epoch, 0)
+            newest[epoch] = max(before, at)
+            if at + SETTLED < before:
+                text = (
+                    f"the batch up to record {last} (epoch {epoch}) says that it arrived well before the one before it"
+                )
+                self.find("time", text, epoch, last)
+            elif at > now + SETTLED:
+                text = f"the batch up to record {last} (epoch {epoch}) says that it arrives in the future"
+                self.find("time", text, epoch, last)
+
     def check_engine(self, epoch: int, facts: LogFacts) -> None:
         """Find what somebody removed from the engine without a note; `facts` are from before the batches were read."""
         noted = self._trimmed[epoch].batches if epoch in self._trimmed else 0

@@ -6,7 +6,7 @@ the cursor move.  The SDK's own batching is not used, since it drops what it can
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["ExportError", "NoSdkError", "OtlpExporter", "opened_exporter"]
 
 AT_ONCE = 500  # records in one request
+FULL = 2 * 2**20  # characters of a request's values, about: collectors take 20 MiB unless told otherwise
 
 
 class NoSdkError(Exception):
@@ -53,10 +54,9 @@ class OtlpExporter:
         """
         telemetry = [telemetry_of(self._fleet, entry) for entry in arrival.entries]
         telemetry += [telemetry_of_finding(self._fleet, finding, arrival.batch.at) for finding in arrival.findings]
-        records = [record_of(self._fleet, arrival.host, one) for one in telemetry]
-        for start in range(0, len(records), AT_ONCE):
-            self._send(records[start : start + AT_ONCE])
-        self.exported += len(records)
+        for some in parts_of(telemetry):
+            self._send([record_of(self._fleet, arrival.host, one) for one in some])
+        self.exported += len(telemetry)
 
     def _send(self, records: Sequence[ReadableLogRecord]) -> None:
         from opentelemetry.sdk._logs.export import LogRecordExportResult
@@ -79,6 +79,21 @@ class OtlpExporter:
             return
         self.refused += partial.rejected_log_records
         self.why_refused = partial.error_message or self.why_refused
+
+
+def parts_of(telemetry: Sequence[Telemetry]) -> Iterator[list[Telemetry]]:
+    """Yield what goes into one request: so much that receivers take it, and one log record at least."""
+    some: list[Telemetry] = []
+    size = 0
+    for one in telemetry:
+        own = sum(len(str(value)) for value in one.attributes.values())
+        if some and (len(some) == AT_ONCE or size + own > FULL):
+            yield some
+            some, size = [], 0
+        some.append(one)
+        size += own
+    if some:
+        yield some
 
 
 def record_of(fleet: str, host: str, one: Telemetry) -> ReadableLogRecord:

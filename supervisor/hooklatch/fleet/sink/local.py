@@ -50,7 +50,7 @@ class LocalComparison:
         self._last = 0  # the newest number that was looked for
         self._at_hand: tuple[ChainLink, bytes] | None = None
 
-    def take(self, entries: Sequence[Entry], *, is_newest_epoch: bool) -> None:
+    def take(self, entries: Sequence[Entry], *, is_current: bool) -> None:
         """Compare the records of a batch.
 
         Raises:
@@ -64,7 +64,7 @@ class LocalComparison:
             if local is None:
                 self.report.absent += 1
                 continue
-            self._compare(entry, *local, is_newest_epoch=is_newest_epoch)
+            self._compare(entry, *local, is_current=is_current)
 
     def _find(self, seq: int) -> tuple[ChainLink, bytes] | None:
         while self._at_hand is None or self._at_hand[0].seq < seq:
@@ -76,10 +76,10 @@ class LocalComparison:
                 self._at_hand = link, line
         return self._at_hand if self._at_hand[0].seq == seq else None
 
-    def _compare(self, entry: Entry, link: ChainLink, line: bytes, *, is_newest_epoch: bool) -> None:
+    def _compare(self, entry: Entry, link: ChainLink, line: bytes, *, is_current: bool) -> None:
         record = entry.record
         if link.hash != record.hash:
-            if is_newest_epoch:  # of an earlier epoch it is known that the record is another one since
+            if is_current:  # of another epoch it is known that it is of another record
                 self._differ(f"record {record.seq} here is not the one that was shipped")
             return
         self.report.compared += 1

@@ -19,6 +19,9 @@ from hooklatch.fleet.sink.places import Known, Places
 __all__ = ["Arrival", "Entry", "Finding", "HostLog"]
 
 
+LATEST = 2**42  # ms since the epoch, in 2109: what a host says of an arrival may be any number
+
+
 class Finding(msgspec.Struct, frozen=True):
     """Something about a host's log that is not as it should be.
 
@@ -27,6 +30,7 @@ class Finding(msgspec.Struct, frozen=True):
     lost        the host removed records before they were shipped, and says so
     anew        the host's record began anew: it was truncated, rewritten or removed
     engine      the engine has less than the host was told that it has
+    time        a batch cannot have arrived when it says
     report      what the host says of itself cannot be read, or contradicts its log
     told        the host itself reports something wrong
     local       the record on this machine is not the one that was shipped
@@ -79,6 +83,7 @@ class HostLog:
 
     def take(self, epoch: int, batch: Batch) -> Arrival:
         """Return what a batch holds that was not known yet."""
+        batch = msgspec.structs.replace(batch, at=min(batch.at, LATEST))
         try:
             records = unpack(batch.data, host=self.host, epoch=epoch, first=batch.first, last=batch.last)
         except BatchError as error:

@@ -10,6 +10,7 @@ import heapq
 from collections.abc import AsyncGenerator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing
 
+import msgspec
 import trio
 
 from hooklatch.fleet.engine.engine import Batch, Engine
@@ -153,7 +154,12 @@ class Backwards(Cursor):
         return -at
 
     async def _read(self, position: int) -> list[Batch]:
-        return list(await self._engine.batches_before(self.host, self.epoch, position, limit=self.limit))
+        found = list(await self._engine.batches_before(self.host, self.epoch, position, limit=self.limit))
+        arrived = 0
+        for number in range(len(found) - 1, -1, -1):  # nothing arrived before what stands before it
+            arrived = max(arrived, found[number].at)
+            found[number] = msgspec.structs.replace(found[number], at=arrived)
+        return found
 
 
 def by_host(logs: Iterable[tuple[LogKey, int]]) -> list[tuple[str, list[tuple[int, int]]]]:

@@ -114,7 +114,9 @@ def plain(value: object) -> Value:
 
 
 def nanoseconds(at: str) -> int:
+    """Return a record's time, 0 for what is none, or none that OTLP can hold."""
     try:
-        return int(datetime.fromisoformat(at).timestamp() * 1000) * 1_000_000
+        found = int(datetime.fromisoformat(at).timestamp() * 1000) * 1_000_000
     except (ValueError, OverflowError, OSError):
         return 0
+    return found if 0 < found < 2**63 else 0

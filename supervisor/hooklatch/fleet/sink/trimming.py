@@ -1,13 +1,14 @@
 """What an operator removed from the engine's logs, and what may be removed next.
 
 A note is written before anything is removed: through which record, the hash of that record, how many batches, when, by
-whom and why.  So a log that was trimmed is told from one that has a hole.  The newest batch of the newest epoch always
-stays: the link goes on from it.
+whom and why.  So a log that was trimmed is told from one that has a hole.  The newest batch of the epoch
+that a host ships to always stays: the link goes on from it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec import Meta
 from hooklatch.fleet.engine.engine import Batch, Engine
 from hooklatch.fleet.policy.batches import BatchError, ShippedRecord, unpack
 from hooklatch.fleet.policy.manifests import FleetError, Sha256
+from hooklatch.fleet.policy.reports import read_report
 
 __all__ = ["Cut", "Trimmed", "cut_of", "read_trimmed", "trim_hosts"]
 
@@ -46,14 +48,14 @@ class Cut(msgspec.Struct, frozen=True):
     count: int
 
 
-def cut_of(batches: Sequence[Batch], older_than: int, *, is_newest_epoch: bool) -> Cut | None:
+def cut_of(batches: Sequence[Batch], older_than: int, *, keeps_newest: bool) -> Cut | None:
     """Choose what arrived before a moment, in ms by the engine's clock, from the beginning on without a hole.
 
-    `batches` are all of an epoch, or its oldest; the last of them stays where `is_newest_epoch`.
+    `batches` are all of an epoch, or its oldest; the last of them stays where `keeps_newest`.
     """
     found = None
     arrived = 0
-    candidates = batches[:-1] if is_newest_epoch else batches
+    candidates = batches[:-1] if keeps_newest else batches
     for count, batch in enumerate(candidates, 1):
         # A host may say any time: what it appended later did not arrive earlier.
         arrived = max(arrived, batch.at)
@@ -93,12 +95,12 @@ async def trim_hosts(
     now = int((await engine.facts())["clock"])
     wanted = set(hosts)
     logs = sorted([log async for log in engine.logs() if log[0] in wanted])
-    newest = dict(logs)
+    ships_to = {(host, epoch) for host, epoch in dict(logs).items()} | await reported_epochs(engine)
     found: list[tuple[str, Trimmed]] = []
     kept: list[str] = []
     for host, epoch in logs:
         batches = await without_data(engine, host, epoch)
-        cut = cut_of(batches, now - int(older * 1000), is_newest_epoch=epoch == newest[host])
+        cut = cut_of(batches, now - int(older * 1000), keeps_newest=(host, epoch) in ships_to)
         if cut is None:
             continue
         try:
@@ -113,6 +115,15 @@ async def trim_hosts(
             await engine.trim(host, epoch, note.seq, msgspec.json.encode(note))
         found.append((host, note))
     return found, kept
+
+
+async def reported_epochs(engine: Engine) -> set[tuple[str, int]]:
+    """Return the epoch that each host says it ships to."""
+    found = set[tuple[str, int]]()
+    async for report in engine.reports():
+        with suppress(FleetError):  # then it is the newest
+            found.add((report.host, read_report(report.data, report.host).epoch))
+    return found
 
 
 async def without_data(engine: Engine, host: str, epoch: int) -> list[Batch]:

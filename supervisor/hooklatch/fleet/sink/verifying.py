@@ -57,6 +57,9 @@ async def verify_host(
     witnesses: Sequence[Witness],
 ) -> HostVerified:
     check = HostCheck(host)
+    said = read_or_find(check, report)
+    # Usually the newest; an earlier one where another machine used this host's name for a while.
+    current = said.epoch if said is not None and said.epoch in epochs else max(epochs, default=0)
     notes = await engine.notes(host)
     facts = {epoch: await engine.log_facts(host, epoch) for epoch in epochs}
     comparison = LocalComparison(folder) if folder is not None else None
@@ -66,21 +69,21 @@ async def verify_host(
             for batch in batches:
                 arrival = check.take(epoch, batch)
                 if comparison is not None:
-                    comparison.take(arrival.entries, is_newest_epoch=epoch == epochs[-1])
+                    comparison.take(arrival.entries, is_current=epoch == current)
             after = batches[-1].last
     notes_then = await engine.notes(host)  # a note is written before anything is removed
     take_notes(check, notes_then)
     for epoch, known in facts.items():
         if known is not None and notes_then == notes:
             check.check_engine(epoch, known)
-    said = read_or_find(check, report)
+    check.check_times(int((await engine.facts())["clock"]))
     if said is not None and report is not None:
         check.check_arrivals(said, report.at)
     verified = check.end(said, witnesses)
     if report is None:
         verified.notes.append("it has no report: its link has never reported, or the report was removed")
     if comparison is not None:
-        verified.local = verify_local(comparison, check.heads(epochs[-1]) if epochs else [])
+        verified.local = verify_local(comparison, check.heads(current))
     return verified
 
 

@@ -1,0 +1,100 @@
+"""link: the process between this machine's daemon and the engine of its fleet.  Reads options and [fleet]; no more.
+
+start ─▶ one link a machine (a lock) ─▶ ready ─▶ works until SIGTERM or Ctrl-C
+                                          └─ [fleet] changed: the work begins anew, with what it says now
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+
+from hooklatch import paths
+from hooklatch.cli.terminal import output
+from hooklatch.cli.terminal.exits import CommandError, Exit
+from hooklatch.cli.terminal.parser import Parser
+from hooklatch.cli.terminal.requests import directories
+
+__all__ = ["add_link"]
+
+logger = logging.getLogger("hooklatch.link")
+LOCK = "link.lock"
+RECORD = "record"
+EXITS = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE)
+
+
+def add_link(parser: Parser) -> None:
+    parser.runs(link, example="hooklatch link", exits=EXITS)
+    parser.add_argument(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        help="what goes to standard error (default: info)",
+    )
+    parser.add_argument(
+        "--log-format", choices=("human", "json"), default="human", help="lines for people, or JSON (default: human)"
+    )
+    parser.add_argument("--admin-dir", metavar="DIR", help="where admin.sock is, if the daemon was told the same")
+
+
+def link(arguments: argparse.Namespace) -> int:
+    """Work until told to end."""
+    # As process 1 of a container, SIGTERM has no default action: handle it until the link does.
+    signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
+    import trio
+
+    from hooklatch.cli.fleet.link_process import LinkProcess, Places, check, read_fleet
+    from hooklatch.service.process.logs import start_log
+
+    config = os.path.abspath(paths.config_file(arguments.config, os.environ))
+    state = paths.state_dir(os.environ)
+    settings = read_fleet(config)
+    if settings is None:
+        raise CommandError(
+            Exit.NO_INPUT, f"{config} has no [fleet] table, which says what to follow; see docs/fleet.md"
+        )
+    check(settings)
+    fd = locked(state)
+    log = start_log(arguments.log_level, arguments.log_format)
+    try:
+        places = Places(config, os.path.join(state, RECORD), lambda: folders_of(arguments))
+
+        def on_ready(host: str, fleet: str) -> None:
+            announce(arguments, host, fleet)
+
+        trio.run(LinkProcess(places, settings, on_ready).run)
+    finally:
+        log.close()
+        os.close(fd)
+    return Exit.OK
+
+
+def folders_of(arguments: argparse.Namespace) -> list[str]:
+    """Return the folders that may hold the admin socket, as they are now."""
+    if arguments.admin_dir:
+        return [os.path.abspath(arguments.admin_dir)]
+    folders = directories(arguments)
+    pointed = paths.pointed_dir(arguments.runtime_dir, os.environ)
+    return [*folders, pointed] if pointed and pointed not in folders else folders
+
+
+def locked(state: str) -> int:
+    """Return the descriptor whose lock says that this is the one link of this user on this machine."""
+    from hooklatch.directories import LockedError, lock
+
+    try:
+        os.makedirs(state, mode=0o700, exist_ok=True)
+        return lock(state, LOCK)
+    except LockedError as error:
+        raise CommandError(Exit.UNAVAILABLE, f"another link (pid {error.holder}) already runs here") from None
+    except OSError as error:
+        raise CommandError(Exit.UNAVAILABLE, f"{state} cannot be locked: {error.strerror or error}") from None
+
+
+def announce(arguments: argparse.Namespace, host: str, fleet: str) -> None:
+    if arguments.json:
+        output.say_json({"ready": True, "pid": os.getpid(), "host": host, "fleet": fleet})
+    else:
+        output.say(f"the link of {host} to the fleet {fleet} runs (pid {os.getpid()})")

@@ -1,0 +1,186 @@
+"""The connection to the daemon on its admin socket, in the role of a link.  Knows the protocol; not what is asked.
+
+It connects when something is asked, each time with the token that is in the file then, since every daemon makes its
+own.  One question at a time; a daemon that does not answer in time is given up with its connection.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import os
+import socket
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import msgspec
+import trio
+
+from hooklatch.core.protocol import LineBuffer, Request, Response, RpcError, convert, encode_request, read_message
+from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer
+from hooklatch.paths import ADMIN_SOCKET, FLEET_TOKEN
+from hooklatch.version import PROTOCOL, VERSION
+
+__all__ = ["DaemonSocket"]
+
+PATIENCE = 10.0  # seconds for an answer
+APPLYING = 180.0  # seconds for a bundle: its files are imported for the first time
+CHUNK = 2**16
+MAX_TOKEN = 4096
+# Errors after which the connection, or the token, is of no use any more; others are about what was given.
+LOST = frozenset({"draining", "overload", "not_permitted", "not_admin", "hello_required", "method_not_found"})
+
+
+class DaemonSocket:
+    """A daemon that listens in one of some folders; `folders` returns them anew for each attempt.
+
+    `close` it at the end.
+    """
+
+    def __init__(self, folders: Callable[[], Sequence[str]], *, patience: float = PATIENCE) -> None:
+        self._folders = folders
+        self._patience = patience
+        self._one_at_a_time = trio.Lock()
+        self._raw: socket.socket | None = None
+        self._lines = LineBuffer()
+        self._count = 0
+
+    def is_connected(self) -> bool:
+        if self._raw is None:
+            return False
+        try:
+            return bool(self._raw.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
+        params = {} if manifests is None else {"manifests": list(manifests)}
+        answer: FollowAnswer = await self._ask("fleet_follow", params, FollowAnswer)
+        return answer
+
+    async def apply(self, version: int, bundle: bytes) -> None:
+        params = {"version": version, "bundle": base64.b64encode(bundle).decode()}
+        await self._ask("fleet_apply", params, dict[str, Any], patience=APPLYING)
+
+    async def shipped(self, seq: int) -> None:
+        await self._ask("fleet_shipped", {"seq": seq}, dict[str, Any] | None)
+
+    def close(self) -> None:
+        """Hang up; while nobody waits for an answer."""
+        self._close()
+
+    async def _ask(self, method: str, params: Mapping[str, object], shape: Any, *, patience: float = 0.0) -> Any:
+        """Ask, over a new connection if there is none.
+
+        Raises:
+            DaemonAbsentError: there is no answer.
+            DaemonRefusedError: it is an error.
+        """
+        async with self._one_at_a_time:
+            async with self._closing_unless_answered():
+                if not self.is_connected():
+                    self._close()
+                    await self._connect()
+                answer = await self._request(method, params, max(patience, self._patience))
+            error = answer.error
+            if error is None:
+                return self._converted(answer, shape)
+            data, message = error.get("data"), str(error.get("message"))
+            if isinstance(data, dict) and cast("dict[str, object]", data).get("name") in LOST:
+                self._close()
+                raise DaemonAbsentError(f"the daemon does not serve its link now: {message}")
+            raise DaemonRefusedError(message)
+
+    def _converted(self, answer: Response, shape: Any) -> Any:
+        try:
+            return convert(answer.result or msgspec.Raw(b"null"), shape)
+        except RpcError as error:
+            self._close()
+            raise DaemonAbsentError(f"the daemon's answer cannot be understood: {error}") from None
+
+    @asynccontextmanager
+    async def _closing_unless_answered(self) -> AsyncGenerator[None]:
+        """Close the connection where a question was left without its answer: the next answer would be taken for it."""
+        is_answered = False
+        try:
+            yield
+            is_answered = True
+        except OSError as error:
+            raise DaemonAbsentError(f"the daemon's connection broke: {error.strerror or error}") from None
+        except RpcError as error:
+            raise DaemonAbsentError(f"the daemon sent what cannot be understood: {error}") from None
+        finally:
+            if not is_answered:
+                self._close()
+
+    async def _connect(self) -> None:
+        failures: list[str] = []
+        for folder in self._folders():
+            path = os.path.join(folder, ADMIN_SOCKET)
+            raw = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            raw.setblocking(False)
+            try:
+                raw.connect(path)
+                raw.getpeername()  # unix(7): with a full backlog a socket only looks connected
+                token = read_token(os.path.join(folder, FLEET_TOKEN))
+            except OSError as error:
+                raw.close()
+                failures.append(f"{error.filename or path} ({error.strerror or error})")
+                continue
+            self._raw, self._lines = raw, LineBuffer()
+            await self._greet(token)
+            return
+        raise DaemonAbsentError(f"no daemon takes a link: {', '.join(failures) or 'there is no folder to look in'}")
+
+    async def _greet(self, token: str) -> None:
+        client = {"name": "hooklatch link", "version": VERSION}
+        hello = {"protocol": PROTOCOL, "role": "link", "token": token, "client": client}
+        answer = await self._request("hello", hello, self._patience)
+        if answer.error is not None:
+            self._close()
+            raise DaemonRefusedError(f"the daemon refuses this link: {answer.error.get('message')}")
+
+    async def _request(self, method: str, params: Mapping[str, object], patience: float) -> Response:
+        assert self._raw is not None
+        stream = trio.socket.from_stdlib_socket(self._raw)
+        self._count += 1
+        rest = memoryview(encode_request(self._count, method, params))
+        with trio.move_on_after(patience):
+            while rest:
+                rest = rest[await stream.send(rest) :]
+            while True:
+                message = await self._receive(stream)
+                if isinstance(message, Response) and message.id in (self._count, None):
+                    return message
+        raise DaemonAbsentError(f"the daemon did not answer {method} within {patience:g} s")
+
+    async def _receive(self, stream: trio.socket.SocketType) -> Request | Response:
+        while (line := self._lines.take()) is None:
+            data = await stream.recv(CHUNK)
+            if not data:
+                raise DaemonAbsentError("the daemon hung up")
+            self._lines.feed(data)
+        return read_message(line)
+
+    def _close(self) -> None:
+        if self._raw is not None:
+            self._raw.close()
+            self._raw = None
+
+
+def read_token(path: str) -> str:
+    """Return the token of the daemon that runs.
+
+    Raises:
+        OSError: there is none; [fleet] is not configured there, or it is another user's.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        if os.fstat(fd).st_uid != os.getuid():
+            raise PermissionError(errno.EPERM, "it is another user's", path)
+        return os.read(fd, MAX_TOKEN).decode("ascii", "replace").strip()
+    finally:
+        os.close(fd)

@@ -1,0 +1,125 @@
+"""What a link knows at the moment, gathered by its tasks: from it come its report, its log and its status line.
+
+Knows values; asks nobody.  Times that are compared are of this machine's monotonic clock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+
+from hooklatch.fleet.link.daemon import FollowAnswer
+from hooklatch.fleet.policy.reports import Gates, HostReport, RecordHead
+from hooklatch.record.files.chain import ChainLink
+
+__all__ = ["Known"]
+
+logger = logging.getLogger("hooklatch.link")
+MAX_FINDINGS = 20  # the newest ones are kept
+MAX_TEXT = 400  # characters of a text in a report
+ENGINE, DAEMON, POLICY, BUNDLE = "engine", "daemon", "policy", "bundle"
+SHIPPING, RECORD, REPORT = "shipping", "record", "report"
+
+
+class Known:
+    """The state of one link.  `on_change` is called when the engine should hear of it soon."""
+
+    def __init__(self, host: str, labels: Iterable[str], version: str) -> None:
+        self.answer: FollowAnswer | None = None
+        self.heard_at = 0.0  # when it came
+        self.epoch = 0
+        self.shipped = 0
+        self.lost = 0
+        self.oldest = 0
+        self.newest: ChainLink | None = None
+        self.gates = Gates()
+        self.on_change: Callable[[], None] = lambda: None
+        self._host = host
+        self._labels = tuple(labels)
+        self._version = version
+        self._faults: dict[str, str] = {}
+        self._findings: list[str] = []
+
+    @property
+    def faults(self) -> dict[str, str]:
+        """Return what does not work just now, by what it is."""
+        return dict(self._faults)
+
+    def fault(self, what: str, text: str | None) -> None:
+        """Note that something does not work, or (None) that it does; each change is logged once."""
+        before = self._faults.get(what)
+        if text == before:
+            return
+        if text is None:
+            del self._faults[what]
+            logger.info("the %s is well again", what)
+        else:
+            self._faults[what] = text
+            logger.warning("%s", text, extra={"of": what})
+        self.on_change()
+
+    def find(self, finding: str) -> None:
+        """Keep what is wrong with the record until this process ends."""
+        if finding not in self._findings:
+            self._findings = [*self._findings, finding][-MAX_FINDINGS:]
+            logger.error("%s", finding, extra={"host": self._host})
+            self.on_change()
+
+    def hear(self, answer: FollowAnswer, now: float) -> None:
+        """Take an answer of the daemon."""
+        before, self.answer, self.heard_at = self.answer, answer, now
+        self.fault(DAEMON, None)
+        if answer.host and answer.host != self._host:
+            self.find(f"the daemon calls this host {answer.host!r}, and its link {self._host!r}: restart the link")
+        if before is None or before.applied != answer.applied or before.problem != answer.problem:
+            applied = answer.applied.version if answer.applied is not None else None
+            logger.info("the daemon follows", extra={"head": answer.head.version, "applied": applied})
+            self.on_change()
+
+    def status(self) -> str:
+        """Return one line for whoever looks at the process."""
+        applied = self.answer.applied if self.answer is not None else None
+        version = f"version {applied.version}" if applied is not None else "no version"
+        faults = "; ".join(self._faults.values())
+        return f"{version} applied, {self.unshipped} records to ship{f'; {faults}' if faults else ''}"
+
+    @property
+    def unshipped(self) -> int:
+        """Return how many records wait, at most: numbers that a crash skipped count too."""
+        if self.newest is None:
+            return 0
+        return max(0, self.newest.seq - max(self.shipped, self.oldest - 1))
+
+    def report(self, now: float, clock: float) -> HostReport:
+        """Return the host's report; `now` is monotonic, `clock` in seconds since the epoch."""
+        answer = self.answer or FollowAnswer()
+        is_there = DAEMON not in self._faults and self.answer is not None
+        stale = answer.stale_s + now - self.heard_at if answer.stale_s is not None else None
+        not_shipping = [text for what in (SHIPPING, RECORD) if (text := self._faults.get(what)) is not None]
+        return HostReport(
+            host=self._host,
+            labels=answer.labels or self._labels,
+            head=answer.head,
+            wanted=answer.wanted.version if answer.wanted is not None else None,
+            applied=answer.applied.version if answer.applied is not None else None,
+            bundle=answer.applied.bundle if answer.applied is not None else "",
+            problem=cut(
+                self._faults.get(POLICY) or self._faults.get(BUNDLE) or answer.problem or self._faults.get(DAEMON)
+            ),
+            health=answer.health if is_there else "unreachable",
+            revision=answer.revision,
+            stale_s=round(stale, 1) if stale is not None else None,
+            gates=self.gates,
+            epoch=self.epoch,
+            record=RecordHead(self.newest.seq, self.newest.hash) if self.newest is not None else None,
+            shipped=self.shipped,
+            unshipped=self.unshipped,
+            lost=self.lost,
+            findings=tuple(text[:MAX_TEXT] for text in (*not_shipping, *self._findings)),
+            link=self._version,
+            clock=int(clock * 1000),
+        )
+
+
+def cut(text: str | None) -> str | None:
+    return text[:MAX_TEXT] if text is not None else None

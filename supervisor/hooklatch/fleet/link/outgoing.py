@@ -1,0 +1,170 @@
+"""The record as batches to ship: read in order, with nothing but the configured fields.  Knows files; no engine.
+
+Its methods block on the disk, so they are called in threads, one at a time.  One read and one batch are in memory,
+however much there is to ship.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator
+
+from hooklatch.fleet.link.comparing import Local, Resume, Shipped, compare
+from hooklatch.fleet.policy.batches import Packed, pack
+from hooklatch.record.files.anchor import read_anchor
+from hooklatch.record.files.chain import ChainLink, read_link
+from hooklatch.record.files.seeking import Cursor, newest_link, seq_of
+from hooklatch.record.files.slots import SlotError
+
+__all__ = ["Outgoing"]
+
+SYNC = 2.0  # seconds to wait for a record to be synced before it is shipped all the same
+
+
+class Outgoing:
+    """One host's record on its way out.
+
+    What a power cut takes back must not have been shipped: it would look as if somebody had truncated the record.  So
+    a record waits until the anchor says that it is on the disk, but not for ever.
+    `lost` counts the records that are missing; `findings` tell of them, and whoever takes them clears them.
+    """
+
+    def __init__(
+        self, folder: str, host: str, fields: Collection[str], *, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.folder = folder
+        self.lost = 0
+        self.findings: list[str] = []
+        self._host = host
+        self._fields = frozenset(fields)
+        self._now = now
+        self._cursor = Cursor(folder)
+        self._epoch = 1
+        self._seq = 0  # of the last record that was packed
+        self._hash: str | None = None
+        self._lines: list[bytes] = []
+        self._taken = 0  # of these lines
+        self._unsynced: list[bytes] = []
+        self._unsynced_since = 0.0
+
+    def compare(self, shipped: Shipped | None) -> Resume:
+        """Return where to go on after this record in the engine.
+
+        Raises:
+            OSError: the record cannot be read.
+        """
+        return compare(shipped, self._around(shipped.seq if shipped is not None else 0))
+
+    def newest(self) -> ChainLink | None:
+        """Return the newest record.
+
+        Raises:
+            OSError: it cannot be read.
+        """
+        return newest_link(self.folder)
+
+    def go(self, resume: Resume) -> None:
+        """Go where shipping goes on.
+
+        Raises:
+            OSError: the record cannot be read.
+        """
+        self._cursor.seek(resume.after)
+        self._epoch, self._seq, self._hash = resume.epoch, resume.after, resume.hash
+        self._lines, self._taken, self._unsynced = [], 0, []
+
+    def has_more(self) -> bool:
+        """Return whether `next` may have something: cheap, for asking often.
+
+        Raises:
+            OSError: the record cannot be read.
+        """
+        return self._taken < len(self._lines) or bool(self._unsynced) or self._cursor.has_more()
+
+    def next(self) -> Packed | None:
+        """Return the next batch; None if there is nothing to ship yet.
+
+        Raises:
+            RecordChangedError: the record was changed behind us; compare again.
+            OSError: it cannot be read.
+        """
+        while True:
+            begin, missed = self._taken, self._cursor.missed
+            packed = pack(self._host, self._epoch, self._remaining(), self._fields)
+            if packed is not None:
+                self._note(packed, self._lines[begin : self._taken])
+                return packed
+            self._lines, self._taken = self._synced_lines(), 0
+            if not self._lines and self._cursor.missed == missed:
+                return None
+
+    def check(self) -> None:
+        """Look whether the record still has what was read last.
+
+        Raises:
+            RecordChangedError: it has not; compare again.
+            OSError: it cannot be read.
+        """
+        self._cursor.check()
+
+    def _remaining(self) -> Iterator[bytes]:
+        while self._taken < len(self._lines):
+            line = self._lines[self._taken]
+            self._taken += 1
+            seq = seq_of(line)
+            if seq is None or seq > self._seq:  # what repeats a number can only be refused by the engine, for ever
+                yield line
+
+    def _synced_lines(self) -> list[bytes]:
+        if not self._unsynced:
+            self._unsynced, self._unsynced_since = self._cursor.read(), self._now()
+        lines = self._unsynced
+        limit = self._synced_through()
+        is_late = self._now() - self._unsynced_since >= SYNC
+        cut = len(lines) if limit is None or is_late else sum(1 for line in lines if (seq_of(line) or 0) <= limit)
+        self._unsynced = lines[cut:]
+        return lines[:cut]
+
+    def _synced_through(self) -> int | None:
+        try:
+            anchor = read_anchor(self.folder)
+        except SlotError:  # the record has a fault, which its daemon tells; what it holds is shipped all the same
+            return None
+        return anchor[0] if anchor is not None else None
+
+    def _note(self, packed: Packed, lines: list[bytes]) -> None:
+        """Tell what is missing before a batch or in it."""
+        links = (read_link(line) for line in lines)
+        prev = next(link.prev for link in links if link is not None and link.seq == packed.first)
+        if self._hash is not None and prev != self._hash:
+            missing = max(1, packed.first - self._seq - 1)
+            self.lost += missing
+            self.findings.append(
+                f"{missing} records before record {packed.first} are not in the record any more, or are damaged, and"
+                " were not shipped"
+            )
+        elif packed.unreadable:
+            self.lost += packed.unreadable
+            self.findings.append(
+                f"{packed.unreadable} lines among records {packed.first} to {packed.last} are damaged, and were not"
+                " shipped; see: hooklatch log verify"
+            )
+        self._seq, self._hash = packed.last, packed.hash
+
+    def _around(self, seq: int) -> Local:
+        cursor = Cursor(self.folder)
+        newest = newest_link(self.folder)
+        same = cursor.seek(seq) if seq else None
+        following = first_valid(cursor, above=seq)
+        cursor.seek(0)
+        return Local(same, following, first_valid(cursor, above=0), newest)
+
+
+def first_valid(cursor: Cursor, *, above: int) -> ChainLink | None:
+    """Return the next valid record with a number above this one."""
+    while lines := cursor.read():
+        for line in lines:
+            link = read_link(line)
+            if link is not None and link.seq > above:
+                return link
+    return None

@@ -1,0 +1,201 @@
+"""Ships the record: one batch at a time, in order, each after the one before was acknowledged.  Decides nothing.
+
+The engine's newest batch of this host is all the memory there is, so a kill at any point loses and doubles nothing that
+a reader keeps: a batch that was sent twice is refused by its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import trio
+
+from hooklatch.fleet.engine.engine import Batch, ConflictError, Engine, RefusedError
+from hooklatch.fleet.link.asking import asked
+from hooklatch.fleet.link.comparing import Resume, Shipped
+from hooklatch.fleet.link.known import RECORD, SHIPPING, Known
+from hooklatch.fleet.link.outgoing import Outgoing
+from hooklatch.fleet.link.pauses import Pauses
+from hooklatch.fleet.policy.batches import BatchError, Packed, unpack
+from hooklatch.record.files.seeking import RecordChangedError
+
+__all__ = ["Shipping"]
+
+LOOK = 0.5  # seconds between two looks for new records
+CHECK = 10.0  # seconds between two looks whether the record still has what was shipped last
+LONGEST = 15.0  # seconds, at most, until an engine that refuses, or a record that cannot be read, is tried again
+NEW_EPOCH = 60.0  # seconds between two new epochs, at least: whatever goes wrong, logs do not multiply
+MAX_EPOCHS = 8  # of those before the newest that are looked at
+
+
+class Shipping:
+    """The shipping of one host's record, over the life of any connection to the engine."""
+
+    def __init__(self, host: str, outgoing: Outgoing, known: Known, *, now: Callable[[], float]) -> None:
+        self._host = host
+        self._outgoing = outgoing
+        self._known = known
+        self._now = now
+        self._pauses = Pauses(LONGEST)
+        self._acknowledged: Shipped | None = None  # by this process's experience
+        self._may_begin_epoch_at = 0.0
+        self._conflicts = 0  # since a batch was acknowledged
+
+    async def run(self, engine: Engine) -> None:
+        """Ship until the connection ends.
+
+        Raises:
+            EngineError: it has.
+        """
+        while True:
+            try:
+                resume = await self._resume(engine)
+                if resume is not None:
+                    await self._ship(engine, resume)
+            except ConflictError as error:
+                self._conflicts += 1
+                self._known.fault(SHIPPING, f"another process ships as this host, or a batch came late: {error}")
+            except RefusedError as error:
+                self._known.fault(SHIPPING, f"the engine does not say what it has of this host: {error}")
+            except RecordChangedError as error:
+                self._known.find(str(error))
+            except OSError as error:
+                self._known.fault(RECORD, f"the record in {self._outgoing.folder} cannot be read: {error}")
+            await trio.sleep(self._pauses.next())
+
+    async def _resume(self, engine: Engine) -> Resume | None:
+        """Return where to go on; None if there is no record yet."""
+        newest = await trio.to_thread.run_sync(self._outgoing.newest)
+        self._known.newest = newest
+        if newest is None:
+            self._known.fault(RECORD, f"there is no record in {self._outgoing.folder} yet: is the daemon running?")
+            return None
+        shipped, problem = await self._newest_shipped(engine)
+        self._tell_of_loss(shipped)
+        if problem is not None and shipped is not None:
+            resume = Resume(shipped.epoch + 1, is_rewritten=True, finding=problem)
+        else:
+            resume = await trio.to_thread.run_sync(self._outgoing.compare, shipped)
+        if resume.is_rewritten and shipped is not None:
+            resume = await self._earlier(engine, shipped.epoch, newest.seq) or resume
+        if self._conflicts > 1 and not resume.is_rewritten:  # what it refuses it does not show: its log was emptied
+            finding = f"the engine refuses numbers after {resume.after} in epoch {resume.epoch}, which it does not have"
+            resume = Resume(resume.epoch + 1, is_rewritten=True, finding=f"{finding}; a new epoch begins")
+        if resume.finding is not None:
+            self._known.find(resume.finding)
+        self._known.lost += resume.lost
+        if resume.is_rewritten:
+            await trio.sleep(max(0.0, self._may_begin_epoch_at - self._now()))
+            self._may_begin_epoch_at = self._now() + NEW_EPOCH
+        self._known.epoch, self._known.shipped = resume.epoch, resume.after
+        await trio.to_thread.run_sync(self._outgoing.go, resume)
+        self._known.fault(RECORD, None)
+        return resume
+
+    async def _ship(self, engine: Engine, resume: Resume) -> None:
+        outgoing = self._outgoing
+        check_at = self._now() + CHECK
+        while True:
+            began = self._now()
+            packed = await trio.to_thread.run_sync(outgoing.next) if outgoing.has_more() else None
+            for finding in outgoing.findings:
+                self._known.find(finding)
+            self._known.lost += outgoing.lost
+            outgoing.findings, outgoing.lost = [], 0
+            if packed is not None:
+                await self._append(engine, resume.epoch, packed)
+                self._acknowledge(Shipped(resume.epoch, packed.last, packed.hash))
+                await trio.sleep(
+                    min(LOOK, (self._now() - began) / 2)
+                )  # a backlog leaves room for others, here and there
+            else:
+                await trio.sleep(LOOK)
+            if self._now() >= check_at:
+                await trio.to_thread.run_sync(outgoing.check)
+                check_at = self._now() + CHECK
+
+    async def _append(self, engine: Engine, epoch: int, packed: Packed) -> None:
+        """Append a batch, as often as it takes: while the engine refuses, the rest waits in the record."""
+        while True:
+            try:
+                await asked(engine.append(self._host, epoch, Batch(packed.first, packed.last, packed.data)))
+            except RefusedError as error:
+                self._known.fault(SHIPPING, f"the engine takes no records: {error}")
+                await trio.sleep(self._pauses.next())
+            else:
+                self._pauses.reset()
+                self._conflicts = 0
+                self._known.fault(SHIPPING, None)
+                return
+
+    def _acknowledge(self, shipped: Shipped) -> None:
+        self._acknowledged = shipped
+        self._known.shipped = shipped.seq
+
+    async def _newest_shipped(self, engine: Engine) -> tuple[Shipped | None, str | None]:
+        """Return the newest record that the engine has, and what is wrong with it."""
+        found = await asked(engine.last_batch(self._host))
+        if found is None:
+            return None, None
+        epoch, batch = found
+        if not batch.data:
+            return Shipped(epoch, batch.last, ""), None
+        try:
+            return self._shipped_of(epoch, batch), None
+        except BatchError as error:
+            what = f"the engine's newest batch of this host, up to record {batch.last} in epoch {epoch}, is no batch"
+            return Shipped(epoch, batch.last, ""), f"{what}: {error}; the record goes into a new epoch"
+
+    def _shipped_of(self, epoch: int, batch: Batch) -> Shipped:
+        records = unpack(batch.data, host=self._host, epoch=epoch, first=batch.first, last=batch.last)
+        return Shipped(epoch, records[-1].seq, records[-1].hash)
+
+    def _tell_of_loss(self, shipped: Shipped | None) -> None:
+        """Tell if the engine no longer has what it had acknowledged."""
+        before, self._acknowledged = self._acknowledged, shipped
+        if before is None or (shipped is not None and (shipped.epoch, shipped.seq) >= (before.epoch, before.seq)):
+            return
+        has = f"up to {shipped.seq} in epoch {shipped.epoch}" if shipped is not None else "none"
+        self._known.find(
+            f"the engine lost records that it had acknowledged, up to {before.seq} in epoch {before.epoch}:"
+            f" it has {has}, and gets again what is still in the record"
+        )
+
+    async def _earlier(self, engine: Engine, newest: int, most: int) -> Resume | None:
+        """Return where to go on in an earlier epoch whose last record the record has, if there is one.
+
+        So two machines that are called the same by mistake do not begin one epoch after the other.
+        """
+        epochs = [epoch for epoch in await asked(engine.epochs(self._host)) if epoch < newest]
+        for epoch in reversed(epochs[-MAX_EPOCHS:]):
+            batch = await self._last_of(engine, epoch, most)
+            if batch is None:
+                continue
+            try:
+                shipped = self._shipped_of(epoch, batch)
+            except BatchError:
+                continue
+            resume = await trio.to_thread.run_sync(self._outgoing.compare, shipped)
+            if not resume.is_rewritten and resume.finding is None:
+                self._known.find(
+                    f"epoch {newest} of this host's log is of another record: another machine has this host's name, or"
+                    f" the record was replaced for a while; shipping goes on in epoch {epoch}"
+                )
+                return resume
+        return None
+
+    async def _last_of(self, engine: Engine, epoch: int, most: int) -> Batch | None:
+        """Return the last batch of an epoch, by halving; None if it is empty or ends beyond record `most`."""
+        if await self._one_after(engine, epoch, most) or not (batches := await self._one_after(engine, epoch, 0)):
+            return None
+        found, end = batches[0], most
+        while found.last < end:
+            middle = (found.last + end) // 2
+            if batches := await self._one_after(engine, epoch, middle):
+                found = batches[0]
+            else:
+                end = middle
+        return found
+
+    async def _one_after(self, engine: Engine, epoch: int, after: int) -> Sequence[Batch]:
+        return await asked(engine.batches(self._host, epoch, after, limit=1))

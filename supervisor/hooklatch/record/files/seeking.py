@@ -1,0 +1,241 @@
+"""Reads a record in order from any number on, while it grows and while retention removes its beginning.
+
+Knows files; changes none.  Nothing read is trusted: a line may be damaged, a segment may be gone or another one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+
+import msgspec
+
+from hooklatch.record.files.chain import ChainLink, read_link
+from hooklatch.record.files.segments import SegmentFile, list_segments, read_tail
+
+__all__ = ["Cursor", "RecordChangedError", "newest_link", "seq_of"]
+
+SEQ = re.compile(rb'\{"seq":([1-9][0-9]{0,17}),')
+NEAR = 64 * 1024  # bytes to read through instead of halving further
+CHUNK = 256 * 1024
+MAX_LINE = 16 * 2**20  # bytes; a record has at most some 2 MiB, so a longer line is damage
+
+
+class RecordChangedError(Exception):
+    """What was read already was removed, replaced or shortened by something other than retention."""
+
+
+class Position(msgspec.Struct):
+    """The end of the last line that was taken: in which file, and where."""
+
+    place: SegmentFile
+    identity: tuple[int, int]
+    offset: int
+
+
+def seq_of(line: bytes) -> int | None:
+    """Return the number of a record without checking it; None if the line does not begin like one."""
+    match = SEQ.match(line)
+    return int(match[1]) if match is not None else None
+
+
+def newest_link(folder: str) -> ChainLink | None:
+    """Return the last valid record, reading only the ends of files; None if there is none.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    for place in reversed(list_segments(folder)):
+        with suppress(FileNotFoundError):
+            if (tail := read_tail(place)) is not None:
+                return tail.link
+    return None
+
+
+class Cursor:
+    """A place between two records.  `seek` it before reading; `missed` counts segments that went unread."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+        self.missed = 0
+        self._at: Position | None = None
+        self._last = b""  # the last line before the place, to recognize it
+
+    def seek(self, after: int) -> ChainLink | None:
+        """Go behind the record with this number, or where it would be; return it if it is there and valid.
+
+        Raises:
+            OSError: the record cannot be read.
+        """
+        self._at, self._last = None, b""
+        segments = list_segments(self.folder)
+        candidates = [place for place in segments if place.first <= after] or segments[:1]
+        if not candidates:
+            return None
+        place = candidates[-1]
+        with open(place.path, "rb") as file:
+            status = os.fstat(file.fileno())
+            offset, line = locate(file.fileno(), status.st_size, after)
+        self._at, self._last = Position(place, (status.st_dev, status.st_ino), offset), line
+        link = read_link(line) if line and seq_of(line) == after else None
+        return link if link is not None and link.seq == after else None
+
+    def has_more(self) -> bool:
+        """Return whether a look for more lines may find some: cheap, for asking often.
+
+        Raises:
+            OSError: the record cannot be read.
+        """
+        at = self._at
+        if at is None:
+            return bool(list_segments(self.folder))
+        try:
+            if os.stat(at.place.path).st_size != at.offset:
+                return True
+        except FileNotFoundError:
+            return True
+        return bool(self._later())
+
+    def read(self, most: int = CHUNK) -> list[bytes]:
+        """Return the next complete lines, some `most` bytes of them and at least one if there is one.
+
+        Raises:
+            RecordChangedError: seek again.
+            OSError: the record cannot be read.
+        """
+        if self._at is None and not self._enter(list_segments(self.folder)[:1]):
+            return []
+        while True:
+            later = self._later()  # looked up first: once there is one, nothing is appended to this one
+            lines = self._rest(most)
+            if lines or not later:
+                return lines
+            with suppress(FileNotFoundError):  # retention was there first; the next look finds what it left
+                self._enter(later)
+
+    def check(self) -> None:
+        """Look whether the last line before the place is still what was read.
+
+        Raises:
+            RecordChangedError: it is not.
+            OSError: the record cannot be read.
+        """
+        at = self._at
+        if at is None or not self._last:
+            return
+        with suppress(FileNotFoundError), open(at.place.path, "rb") as file:
+            found = os.pread(file.fileno(), len(self._last), at.offset - len(self._last))
+            if found != self._last:
+                raise RecordChangedError(f"{at.place.path} does not hold any more what was read from it")
+
+    def _later(self) -> list[SegmentFile]:
+        assert self._at is not None
+        first = self._at.place.first
+        return [place for place in list_segments(self.folder) if place.first > first][:1]
+
+    def _enter(self, places: list[SegmentFile]) -> bool:
+        for place in places:
+            status = os.stat(place.path)
+            self._at, self._last = Position(place, (status.st_dev, status.st_ino), 0), b""
+        return bool(places)
+
+    def _rest(self, most: int) -> list[bytes]:
+        at = self._at
+        assert at is not None
+        try:
+            fd = os.open(at.place.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            if not self._later():
+                raise RecordChangedError(f"{at.place.path} was removed, and it is the newest segment") from None
+            self.missed += 1  # retention; whether it held unread records is told by the chain
+            return []
+        try:
+            status = os.fstat(fd)
+            if (status.st_dev, status.st_ino) != at.identity:
+                raise RecordChangedError(f"{at.place.path} was replaced")
+            if status.st_size < at.offset:
+                raise RecordChangedError(f"{at.place.path} was shortened to {status.st_size} bytes")
+            if os.pread(fd, len(self._last), at.offset - len(self._last)) != self._last:
+                raise RecordChangedError(f"{at.place.path} does not hold any more what was read from it")
+            data, skipped = lines_at(fd, at.offset, most)
+        finally:
+            os.close(fd)
+        if not data:
+            return []
+        lines = list(split(data))
+        at.offset += len(data) + skipped
+        self._last = lines[-1] if not skipped else b""
+        return lines
+
+
+def lines_at(fd: int, offset: int, most: int) -> tuple[bytes, int]:
+    """Return complete lines from an offset on, and how many more bytes belong to a line that is too long to be one."""
+    size = most
+    while True:
+        data = os.pread(fd, size, offset)
+        end = data.rfind(b"\n") + 1
+        if end or len(data) < size:
+            return data[:end], 0
+        if size >= MAX_LINE:
+            break
+        size = min(MAX_LINE, size * 4)
+    position = offset + len(data)
+    while chunk := os.pread(fd, CHUNK, position):
+        if (end := chunk.find(b"\n") + 1) > 0:
+            return b"\n", position + end - offset - 1  # an empty line stands for it
+        position += len(chunk)
+    return b"", 0
+
+
+def split(data: bytes) -> Iterator[bytes]:
+    begin = 0
+    while (end := data.find(b"\n", begin) + 1) > 0:
+        yield data[begin:end]
+        begin = end
+
+
+def locate(fd: int, size: int, after: int) -> tuple[int, bytes]:
+    """Return the end of the record with this number, and its line; else where a later one begins, and nothing.
+
+    Numbers ascend, so halving finds it; if it is not where it should be, all of the file is read through.
+    """
+    low, high = 0, size
+    while high - low > NEAR:
+        middle = (low + high) // 2
+        begin = next_line(fd, middle, high)
+        seq = seq_of(os.pread(fd, 64, begin)) if begin < high else None
+        if seq is None and begin < high:
+            return scan(fd, 0, after)
+        if seq is None or seq > after:
+            high = middle
+        else:
+            low = begin
+    found = scan(fd, low, after)
+    return found if found[1] or low == 0 else scan(fd, 0, after)
+
+
+def next_line(fd: int, offset: int, end: int) -> int:
+    """Return where the first line that begins behind an offset begins; `end` if there is none."""
+    while offset < end and (data := os.pread(fd, NEAR, offset)):
+        if (found := data.find(b"\n") + 1) > 0:
+            return min(end, offset + found)
+        offset += len(data)
+    return end
+
+
+def scan(fd: int, offset: int, after: int) -> tuple[int, bytes]:
+    """Read lines from an offset on until one has this number or a higher one; return as `locate` does."""
+    while True:
+        data, skipped = lines_at(fd, offset, CHUNK)
+        if not data:
+            return offset, b""
+        for line in split(data):
+            seq = seq_of(line)
+            if seq is not None and seq > after:
+                return offset, b""
+            offset += len(line)
+            if seq == after:
+                return offset, line
+        offset += skipped

@@ -1,0 +1,389 @@
+"""The link over a real engine, with a daemon in memory that checks as the real one does."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+import pytest
+import trio
+
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.policy.manifests import Rollout
+from hooklatch.fleet.policy.reports import HostReport, read_report
+from support.daemons import nothing_left
+from support.link_parts import (
+    FLEET,
+    HOST,
+    MemoryDaemon,
+    Publisher,
+    WrittenRecord,
+    linked,
+    settings_of,
+    shipped_records,
+    until,
+    until_shipped,
+)
+from support.redis_server import RedisServer, needs_redis
+
+pytestmark = needs_redis
+
+
+@pytest.fixture
+async def engine(redis: RedisServer) -> AsyncGenerator[Engine]:
+    with nothing_left():
+        async with open_engine(redis.url, FLEET) as engine:
+            yield engine
+
+
+@pytest.fixture
+def record(tmp_path: Path) -> WrittenRecord:
+    return WrittenRecord(tmp_path / "record")
+
+
+async def report_of(engine: Engine) -> HostReport | None:
+    found = [report async for report in engine.reports()]
+    return read_report(found[0].data, HOST) if found else None
+
+
+async def until_reported(engine: Engine, is_so: object) -> HostReport:
+    with trio.fail_after(30):
+        while True:
+            report = await report_of(engine)
+            if report is not None and is_so(report):  # type: ignore[operator]
+                return report
+            await trio.sleep(0.02)
+
+
+async def test_versions_are_applied_and_records_shipped(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    publisher = Publisher()
+    daemon = MemoryDaemon(publisher.key)
+    record.write(5)
+    await publisher.push(engine, "one")
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder):
+        await until(lambda: daemon.applied is not None and daemon.applied.version == 1)
+        await publisher.push(engine, "two")
+        await until(lambda: daemon.applied is not None and daemon.applied.version == 2)
+        record.write(3)
+        found = await until_shipped(engine, record)
+        await until(lambda: daemon.contacts > 0 and daemon.shipped_seq[-1:] == [8])
+        report = await until_reported(engine, lambda report: report.applied == 2 and report.shipped == 8)
+
+    assert [one["seq"] for one in found] == list(range(1, 9))
+    assert [one.version for one in daemon.history] == [1, 2]
+    assert report.record is not None
+    assert (report.record.seq, report.record.hash) == (8, record.hash)
+    assert (report.unshipped, report.lost, report.findings, report.health) == (0, 0, (), "ready")
+
+
+async def test_nothing_leaves_but_the_configured_fields(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    daemon = MemoryDaemon()
+    record.write(2, verdict="deny", reason="r", excerpt={"password": "hunter2"}, cwd="/home/me")
+    async with linked(settings_of(redis.url, fields=("verdict",)), daemon, record.folder):
+        found = await until_shipped(engine, record)
+
+    assert [set(one) for one in found] == [{"seq", "prev", "at", "kind", "hash", "verdict"}] * 2
+    assert b"hunter2" not in b"".join(path.read_bytes() for path in redis.folder.rglob("*") if path.is_file())
+
+
+async def test_a_version_for_others_is_read_and_not_fetched(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    publisher = Publisher()
+    daemon = MemoryDaemon(publisher.key)
+    await publisher.push(engine, "one", Rollout(labels=("ci",)))
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder):
+        await until(lambda: daemon.head.version == 1 and daemon.contacts)
+    assert daemon.applied is None
+
+
+async def test_what_the_daemon_refuses_is_told_and_the_next_version_is_followed(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    publisher, stranger = Publisher(), Publisher()
+    daemon = MemoryDaemon(publisher.key)
+    await publisher.push(engine, "one")
+    record.write()
+    own, publisher.key = publisher.key, stranger.key
+    await publisher.push(engine, "two")  # signed by a key that is not listed
+    publisher.key = own
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+        await until(lambda: "policy" in link.known.faults)
+        report = await until_reported(engine, lambda report: report.problem)
+        assert daemon.applied is None
+        await publisher.push(engine, "three")  # vouches for the one before
+        await until(lambda: daemon.applied is not None and daemon.applied.version == 3)
+        await until(lambda: not link.known.faults)
+
+    assert "does not list" in (report.problem or "")
+    assert len(daemon.refusals) < 5
+    assert [one.version for one in daemon.history] == [3]
+
+
+async def test_a_refused_bundle_is_offered_again_with_patience(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    publisher = Publisher()
+    daemon = MemoryDaemon(publisher.key)
+    record.write()
+    daemon.refuses_bundles = "guards.py does not load"
+    await publisher.push(engine, "one")
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+        await until(lambda: "bundle" in link.known.faults)
+        report = await until_reported(engine, lambda report: report.problem)
+        refusals = len(daemon.refusals)
+        daemon.refuses_bundles = None
+        await until(lambda: daemon.applied is not None)
+        await until(lambda: not link.known.faults)
+
+    assert "does not load" in (report.problem or "")
+    assert refusals < 10
+
+
+async def test_an_engine_that_was_emptied_is_told_and_nothing_is_applied(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    publisher, anew = Publisher(), Publisher()
+    anew.key = publisher.key
+    daemon = MemoryDaemon(publisher.key)
+    record.write(4)
+    for text in ("one", "two"):
+        await publisher.push(engine, text)
+    async with linked(settings_of(redis.url, publisher.key, max_staleness=0.4), daemon, record.folder) as link:
+        await until(lambda: daemon.applied is not None and daemon.applied.version == 2)
+        await until_shipped(engine, record)
+        redis.command("FLUSHALL")
+        await until(lambda: "policy" in link.known.faults)
+        report = await until_reported(engine, lambda report: report.problem)
+        contacts = daemon.contacts
+        record.write(1)
+        await anew.push(engine, "another one")  # another history
+        await until_shipped(engine, record)
+        for text in ("another two", "another three"):
+            await anew.push(engine, text)
+        await until(lambda: "rewritten" in link.known.faults["policy"])
+
+    assert "behind" in (report.problem or "")
+    assert [one.version for one in daemon.history] == [1, 2][-len(daemon.history) :]
+    assert daemon.contacts - contacts <= 1
+
+
+async def test_a_daemon_that_restarts_is_followed_and_told_again(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    publisher = Publisher()
+    daemon = MemoryDaemon(publisher.key)
+    record.write(2)
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+        await until(lambda: daemon.shipped_seq)
+        daemon.is_there = False
+        await until(lambda: "daemon" in link.known.faults)
+        report = await until_reported(engine, lambda report: report.health == "unreachable")
+        record.write(2)
+        await until_shipped(engine, record)  # records need no daemon
+        await publisher.push(engine, "one")
+        daemon.is_there = True
+        await until(lambda: daemon.applied is not None and daemon.shipped_seq[-1] == 4)
+
+    assert report.problem == "there is no daemon"
+
+
+async def test_an_engine_that_is_killed_and_restarted_gets_everything_once(
+    redis: RedisServer, record: WrittenRecord
+) -> None:
+    publisher = Publisher()
+    daemon = MemoryDaemon(publisher.key)
+    record.write(10)
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+        for number in range(3):
+            await until(lambda: link.known.shipped == record.seq)
+            redis.kill()
+            record.write(10)
+            await until(lambda: "engine" in link.known.faults)
+            redis.start()
+            async with open_engine(redis.url, FLEET) as engine:
+                version = await publisher.push(engine, f"number {number}")
+            await until(lambda version=version: daemon.applied is not None and daemon.applied.version == version)
+        async with open_engine(redis.url, FLEET) as engine:
+            found = await until_shipped(engine, record)
+
+    assert [one["seq"] for one in found] == list(range(1, 41))
+
+
+async def test_a_link_that_ends_anywhere_goes_on_where_the_engine_is(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    daemon = MemoryDaemon()
+    for number in range(6):
+        record.write(700)
+        async with linked(settings_of(redis.url), daemon, record.folder):
+            if number % 2:
+                await until_shipped(engine, record)
+            else:
+                await trio.sleep(0.02 * number)
+    record.write(1)
+    async with linked(settings_of(redis.url), daemon, record.folder):
+        found = await until_shipped(engine, record)
+
+    assert [one["seq"] for one in found] == list(range(1, record.seq + 1))
+
+
+async def test_a_truncated_record_is_a_finding_and_begins_a_new_epoch(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    daemon = MemoryDaemon()
+    record.write(5)
+    async with linked(settings_of(redis.url), daemon, record.folder):
+        await until_shipped(engine, record)
+    record.truncate(3)
+    async with linked(settings_of(redis.url), daemon, record.folder):
+        found = await until_shipped(engine, record, epoch=2)
+        report = await until_reported(engine, lambda report: report.findings)
+
+    assert [one["seq"] for one in found] == [1, 2, 3]
+    assert len(await shipped_records(engine, epoch=1)) == 5
+    assert report.epoch == 2
+    assert "truncated" in report.findings[0]
+
+
+async def test_a_record_that_is_rewritten_while_the_link_runs_is_found(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    daemon = MemoryDaemon()
+    record.write(5)
+    async with linked(settings_of(redis.url), daemon, record.folder) as link:
+        await until_shipped(engine, record)
+        record.truncate(2)
+        record.write(6, verdict="allow", reason="nothing happened")
+        await until_shipped(engine, record, epoch=2)
+
+    assert link.known.epoch == 2
+
+
+async def test_two_records_under_one_name_do_not_begin_one_epoch_after_the_other(
+    redis: RedisServer, engine: Engine, tmp_path: Path
+) -> None:
+    one, other = WrittenRecord(tmp_path / "one"), WrittenRecord(tmp_path / "other")
+    one.write(700)
+    other.write(3, verdict="deny")
+    for _ in range(3):
+        for which in (one, other):
+            which.write(400)
+            async with linked(settings_of(redis.url), MemoryDaemon(), which.folder) as link:
+                await until(lambda link=link, which=which: link.known.shipped == which.seq)
+
+    assert await engine.epochs(HOST) == [1, 2]
+    assert [record["seq"] for record in await shipped_records(engine, epoch=1)] == list(range(1, one.seq + 1))
+    assert [record["seq"] for record in await shipped_records(engine, epoch=2)] == list(range(1, other.seq + 1))
+
+
+async def test_a_log_that_was_emptied_does_not_stop_the_shipping(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    record.write(5)
+    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder):
+        await until_shipped(engine, record)
+    redis.command("XTRIM", f"hooklatch:{FLEET}:log:{HOST}:1", "MAXLEN", 0)
+    record.write(2)
+    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder) as link:
+        found = await until_shipped(engine, record)
+
+    assert [one["seq"] for one in found] == [6, 7]
+    assert link.known.epoch == 1
+
+
+async def test_what_retention_removed_unshipped_is_counted(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    record.write(3)
+    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder):
+        await until_shipped(engine, record)
+    record.write(4)
+    record.rotate()
+    record.write(2)
+    record.retire(before=8)
+    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder):
+        found = await until_shipped(engine, record)
+        report = await until_reported(engine, lambda report: report.lost and report.shipped == 9)
+
+    assert [one["seq"] for one in found] == [1, 2, 3, 8, 9]
+    assert (report.lost, report.epoch) == (4, 1)
+    assert "4 to 7" in report.findings[0]
+
+
+async def test_a_full_engine_keeps_the_records_here_and_shows_it(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    publisher = Publisher()
+    daemon = MemoryDaemon(publisher.key)
+    await publisher.push(engine, "one")
+    record.write(3)
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+        await until_shipped(engine, record)
+        redis.command("CONFIG", "SET", "maxmemory", "1")
+        record.write(500)
+        await until(lambda: "shipping" in link.known.faults)
+        assert daemon.applied is not None  # reading goes on
+        assert link.known.shipped == 3
+        redis.command("CONFIG", "SET", "maxmemory", "0")
+        found = await until_shipped(engine, record)
+        await until(lambda: not link.known.faults)
+
+    assert [one["seq"] for one in found] == list(range(1, 504))
+
+
+async def test_a_large_backlog_is_shipped_in_small_batches(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    for _ in range(10):
+        record.write(2000, gate=True, verdict="allow", reason="x" * 300)
+        record.rotate()
+    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder) as link:
+        await until(lambda: link.known.shipped == record.seq)
+    found = await shipped_records(engine)
+    batches = await engine.batches(HOST, 1, 0, limit=10_000)
+
+    assert [one["seq"] for one in found] == list(range(1, 20_001))
+    assert max(batch.last - batch.first + 1 for batch in batches) <= 1000
+
+
+async def test_the_gates_are_counted_since_the_bundle_took_effect(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    publisher = Publisher()
+    daemon = MemoryDaemon(publisher.key)
+    await publisher.push(engine, "one")
+    bundle = publisher.make("one")[0]
+    record.write(7, gate=True, verdict="deny", cause="crash")
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder):
+        await until(lambda: daemon.applied is not None)
+        assert daemon.applied is not None
+        record.write(kind="fleet", action="applied", version=1, bundle=daemon.applied.bundle)
+        await until_reported(engine, lambda report: report.record and report.record.seq == 8)
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder):
+        record.write(3, gate=True, verdict="deny", cause="crash")
+        record.write(2, gate=True, verdict="allow")
+        record.write(4, gate=False, verdict="deny", cause="crash")
+        report = await until_reported(engine, lambda report: report.gates.decided == 5)
+
+    assert (report.gates.since, report.gates.denied) == (8, {"crash": 3})
+    assert bundle
+
+
+async def test_garbage_in_the_engine_is_told_and_gone_around(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    record.write(3)
+    redis.command("SADD", f"hooklatch:{FLEET}:log:{HOST}:epochs", "1")
+    redis.command("XADD", f"hooklatch:{FLEET}:log:{HOST}:1", "9-0", "f", "9", "a", "1", "d", "garbage")
+    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder):
+        found = await until_shipped(engine, record, epoch=2)
+        report = await until_reported(engine, lambda report: report.findings)
+
+    assert [one["seq"] for one in found] == [1, 2, 3]
+    assert "no batch" in report.findings[0]

@@ -1,0 +1,224 @@
+"""What tests of the link share: a daemon in memory that checks as the real one does, a publisher, a record, a link."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import trio
+
+from hooklatch.fleet.engine.engine import Engine
+from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.link.daemon import DaemonAbsentError, DaemonRefusedError, FollowAnswer, Target
+from hooklatch.fleet.link.link import Link
+from hooklatch.fleet.policy.batches import unpack
+from hooklatch.fleet.policy.bundles import Bundle, encode_bundle, read_bundle
+from hooklatch.fleet.policy.manifests import (
+    START,
+    Envelope,
+    FleetError,
+    Manifest,
+    Rollout,
+    newest,
+    payload_of,
+    read_envelope,
+    walk,
+)
+from hooklatch.fleet.policy.settings import FleetSettings
+from hooklatch.fleet.policy.signing import PrivateKey, new_key
+from hooklatch.record.files.chain import GENESIS, seal
+
+__all__ = [
+    "FLEET", "HOST", "MemoryDaemon", "Publisher", "WrittenRecord", "linked", "settings_of", "shipped_records", "until",
+    "until_shipped",
+]  # fmt: skip
+
+FLEET, HOST = "acme", "h1"
+EVERYBODY = Rollout()
+PATIENCE = 30.0  # seconds; only a failing test waits so long
+
+
+class MemoryDaemon:
+    """A daemon that follows and applies in memory, with the real checks; `is_there` takes it away."""
+
+    def __init__(self, *keys: PrivateKey, host: str = HOST, labels: Collection[str] = ()) -> None:
+        self.host, self.labels = host, labels
+        self.is_there = True
+        self.head = START
+        self.applied: Target | None = None
+        self.history: list[Target] = []  # as applied
+        self.contacts = 0
+        self.shipped_seq: list[int] = []
+        self.refusals: list[str] = []
+        self.refuses_bundles: str | None = None
+        self._keys = {key.public.id: key.public for key in keys}
+        self._wanted: Manifest | None = None
+        self._is_connected = False
+
+    def restart(self) -> None:
+        self._is_connected = False
+
+    def trust(self, *keys: PrivateKey) -> None:
+        self._keys = {key.public.id: key.public for key in keys}
+
+    def is_connected(self) -> bool:
+        return self._is_connected and self.is_there
+
+    async def _connect(self) -> None:
+        await trio.lowlevel.checkpoint()
+        if not self.is_there:
+            self._is_connected = False
+            raise DaemonAbsentError("there is no daemon")
+        self._is_connected = True
+
+    async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
+        await self._connect()
+        if manifests == []:
+            self.contacts += 1
+        elif manifests:
+            try:
+                walked = walk(FLEET, self.head, [read_envelope(text.encode()) for text in manifests], self._keys)
+            except FleetError as error:
+                self.refusals.append(str(error))
+                raise DaemonRefusedError(str(error)) from None
+            self.head = walked.head
+            self._wanted = newest(walked.manifests, self.host, self.labels) or self._wanted
+        wanted = Target(self._wanted.version, self._wanted.bundle) if self._wanted is not None else None
+        return FollowAnswer(self.head, wanted, self.applied, None, self.host, tuple(self.labels), "ready", 7)
+
+    async def apply(self, version: int, bundle: bytes) -> None:
+        await self._connect()
+        assert self._wanted is not None
+        try:
+            if self.refuses_bundles is not None:
+                raise FleetError(self.refuses_bundles)
+            if version != self._wanted.version:
+                raise FleetError("it is another version that is wanted")
+            read_bundle(bundle, self._wanted)
+        except FleetError as error:
+            self.refusals.append(str(error))
+            raise DaemonRefusedError(str(error)) from None
+        self.applied = Target(version, self._wanted.bundle)
+        self.history.append(self.applied)
+
+    async def shipped(self, seq: int) -> None:
+        await self._connect()
+        self.shipped_seq.append(seq)
+
+
+class Publisher:
+    """Signs versions one after the other."""
+
+    def __init__(self, key: PrivateKey | None = None) -> None:
+        self.key = key or new_key()
+        self._last = START
+        self.envelopes: list[bytes] = []
+
+    def make(self, text: str, rollout: Rollout = EVERYBODY, **changes: Any) -> tuple[bytes, bytes]:
+        """Return the next version and its bundle, without publishing it."""
+        bundle = encode_bundle(Bundle({"guards.py": text.encode()}))
+        manifest = Manifest(
+            fleet=FLEET, version=self._last.version + 1, previous=self._last.digest,
+            bundle=hashlib.sha256(bundle).hexdigest(), size=len(bundle), rollout=rollout,
+        )  # fmt: skip
+        payload = payload_of(msgspec.structs.replace(manifest, **changes))
+        envelope = Envelope(payload, self.key.public.id, self.key.sign(payload.encode()))
+        return msgspec.json.encode(envelope), bundle
+
+    async def push(self, engine: Engine, text: str, rollout: Rollout = EVERYBODY, **changes: Any) -> int:
+        envelope, bundle = self.make(text, rollout, **changes)
+        read = read_envelope(envelope)
+        await engine.put_bundle(msgspec.json.decode(read.payload)["bundle"], bundle)
+        version = self._last.version + 1
+        await engine.commit(version, envelope)
+        self._last = msgspec.structs.replace(self._last, version=version, digest=read.digest)
+        self.envelopes.append(envelope)
+        return version
+
+
+class WrittenRecord:
+    """A chained record in files, written here, as a daemon would."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.seq, self.hash = 0, GENESIS
+        self.lines: list[bytes] = []
+        self._segment = 1
+        folder.mkdir(exist_ok=True)
+
+    def write(self, count: int = 1, kind: str = "decision", **fields: object) -> None:
+        body = msgspec.json.encode(fields or {"gate": True, "verdict": "allow", "excerpt": {"secret": "s3cr3t"}})
+        found: list[bytes] = []
+        for _ in range(count):
+            self.seq += 1
+            line, self.hash = seal(self.seq, self.hash, "2026-01-01T00:00:00.000Z", kind, body)
+            found.append(line)
+        self.lines += found
+        with open(self.folder / f"{self._segment:016d}.jsonl", "ab") as file:
+            file.write(b"".join(found))
+
+    def rotate(self) -> None:
+        """Begin a new segment with the next record."""
+        self._segment = self.seq + 1
+
+    def retire(self, before: int) -> None:
+        """Remove the segments that begin before a number, as retention does."""
+        for path in self.folder.glob("*.jsonl"):
+            if int(path.name[:16]) < before:
+                path.unlink()
+
+    def truncate(self, count: int) -> None:
+        """Keep this many lines of one segment, and go on from there."""
+        self.lines = self.lines[:count]
+        self.seq, self.hash = count, msgspec.json.decode(self.lines[-1])["hash"]
+        (self.folder / f"{self._segment:016d}.jsonl").write_bytes(b"".join(self.lines))
+
+
+def settings_of(url: str, *keys: PrivateKey, **changes: Any) -> FleetSettings:
+    given: dict[str, Any] = {"name": FLEET, "url": url, "host": HOST, "keys": tuple(key.public.text for key in keys)}
+    return FleetSettings(**{**given, "reconnect": 0.1, **changes})
+
+
+@asynccontextmanager
+async def linked(
+    settings: FleetSettings,
+    daemon: Any,
+    record: Path,
+    opened: Callable[[], AbstractAsyncContextManager[Engine]] | None = None,
+) -> AsyncGenerator[Link]:
+    """Run a link in this process."""
+    link = Link(settings, opened or (lambda: open_engine(settings.url, FLEET)), daemon, str(record), report_every=0.5)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(link.run)
+        yield link
+        nursery.cancel_scope.cancel()
+
+
+async def until(is_so: Callable[[], object]) -> None:
+    """Wait until something is so."""
+    with trio.fail_after(PATIENCE):
+        while not is_so():  # noqa: ASYNC110  (nobody tells)
+            await trio.sleep(0.005)
+
+
+async def shipped_records(engine: Engine, host: str = HOST, epoch: int = 1) -> list[dict[str, Any]]:
+    """Return every record of an epoch as it lies in the engine, repeats too."""
+    return [
+        record.document
+        for batch in await engine.batches(host, epoch, 0, limit=10_000)
+        for record in unpack(batch.data, host=host, epoch=epoch, first=batch.first, last=batch.last)
+    ]
+
+
+async def until_shipped(engine: Engine, record: WrittenRecord, *, epoch: int = 1) -> list[dict[str, Any]]:
+    """Wait until the engine has the record's newest record; return what it has."""
+    with trio.fail_after(PATIENCE):
+        while True:
+            found = await shipped_records(engine, epoch=epoch)
+            if found and found[-1]["hash"] == record.hash:
+                return found
+            await trio.sleep(0.02)
