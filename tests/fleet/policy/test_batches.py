@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hooklatch.fleet.policy.batches import (
     MAX_DATA,
@@ -30,6 +33,9 @@ def folder(tmp_path: Path) -> Path:
         for number in range(3):
             record.decided(decision(number), fact(cwd="/home/me/secret-project"))
     return tmp_path / "record"
+
+
+KEYS = ("seq", "prev", "at", "kind", "hash", "verdict", "reason", "outcomes", "warnings", "excerpt")
 
 
 def packed(folder: Path, *fields: str) -> Packed:
@@ -160,3 +166,22 @@ def test_a_batch_that_stands_elsewhere_is_refused(other: dict[str, Any]) -> None
     assert MADE is not None
     with pytest.raises(BatchError):
         unpacked(MADE, **other)
+
+
+ANY_LINE = st.one_of(
+    st.binary(max_size=40),
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(KEYS), inner, max_size=9),
+    ).map(lambda value: json.dumps(value).encode()),
+)
+
+
+@settings(deadline=None)
+@given(st.lists(ANY_LINE, max_size=4), st.booleans())
+def test_whatever_stands_there_is_a_batch_or_one_error(lines: list[bytes], has_header: bool) -> None:
+    header = json.dumps({"format": 1, "host": "a", "epoch": 1, "first": 1, "last": 1, "records": len(lines)}).encode()
+    data = zlib.compress(b"\n".join([header, *lines] if has_header else lines))
+
+    with suppress(BatchError):
+        assert unpack(data, host="a", epoch=1, first=1, last=1)

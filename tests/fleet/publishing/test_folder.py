@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -133,12 +134,15 @@ def test_a_file_of_another_user_is_an_error(hooks: Path) -> None:
 
 
 @as_root
-def test_a_file_that_cannot_be_read_is_an_error(hooks: Path) -> None:
-    for folder in (hooks, *hooks.parents[:3]):
-        folder.chmod(0o755)
-    write(hooks / "secret.py", mode=0o600)
+def test_a_file_that_cannot_be_read_is_an_error() -> None:
+    with tempfile.TemporaryDirectory() as name:  # not below a folder that only root can enter
+        hooks = Path(name)
+        hooks.chmod(0o755)
+        secret = write(hooks / "secret.py", mode=0o600)
 
-    assert "secret.py cannot be read: Permission denied" in as_nobody(lambda: read_folder(str(hooks)))
+        assert f"{secret} cannot be read: Permission denied" in as_nobody(lambda: read_folder(name))
+        hooks.chmod(0o700)
+        assert "Permission denied" in as_nobody(lambda: read_folder(f"{name}/lib"))
 
 
 def test_too_many_bytes_are_an_error_that_names_the_file(hooks: Path) -> None:

@@ -97,6 +97,31 @@ def test_a_host_that_has_just_got_it_brings_no_counts_of_the_bundle_before() -> 
     assert comparison.on_gates == Gates(0, 60, {"crash": 1})
 
 
+def test_a_busy_host_does_not_hide_one_that_denies_everything() -> None:
+    judgement = judge(
+        seen(
+            report_of("ci-1", "b", 100_000, head=AT),
+            report_of("laptop-1", "b", 9, {"load": 5, "policy": 1}, head=AT),
+            report_of("laptop-2", "a", 10_000, head=AT),
+        ),
+        BOUND,
+    )
+
+    assert judgement.word is Word.STOP
+    assert judgement.reason.startswith("on the host laptop-1 most is denied because a hook is broken: 5 of 9")
+
+
+def test_a_host_that_was_broken_before_is_not_held_against_the_version() -> None:
+    comparison = seen(
+        report_of("ci-1", "b", 10_000, head=AT),
+        report_of("old-1", "b", 50, {"crash": 50}, since=7, head=AT),
+        before=(report_of("old-1", "a", 100, {"crash": 90}),),
+    )
+
+    assert comparison.broken == ()
+    assert judge(comparison, BOUND).word is Word.GO_ON
+
+
 def test_one_host_that_refuses_stops_it_and_is_named() -> None:
     judgement = judge(
         seen(report_of("web-1", "b", 500, head=AT), report_of("web-2", "a", 500, head=AT, problem="guards.py:3: no")),

@@ -430,6 +430,14 @@ def test_a_host_that_ships_to_an_earlier_epoch_keeps_its_newest_batch_there(empt
     assert (host["local"]["record"]["findings"], host["local"]["differences"]) == ([], [])
 
 
+def test_a_record_that_is_not_there_is_one_clear_error(fleet: FleetCommands) -> None:
+    done = fleet.run("verify", "--host", "laptop", "--record", "/nowhere")
+
+    assert (done.returncode, done.stdout) == (66, "")
+    assert "there is no record in /nowhere" in done.stderr
+    assert "name one --host" in fleet.run("verify", "--record", "/nowhere").stderr
+
+
 def test_a_witness_is_of_one_host(fleet: FleetCommands) -> None:
     done = fleet.run("verify", "--witness", "4:0123456789abcdef")
 

@@ -15,6 +15,7 @@ import msgspec
 from hooklatch.cli.fleet.access import publisher_name
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.durations import span
+from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
 
 if TYPE_CHECKING:
@@ -43,13 +44,17 @@ class Way:
 
 @contextmanager
 def saying_where() -> Generator[Way]:
-    """Say where the rollout is if Ctrl-C ends the block, in whichever task it came."""
+    """Say where the rollout is if Ctrl-C ends the block, in whichever task, or an error that does not say it."""
     way = Way()
     try:
         yield way
     except KeyboardInterrupt:
         if way.ongoing is not None:
-            output.complain(where(way.ongoing.at))
+            output.complain(f"interrupted{where(way.ongoing.at)}")
+        raise
+    except CommandError as error:
+        if way.ongoing is not None and error.code not in (Exit.FINDINGS, Exit.CONFLICT):
+            output.complain(f"the rollout ended early{where(way.ongoing.at)}")
         raise
 
 
@@ -154,9 +159,9 @@ async def go(
 
 def where(at: Manifest | None) -> str:
     if at is None:
-        return "interrupted; `hooklatch fleet history` says whether the first step was written"
+        return "; `hooklatch fleet history` says whether the first step was written"
     return (
-        f"interrupted: version {at.version} stays at {at.rollout.percent:g} %; to go on, run: hooklatch fleet rollout"
+        f": version {at.version} stays at {at.rollout.percent:g} %; to go on, run: hooklatch fleet rollout"
         f" {at.version} --steps …; to take it back: hooklatch fleet rollback"
     )
 

@@ -77,6 +77,8 @@ class ShownLog:
                     for entry in self._matching(arrival):
                         self._show(entry)
                         is_empty = False
+                    if not output.has_reader():
+                        return
         else:
             for entry in await self._newest(reader):
                 self._show(entry)

@@ -1,7 +1,8 @@
 """What a host says of itself: the JSON that its link puts into the engine.  Knows values; reads no file and no engine.
 
 The link writes it, `fleet status` and `fleet verify` show it, and the publisher compares hosts by it.  Anybody with a
-host's credentials can write that host's report, so nothing in it is ever a reason to widen a rollout by itself.
+host's credentials can write that host's report, so it proves nothing about that host: it can hold a rollout, or hide
+what goes wrong there.
 """
 
 from __future__ import annotations

@@ -81,8 +81,12 @@ def read_folder(path: str) -> Folder:
 
 
 def read_once(path: str) -> Folder:
-    if not os.path.lexists(path):
-        raise MissingFolderError(f"{path} does not exist; name the folder that holds the hooks")
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        raise MissingFolderError(f"{path} does not exist; name the folder that holds the hooks") from None
+    except (OSError, ValueError) as error:
+        raise FolderError(f"{path!r} cannot be looked up: {error}") from None
     root = os.path.realpath(path)
     if not os.path.isdir(root):
         raise FolderError(f"{path} is not a folder; name the one that holds the hooks")

@@ -3,7 +3,8 @@
     compare(manifest, before, now)  ─▶  Comparison  ─▶  judge(comparison, bound)  ─▶  go on, wait, or stop and why
 
 Compared is the share of gate decisions that were denied because a hook is broken (crash, timeout, load, …), on the
-hosts that have the bundle against those that have not, since the rollout began.
+hosts that have the bundle against those that have not, since the rollout began.  One busy host could hide many others
+in that share, so a host on which most decisions are such denials, and were not before, is enough to stop.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from hooklatch.fleet.policy.reports import Gates, HostReport, total
 
 __all__ = ["Bound", "Comparison", "Judgement", "Word", "compare", "judge"]
 
+FEWEST = 5  # such denials on one host: fewer may be bad luck
 ROUNDING = 1e-9  # of shares: 5 % less 3 % is a little over 2 %
 SHOWN = 8  # hosts that a message names
 
@@ -50,6 +52,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     Of the hosts that are to have it, `missing` do not yet, `silent` have not reported since the step began, `away` had
     not for a while before, `refusing` say why they will not, and the daemons of `unreachable` give no answer.
+    `broken` are hosts that have it, on which most gates are denied because of that, and were not before.
     `eligible` is how many hosts have the labels, in the rollout or not.
     """
 
@@ -62,6 +65,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     away: tuple[str, ...] = ()
     refusing: tuple[tuple[str, str], ...] = ()
     unreachable: tuple[str, ...] = ()
+    broken: tuple[tuple[str, Gates], ...] = ()
     eligible: int = 0
 
     @property
@@ -109,8 +113,15 @@ def compare(
         away=tuple(unheard["away"]),
         refusing=tuple(refusing),
         unreachable=tuple(unreachable),
+        broken=tuple((host, gates) for host, gates in on.items() if is_broken(gates, before.get(host))),
         eligible=eligible,
     )
+
+
+def is_broken(gates: Gates, before: HostReport | None) -> bool:
+    """Return whether a host denies most of what it decides because a hook is broken, and did not so before."""
+    was = before.gates if before is not None else Gates()
+    return gates.faults >= FEWEST and 2 * gates.faults > gates.decided and 2 * was.faults <= was.decided
 
 
 def new_problem(before: HostReport | None, now: HostReport, manifest: Manifest) -> str | None:
@@ -130,6 +141,12 @@ def judge(seen: Comparison, bound: Bound) -> Judgement:
         host, problem = seen.refusing[0]
         others = f" (and {counted(len(seen.refusing) - 1, 'more host')})" if len(seen.refusing) > 1 else ""
         return Judgement(Word.STOP, f"the host {host}{others} refuses it: {problem}")
+    if seen.broken:
+        host, gates = seen.broken[0]
+        others = f" (and {counted(len(seen.broken) - 1, 'more host')})" if len(seen.broken) > 1 else ""
+        return Judgement(
+            Word.STOP, f"on the host {host}{others} most is denied because a hook is broken: {share_of(gates)}"
+        )
     # Few decisions are held against the whole sample: if all others were good, would it still be too many?
     share = seen.on_gates.faults / max(seen.on_gates.decided, bound.sample, 1)
     usual = seen.off_gates.faults / seen.off_gates.decided if seen.off_gates.decided else 0.0

@@ -86,18 +86,20 @@ class Publisher:
         self._memory = memory
         self._heeds_hosts = heeds_hosts
 
-    async def read(self) -> History:
-        """Read the versions that are new, and check all of them.
+    async def read(self, hosts: Mapping[str, Heard] | None = None) -> History:
+        """Read the versions that are new, and check all of them; `hosts` is what hosts have just said, if known.
 
         Raises:
             FleetError: they are not to be believed.
             EngineError: they cannot be read.
         """
-        hosts = await self.hosts() if self._heeds_hosts else {}  # first: what a host has read, the engine had before
+        if hosts is None:  # asked for first: what a host has read, the engine had before
+            hosts = await self.hosts() if self._heeds_hosts else {}
         history = await read_history(self.engine, self.history, self._keys)
         if self._memory is not None:
             history.check_seen(self._memory.head(), by="this machine")
-        history.check_reports([heard.report for heard in hosts.values()])
+        if self._heeds_hosts:
+            history.check_reports([heard.report for heard in hosts.values()])
         if self._memory is not None:
             self._memory.keep(history.head)
         self.history = history

@@ -85,17 +85,18 @@ class Rollout:
         for number, percent in enumerate(self._pace.steps):
             plan = first
             if self.at is not None:
-                await self._check_alone(self.at)
                 plan = widened(self._publisher.history, self.at.version, percent)
             heard_before = await self._publisher.hosts()
+            if self.at is not None:
+                await self._check_alone(self.at, heard_before)
             self.at = await self._publisher.commit(plan, self._key, publisher=self._by, message=self._message)
             self._tell(f"version {self.at.version} is out at {shown(percent)}")
             await self._watch(self.at, heard_before, is_last=number == len(self._pace.steps) - 1)
         assert self.at is not None
         return self.at
 
-    async def _check_alone(self, at: Manifest) -> None:
-        history = await self._publisher.read()
+    async def _check_alone(self, at: Manifest, heard: dict[str, Heard]) -> None:
+        history = await self._publisher.read(heard)
         newest = history.newest
         if newest is not None and newest.version > at.version:
             winner = self._publisher.history.entries[at.version].manifest
@@ -109,8 +110,8 @@ class Rollout:
         while True:
             looked = trio.current_time()
             try:
-                await self._check_alone(at)
                 heard = await self._publisher.hosts()
+                await self._check_alone(at, heard)
             except UnreachableError as error:
                 judgement = Judgement(Word.WAIT, f"the reports cannot be read: {error}")
             else:
