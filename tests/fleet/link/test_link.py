@@ -1,4 +1,7 @@
-"""The link over a real engine, with a daemon in memory that checks as the real one does."""
+"""The link over a real engine, with a daemon in memory that checks as the real one does.
+
+Slow: most tests have an engine of their own, which they kill, fill, empty or halt.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ from support.link_parts import (
 )
 from support.redis_server import RedisServer, needs_redis
 
-pytestmark = needs_redis
+pytestmark = [pytest.mark.slow, needs_redis]
 
 
 @pytest.fixture
@@ -166,12 +169,13 @@ async def test_an_engine_that_was_emptied_is_told_and_nothing_is_applied(
         contacts = daemon.contacts
         record.write(1)
         await anew.push(engine, "another one")  # another history
-        await until_shipped(engine, record)
+        found = await until_shipped(engine, record)
         for text in ("another two", "another three"):
             await anew.push(engine, text)
         await until(lambda: "rewritten" in link.known.faults["policy"])
 
     assert "behind" in (report.problem or "")
+    assert [one["seq"] for one in found] == [1, 2, 3, 4, 5]
     assert [one.version for one in daemon.history] == [1, 2][-len(daemon.history) :]
     assert daemon.contacts - contacts <= 1
 

@@ -218,6 +218,9 @@ def test_what_no_further_attempt_mends_is_one_clear_error(tmp_path: Path) -> Non
     with placed(CONFIG) as place:
         place.config.unlink()
         assert place.run("link").returncode == 66
+    with placed(table("redis://engine:1", publisher)) as place:
+        place.config.chmod(0o666)
+        assert place.run("link").returncode == 77
 
 
 def test_a_second_link_is_one_too_many(redis: RedisServer) -> None:

@@ -188,3 +188,13 @@ def test_the_newest_record_is_found_behind_an_empty_segment(tmp_path: Path) -> N
 
     assert newest is not None
     assert newest.seq == 3
+
+
+def test_a_name_that_leads_nowhere_is_passed_over(tmp_path: Path) -> None:
+    lines = chained(tmp_path, [2, 2])
+    (tmp_path / f"{2:016d}.jsonl").symlink_to("absent")
+    cursor = Cursor(str(tmp_path))
+
+    for after in (1, 2):
+        cursor.seek(after)
+        assert read_all(cursor) == lines[after:]

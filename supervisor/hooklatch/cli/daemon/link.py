@@ -22,7 +22,7 @@ __all__ = ["add_link"]
 logger = logging.getLogger("hooklatch.link")
 LOCK = "link.lock"
 RECORD = "record"
-EXITS = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE)
+EXITS = (Exit.BAD_DATA, Exit.NO_INPUT, Exit.UNAVAILABLE, Exit.NOT_PERMITTED)
 
 
 def add_link(parser: Parser) -> None:

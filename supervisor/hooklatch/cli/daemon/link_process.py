@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 
 import msgspec
 import trio
@@ -23,6 +23,7 @@ from hooklatch.fleet.link.daemon_socket import DaemonSocket
 from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.policy.settings import FleetSettings
 from hooklatch.service.config.configuration import read_config
+from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.toml_document import ConfigError
 from hooklatch.service.process.service_manager import Notifier
 
@@ -46,11 +47,13 @@ def read_fleet(config: str) -> FleetSettings | None:
     """Return what [fleet] says; None if there is no such table.
 
     Raises:
-        CommandError: the file is not there, or is wrong.
+        CommandError: the file is not there, or is wrong, or another user could have written it: what it says of
+            `fields` and `url` decides what leaves the machine, and where to.
     """
     try:
-        with open(config, "rb") as file:
-            data = file.read()
+        data = read_safely(config)
+    except UnsafeFileError as error:
+        raise CommandError(Exit.NOT_PERMITTED, str(error)) from None
     except OSError as error:
         raise CommandError(Exit.NO_INPUT, f"{config} cannot be read: {error.strerror}; name it with --config") from None
     try:
@@ -115,6 +118,7 @@ class LinkProcess:
                 assert self._settings is not None
                 await self._notifier.ready(f"the link of {self._settings.host} to the fleet {self._settings.name}")
                 self._on_ready(self._settings.host, self._settings.name)
+                warn_of_readers(self._settings.password_file)
                 logger.info("ready", extra={"host": self._settings.host, "fleet": self._settings.name})
                 async for number in received:
                     if number == signal.SIGHUP:
@@ -176,6 +180,12 @@ class LinkProcess:
             if status != said:
                 await self._notifier.tell(STATUS=status)
                 said = status
+
+
+def warn_of_readers(password_file: str | None) -> None:
+    with suppress(OSError):  # each connection to the engine reads it, and tells
+        if password_file is not None and os.stat(password_file).st_mode & 0o077:
+            logger.warning("others may read the engine's password; run: chmod 600 %s", password_file)
 
 
 def signature(path: str) -> tuple[int, ...] | None:

@@ -33,6 +33,7 @@ class Known:
         self.oldest = 0
         self.newest: ChainLink | None = None
         self.gates = Gates()
+        self.doubts = 0  # how often the engine was found to have lost something
         self.on_change: Callable[[], None] = lambda: None
         self._host = host
         self._labels = tuple(labels)

@@ -45,6 +45,7 @@ class Policy:
         self._refusals = Pauses(LONGEST_REFUSAL, first=0.5)
         self._differences = Pauses(CONTACT, first=0.5)
         self._strangers = Pauses(LONGEST_REFUSAL, first=0.2)  # a daemon records each link that it refuses
+        self._is_behind = False
         self._refused_bundle: tuple[Target, float] | None = None  # and when it may be offered again
 
     async def run(self, engine: Engine) -> None:
@@ -63,6 +64,7 @@ class Policy:
                 await self._follow(engine, answer)
             except RefusedError as error:
                 self._known.fault(POLICY, self._refused(error))
+                self._doubt(isinstance(error, BehindError))
                 pauses = self._differences
             except DaemonAbsentError as error:
                 self._known.fault(DAEMON, str(error))
@@ -114,6 +116,7 @@ class Policy:
         answer = await self._daemon.follow([])
         self._known.hear(answer, self._now())
         self._known.fault(POLICY, None)
+        self._doubt(False)
         self._differences.reset()
         return answer
 
@@ -203,6 +206,12 @@ class Policy:
         self, engine: Engine, after: int, *, wait: float, limit: int = PAGE
     ) -> Sequence[tuple[int, bytes]]:
         return await asked(engine.versions(after, wait=wait, limit=limit), wait + PATIENCE)
+
+    def _doubt(self, is_behind: bool) -> None:
+        """Have others look again at what the engine has, when it is first seen to have lost something."""
+        if is_behind and not self._is_behind:
+            self._known.doubts += 1
+        self._is_behind = is_behind
 
     def _refused(self, error: RefusedError) -> str:
         if not isinstance(error, BehindError) or self._known.answer is None:

@@ -25,6 +25,7 @@ logger = logging.getLogger("hooklatch.link")
 EVERY = 10.0  # seconds between two reports of a host where nothing happens
 SOON = 0.5  # seconds, at least, between two reports of one where much does
 TELL = 1.0  # seconds, at least, between two words to the daemon about what was shipped
+NOTHING = -1  # has been told
 MOST = 32 * 2**20  # bytes of the record that are counted for one report
 LONGEST = 30.0  # seconds until an engine that refuses reports is tried again
 
@@ -135,11 +136,11 @@ class Telling:
 
     async def run(self) -> None:
         """Tell until cancelled; a daemon that is new is told again."""
-        told: int | None = None
+        told = NOTHING
         while True:
             await trio.sleep(TELL)
             if not self._daemon.is_connected():
-                told = None
+                told = NOTHING
             elif self._known.epoch and self._known.shipped != told:
                 told = self._known.shipped
                 try:

@@ -23,6 +23,7 @@ __all__ = ["Shipping"]
 
 LOOK = 0.5  # seconds between two looks for new records
 CHECK = 10.0  # seconds between two looks whether the record still has what was shipped last
+LOOK_AGAIN = 60.0  # seconds between two looks whether the engine still has it
 LONGEST = 15.0  # seconds, at most, until an engine that refuses, or a record that cannot be read, is tried again
 NEW_EPOCH = 60.0  # seconds between two new epochs, at least: whatever goes wrong, logs do not multiply
 MAX_EPOCHS = 8  # of those before the newest that are looked at
@@ -42,7 +43,7 @@ class Shipping:
         self._conflicts = 0  # since a batch was acknowledged
 
     async def run(self, engine: Engine) -> None:
-        """Ship until the connection ends.
+        """Ship until the connection ends; begin anew where the engine may have lost something.
 
         Raises:
             EngineError: it has.
@@ -93,9 +94,9 @@ class Shipping:
         return resume
 
     async def _ship(self, engine: Engine, resume: Resume) -> None:
-        outgoing = self._outgoing
-        check_at = self._now() + CHECK
-        while True:
+        outgoing, doubts = self._outgoing, self._known.doubts
+        check_at, look_at = self._now() + CHECK, self._now() + LOOK_AGAIN
+        while self._known.doubts == doubts:
             began = self._now()
             packed = await trio.to_thread.run_sync(outgoing.next) if outgoing.has_more() else None
             for finding in outgoing.findings:
@@ -105,14 +106,17 @@ class Shipping:
             if packed is not None:
                 await self._append(engine, resume.epoch, packed)
                 self._acknowledge(Shipped(resume.epoch, packed.last, packed.hash))
-                await trio.sleep(
-                    min(LOOK, (self._now() - began) / 2)
-                )  # a backlog leaves room for others, here and there
+                # A backlog leaves room for others, here and at the engine.
+                await trio.sleep(min(LOOK, (self._now() - began) / 2))
             else:
                 await trio.sleep(LOOK)
             if self._now() >= check_at:
                 await trio.to_thread.run_sync(outgoing.check)
                 check_at = self._now() + CHECK
+            if self._now() >= look_at:
+                if (await self._newest_shipped(engine))[0] != self._acknowledged:
+                    return
+                look_at = self._now() + LOOK_AGAIN
 
     async def _append(self, engine: Engine, epoch: int, packed: Packed) -> None:
         """Append a batch, as often as it takes: while the engine refuses, the rest waits in the record."""

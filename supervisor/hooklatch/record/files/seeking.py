@@ -71,16 +71,15 @@ class Cursor:
         """
         self._at, self._last = None, b""
         segments = list_segments(self.folder)
-        candidates = [place for place in segments if place.first <= after] or segments[:1]
-        if not candidates:
-            return None
-        place = candidates[-1]
-        with open(place.path, "rb") as file:
-            status = os.fstat(file.fileno())
-            offset, line = locate(file.fileno(), status.st_size, after)
-        self._at, self._last = Position(place, (status.st_dev, status.st_ino), offset), line
-        link = read_link(line) if line and seq_of(line) == after else None
-        return link if link is not None and link.seq == after else None
+        before = [place for place in segments if place.first <= after]
+        for place in reversed(before or segments[:1]):
+            with suppress(FileNotFoundError), open(place.path, "rb") as file:
+                status = os.fstat(file.fileno())
+                offset, line = locate(file.fileno(), status.st_size, after)
+                self._at, self._last = Position(place, (status.st_dev, status.st_ino), offset), line
+                link = read_link(line) if line else None
+                return link if link is not None and link.seq == after else None
+        return None
 
     def has_more(self) -> bool:
         """Return whether a look for more lines may find some: cheap, for asking often.
@@ -105,15 +104,13 @@ class Cursor:
             RecordChangedError: seek again.
             OSError: the record cannot be read.
         """
-        if self._at is None and not self._enter(list_segments(self.folder)[:1]):
+        if self._at is None and not self._enter(list_segments(self.folder)):
             return []
         while True:
             later = self._later()  # looked up first: once there is one, nothing is appended to this one
             lines = self._rest(most)
-            if lines or not later:
+            if lines or not self._enter(later):
                 return lines
-            with suppress(FileNotFoundError):  # retention was there first; the next look finds what it left
-                self._enter(later)
 
     def check(self) -> None:
         """Look whether the last line before the place is still what was read.
@@ -133,13 +130,16 @@ class Cursor:
     def _later(self) -> list[SegmentFile]:
         assert self._at is not None
         first = self._at.place.first
-        return [place for place in list_segments(self.folder) if place.first > first][:1]
+        return [place for place in list_segments(self.folder) if place.first > first]
 
     def _enter(self, places: list[SegmentFile]) -> bool:
+        """Go to the beginning of the first of these that is still there; return whether there is one."""
         for place in places:
-            status = os.stat(place.path)
-            self._at, self._last = Position(place, (status.st_dev, status.st_ino), 0), b""
-        return bool(places)
+            with suppress(FileNotFoundError):
+                status = os.stat(place.path)
+                self._at, self._last = Position(place, (status.st_dev, status.st_ino), 0), b""
+                return True
+        return False
 
     def _rest(self, most: int) -> list[bytes]:
         at = self._at
