@@ -136,8 +136,12 @@ class FleetCommands:
         return ["fleet", *words, "--to", self.server.url, "--fleet", self.name]
 
     def run(self, *words: str) -> CompletedProcess[str]:
+        """Run a command about this fleet to its end."""
+        return self.run_as_given(*self.words(*words))
+
+    def run_as_given(self, *words: str) -> CompletedProcess[str]:
         """Run a command to its end, in this process: one of its own costs more than all that it does."""
-        given = [*self.words(*words), "--config", str(self.place.config)]
+        given = [*words, "--config", str(self.place.config)]
         with redirect_stdout(io.TextIOWrapper(io.BytesIO(), "utf-8")) as out, redirect_stderr(io.StringIO()) as err:
             try:
                 code = run(given)

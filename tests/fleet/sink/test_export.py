@@ -271,6 +271,18 @@ def test_a_batch_that_cannot_be_read_is_exported_as_a_finding_and_stops_nothing(
     assert fleet.run(*words(receiver, tmp_path)).returncode == 0
 
 
+def test_no_number_that_a_host_appends_stops_the_export_of_others(
+    fleet: FleetCommands, receiver: Receiver, record: Path, tmp_path: Path
+) -> None:
+    fleet.server.command("XADD", f"hooklatch:{fleet.name}:log:a:1", f"{2**64 - 1}-7", "x", "y")
+
+    first, second = fleet.run(*words(receiver, tmp_path)), fleet.run(*words(receiver, tmp_path))
+
+    assert (first.returncode, second.returncode) == (1, 0), first.stderr + second.stderr
+    assert second.stdout == "exported 0 records\n"
+    assert len(receiver.taken) == len(lines(record)) + 1
+
+
 @table(
     ("content", "text"),
     [

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["add_status"]
 
 SILENT = 60.0  # seconds without a report after which a host is silent
+WIDEST = 20  # characters of what a host calls its health
 SKEW = 60.0  # seconds by which a clock may be off before it is shown
 TITLES = ("HOST", "LABELS", "HEAD", "WANTED", "APPLIED", "BEHIND", "STALE", "SEEN", "HEALTH", "RECORD", "UNSHIPPED")
 
@@ -82,7 +83,7 @@ def row_of(one: HostStatus) -> tuple[object, ...]:
     unshipped = f"{one.unshipped}" + (f" ({one.lost} lost)" if one.lost else "")
     return (
         one.host, " ".join(one.labels) or None, one.head or None, one.wanted, one.applied, one.behind or None,
-        since(one.stale_s), since(one.seen_s) + (" SILENT" if one.is_silent else ""), one.health,
+        since(one.stale_s), since(one.seen_s) + (" SILENT" if one.is_silent else ""), one.health[:WIDEST],
         f"{one.record.seq}:{one.record.hash[:16]}" if one.record is not None else None, unshipped,
     )  # fmt: skip
 

@@ -56,6 +56,7 @@ BLOCK = 0.4  # seconds that the server may hold a waiting question: so long may 
 GRACE = 0.8  # so long may its answer then stay away; twice as long after each time that it did, as it may be busy
 AT_ONCE = 16  # batches in one answer: each may have megabytes
 SCANNED = 1000  # keys looked at in one step of SCAN
+LAST = 2**64 - 1  # the last number that an id of a stream can have
 BIG = 2**63  # seqs and versions are below; an id of a stream has 64 bits
 TOO_LOW = "equal or smaller than the target stream top item"  # of XADD, Redis 5 to 8 and Valkey
 NONE = "no such key"  # of XINFO
@@ -249,8 +250,10 @@ class RedisEngine:
     async def batches(self, host: str, epoch: int, after: int, *, limit: int = 100) -> Sequence[Batch]:
         found: list[Batch] = []
         while len(found) < limit:
-            count = min(AT_ONCE, limit - len(found))
-            start = f"({found[-1].last if found else after}-{2**64 - 1}"
+            last = found[-1].last if found else after
+            if last >= LAST:  # a host may append it, and there is no question for what follows it
+                break
+            count, start = min(AT_ONCE, limit - len(found)), f"({last}-{LAST}"
             (entries,) = await self._ask(Question("XRANGE", start, "+", "COUNT", count, key=self._log(host, epoch)))
             found += batches_in(entries)
             if len(entries) < count:

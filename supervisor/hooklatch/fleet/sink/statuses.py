@@ -13,7 +13,7 @@ from hooklatch.fleet.policy.reports import HostReport, RecordHead, read_report
 
 __all__ = ["HostStatus", "statuses_of"]
 
-SKEW = 60.0  # seconds by which a host's clock may differ from the engine's before it is mentioned
+LONGEST = 1e10  # seconds, some 300 years: a host may say any number
 
 
 class HostStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,14 +86,14 @@ def status_of(report: Report, epoch: int, newest: int, now: int, silent_after: f
         applied=said.applied,
         bundle=said.bundle,
         behind=max(0, newest - said.head.version),
-        stale_s=said.stale_s + seen if said.stale_s is not None else None,
+        stale_s=min(max(0.0, said.stale_s), LONGEST) + seen if said.stale_s is not None else None,
         health=said.health,
         record=said.record,
         epoch=max(epoch, said.epoch),
         shipped=said.shipped,
         unshipped=said.unshipped,
         lost=said.lost,
-        skew_s=(said.clock - report.at) / 1000 if said.clock else 0.0,
+        skew_s=max(-LONGEST, min((said.clock - report.at) / 1000, LONGEST)) if said.clock else 0.0,
         link=said.link,
         wrong=(*wrong, *wrong_in(said, newest, epoch)),
     )

@@ -84,7 +84,7 @@ def telemetry_of_finding(fleet: str, finding: Finding, at: int) -> Telemetry:
     if finding.epoch is not None:
         attributes["hooklatch.epoch"] = finding.epoch
     if finding.seq is not None:
-        attributes["hooklatch.seq"] = finding.seq
+        attributes["hooklatch.seq"] = plain(finding.seq)
     return Telemetry(0, at * 1_000_000, ERROR, "hooklatch.finding", finding.text, attributes)
 
 

@@ -1,0 +1,135 @@
+"""fleet log, against a real engine with what real records hold.
+
+Slow: the engine and the daemons are processes of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+
+from hooklatch.fleet.engine.engine import Batch, Engine
+from support.commands import new_place, serving
+from support.records import lines, records
+from support.redis_server import needs_redis
+from support.shipped import ALL, FleetCommands, ship, write_record
+
+pytestmark = [pytest.mark.slow, needs_redis]
+WHO = ("build-1", "build-2", "laptop")
+
+
+def test_every_hosts_records_come_once_and_in_order(fleet: FleetCommands) -> None:
+    found = fleet.lines("log", "-n", "0")
+
+    for host in WHO:
+        own = [one for one in found if one["fleet_host"] == host]
+        assert [{key: value for key, value in one.items() if not key.startswith("fleet_")} for one in own] == records(
+            fleet.record(host)
+        )
+    arrivals = [one["fleet_at"] for one in found]
+    assert arrivals == sorted(arrivals)
+
+
+def test_the_newest_are_the_last_of_all_in_the_same_order(fleet: FleetCommands) -> None:
+    everything = fleet.lines("log", "-n", "0")
+
+    assert fleet.lines("log", "-n", "10") == everything[-10:]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--host", "build-1", "--kind", "decision"], 4),
+        (["--host", "build-1", "--host", "laptop", "--kind", "decision"], 8),
+        (["--verdict", "deny"], 8),
+        (["--session", "s1", "--hook", "global/guards:no_rm", "--cause", "policy", "--event", "pre_tool_use"], 4),
+        (["--verdict", "deny", "--since", "1h", "-n", "3"], 3),
+    ],
+)
+def test_the_filters_are_those_of_log(fleet: FleetCommands, words: list[str], expected: int) -> None:
+    assert len(fleet.lines("log", *words)) == expected
+
+
+def test_a_line_says_whose_it_is(fleet: FleetCommands) -> None:
+    done = fleet.run("log", "--kind", "decision", "-n", "1")
+
+    assert done.stdout[25:].split()[:4] == ["laptop", done.stdout[25:].split()[1], "deny", "pre_tool_use"]
+
+
+def test_one_decision_is_shown_with_what_each_hook_said(fleet: FleetCommands) -> None:
+    done = fleet.run("log", "--decision", "d-1", "--host", "laptop")
+
+    assert "asked     global/guards:no_rm deny" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (["--session", "s9"], 66, "no record in the fleet 'acme' has the session 's9'; a field that hosts do not ship"),
+        (["--event", "pre_tool_us"], 64, "did you mean 'pre_tool_use'"),
+        (["--host", "laptpo"], 66, "no host 'laptpo' has reported or shipped anything; did you mean 'laptop'"),
+        (["--verdict", "dney"], 64, "did you mean 'deny'"),
+    ],
+)
+def test_a_name_that_no_record_has_is_an_error(fleet: FleetCommands, words: list[str], code: int, text: str) -> None:
+    done = fleet.run("log", *words)
+
+    assert (done.returncode, done.stdout) == (code, "")
+    assert text in done.stderr
+
+
+def test_nothing_that_matches_is_no_error_if_the_names_are_right(fleet: FleetCommands) -> None:
+    done = fleet.run("log", "--event", "stop")
+
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "no record of the fleet 'acme' matches" in done.stderr
+
+
+def test_following_shows_what_arrives_also_from_a_host_that_is_new(empty: FleetCommands) -> None:
+    old, new = write_record(empty.record("old")), write_record(empty.record("new"), 1)
+    empty.do(lambda engine: ship(engine, "old", old))
+
+    started = empty.place.begin(*empty.words("log", "--follow", "--json", "-n", "1"))
+    first = json.loads(started.line())
+    write_record(old, 2)
+    empty.do(lambda engine: ship(engine, "old", old, after=first["seq"]))
+    later = [json.loads(started.line()) for _ in range(len(lines(old)) - first["seq"])]
+    empty.do(lambda engine: ship(engine, "new", new))
+    newest = [json.loads(started.line()) for _ in lines(new)]
+    started.signal(signal.SIGINT)
+
+    assert [one["seq"] for one in later] == list(range(first["seq"] + 1, len(lines(old)) + 1))
+    assert {one["fleet_host"] for one in newest} == {"new"}
+    assert started.end()[0] == 0
+
+
+def test_a_batch_that_cannot_be_read_is_loud_and_hides_no_other(empty: FleetCommands) -> None:
+    folder = write_record(empty.record("a"))
+
+    async def work(engine: Engine) -> None:
+        await ship(engine, "a", folder)
+        await engine.append("a", 1, Batch(90, 91, b"torn"))
+        await engine.append("b", 1, Batch(1, 2, b"\x78\x9c"))
+
+    empty.do(work)
+    done = empty.run("log", "-n", "0", "--json")
+
+    assert done.returncode == 1
+    assert "the batch of records 90 to 91 of a (epoch 1) cannot be read" in done.stderr
+    assert "of b (epoch 1) cannot be read" in done.stderr
+    assert len(done.stdout.splitlines()) == len(lines(folder))
+
+
+def test_what_a_daemon_recorded_arrives(empty: FleetCommands) -> None:
+    with new_place() as place:
+        with serving(place):
+            place.fire_tool("Bash", command="rm -rf /")
+        folder = place.folder / ".local/state/hooklatch/record"
+        empty.do(lambda engine: ship(engine, "a", folder, fields=ALL))
+
+        (denied,) = empty.lines("log", "--verdict", "deny", "-n", "0")
+        (own,) = [one for one in records(folder) if one.get("verdict") == "deny"]
+        assert {key: value for key, value in denied.items() if not key.startswith("fleet_")} == own
+        assert len(empty.lines("log", "-n", "0")) == len(lines(folder))
