@@ -79,7 +79,6 @@ class Arena:
         self.disk.mkdir()
         self.has_own_disk = mounted(self.disk)
         self.hosts: list[Host] = []
-        self.healing: list[float] = []  # seconds from each heal until all hosts were equal
         self._pen = Pen(self.histories / "harness.jsonl")
         self._numbers = 0
         self._watchers: list[Watcher] = []
@@ -103,7 +102,6 @@ class Arena:
             host.start_daemon()
             host.start_link()
         self.heal()
-        self.healing.clear()  # nothing was wrong yet
         self._watchers = [Watcher(host, self.histories / f"{host.name}-status.jsonl") for host in self.hosts]
         for host in self.hosts:
             host.start_agents(self.histories / f"{host.name}.jsonl")
@@ -226,8 +224,8 @@ class Arena:
 
     # -- what is waited for ----------------------------------------------------------------------------------------
 
-    def heal(self) -> None:
-        """Wait until every host has the newest version in force; write down how that went."""
+    def heal(self) -> float:
+        """Wait until every host has the newest version in force; return how many seconds that took."""
         since, wanted = now(), self.versions()[-1]
         states: dict[str, State] = {}
 
@@ -242,9 +240,9 @@ class Arena:
 
         wait_until(are_equal, PATIENCE)
         at = now()
-        self.healing.append((at - since) / 1e9)
         digests = {host.name: states[host.name].bundle if host.name in states else "" for host in self.hosts}
         self.write(Healed(since, at, digests, wanted.bundle))
+        return (at - since) / 1e9
 
     def await_gates(self, hosts: Sequence[Host], count: int) -> None:
         """Wait until each of these hosts has decided some more gates."""

@@ -21,7 +21,7 @@ __all__ = ["Battle", "fight"]
 
 
 class Battle(msgspec.Struct, frozen=True):
-    """What happened; `healing` are seconds from the end of each fault until all hosts were equal."""
+    """What happened; `healing`: the most seconds from the end of each kind of fault until all hosts were equal."""
 
     seed: int
     wires: str
@@ -32,7 +32,7 @@ class Battle(msgspec.Struct, frozen=True):
     shipped: int
     faults: dict[str, int]
     left_out: dict[str, str]
-    healing: list[float]
+    healing: dict[str, float]
     violations: list[Violation]
 
 
@@ -69,6 +69,6 @@ def summed_up(
         shipped=sum(isinstance(line, Shipped) for line in lines),
         faults=dict(nemesis.done),
         left_out=nemesis.left_out,
-        healing=[round(seconds, 3) for seconds in arena.healing],
+        healing={kind: round(longest, 3) for kind, longest in nemesis.healing.items()},
         violations=found,
     )

@@ -28,6 +28,7 @@ class Nemesis:
     def __init__(self, arena: Arena, seed: int) -> None:
         self.done: Counter[str] = Counter()
         self.left_out: dict[str, str] = {}
+        self.healing: dict[str, float] = {}  # the most seconds from a fault's end until all hosts were equal
         self._arena = arena
         self._random = random.Random(seed)
 
@@ -46,7 +47,7 @@ class Nemesis:
         self._arena.write(Fault(kind, now(), host.name))
         getattr(self, kind)(host)
         self.done[kind] += 1
-        self._arena.heal()
+        self.healing[kind] = max(self.healing.get(kind, 0.0), self._arena.heal())
 
     def _impossible(self, kind: str) -> str:
         if kind == "wrong_clock" and not FAKETIME:

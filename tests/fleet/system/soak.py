@@ -36,8 +36,7 @@ class Sum(msgspec.Struct):
     versions: int = 0
     declined: int = 0
     shipped: int = 0
-    healings: int = 0
-    longest_healing: float = 0.0
+    healing: dict[str, float] = {}
     gates: Counter[str] = msgspec.field(default_factory=Counter)
     faults: Counter[str] = msgspec.field(default_factory=Counter)
     left_out: dict[str, str] = {}
@@ -48,14 +47,14 @@ class Sum(msgspec.Struct):
         self.seconds = round(self.seconds + battle.seconds, 1)
         for name in ("versions", "declined", "shipped"):
             setattr(self, name, getattr(self, name) + getattr(battle, name))
-        self.healings += len(battle.healing)
-        self.longest_healing = max(self.longest_healing, *battle.healing)
+        for kind, seconds in battle.healing.items():
+            self.healing[kind] = max(self.healing.get(kind, 0.0), seconds)
         self.gates.update(battle.gates)
         self.faults.update(battle.faults)
         self.left_out |= battle.left_out
         self.violations += [f"seed {battle.seed}: {one.rule}: {one.text}" for one in battle.violations]
-        late = [seconds for seconds in battle.healing if seconds > PROMISED]
-        self.violations += [f"seed {battle.seed}: healed: {seconds} s until all hosts were equal" for seconds in late]
+        late = {kind: seconds for kind, seconds in battle.healing.items() if seconds > PROMISED}
+        self.violations += [f"seed {battle.seed}: healed: {seconds} s after {kind}" for kind, seconds in late.items()]
 
 
 def soak(minutes: float, seed: int) -> Sum:
@@ -69,8 +68,11 @@ def soak(minutes: float, seed: int) -> Sum:
         say(
             f"seed {seed}, {battle.wires}: {battle.seconds:.0f} s, {sum(battle.faults.values())} faults,"
             f" {battle.versions} versions, {sum(battle.gates.values())} gates, {battle.shipped} records, equal again"
-            f" after {max(battle.healing):.2f} s at most, {len(battle.violations)} violations"
+            f" after {max(battle.healing.values()):.2f} s at most, {len(battle.violations)} violations"
         )
+        for kind, seconds in battle.healing.items():
+            if seconds > PROMISED:
+                say(f"    {seconds} s after {kind} until all hosts were equal")
         for violation in battle.violations[:10]:
             say(f"    {violation.rule}: {violation.text}")
         if battle.violations:

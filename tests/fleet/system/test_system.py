@@ -20,7 +20,7 @@ from support.survivors import nobody_survives
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(170),
+    pytest.mark.timeout(400),
     needs_redis,
 ]
 SEED = int(os.environ.get("HOOKLATCH_FLEET_SEED", "20261122"))

@@ -176,6 +176,38 @@ async def test_a_reload_that_changes_nothing_keeps_the_link_and_one_after_a_loss
     assert first == kept != second
 
 
+@pytest.mark.parametrize("main", ["", "[workers]\nworkers = 3\n", None])
+async def test_only_an_explicit_reload_accepts_that_the_table_is_gone(tmp_path: Path, main: str | None) -> None:
+    table = fleet_table(more='when_stale = "deny"')
+    async with (
+        running_daemon(tmp_path, {"hooks.toml": table}) as daemon,
+        link_of(daemon) as link,
+        daemon.session() as client,
+    ):
+        if main is None:
+            (tmp_path / "hooks.toml").unlink()
+        else:
+            daemon.write("hooks.toml", main)
+        await client.until_status(lambda status: bool(status["problems"]))
+        still = await link.call("ping")
+        decisions = [await client.fire_tool("Read")]
+    async with running_daemon(tmp_path) as daemon, daemon.administrator() as admin, daemon.session() as client:
+        decisions.append(await client.fire_tool("Read"))
+        status = await admin.call("status")
+        async with link_of(daemon) as link:
+            await admin.call("reload")
+            assert await link.hears_the_end()
+        passed = await client.fire_tool("Read")
+        after = await admin.call("status")
+
+    assert still == {}
+    assert [(one["verdict"], one["hook"]) for one in decisions] == [("deny", "contact")] * 2
+    assert status["record"]["shipping"] is not None
+    assert "hooklatch reload" in status["problems"][0]["message"]
+    assert passed["verdict"] == "pass"
+    assert (after["fleet"], after["record"]["shipping"]) == (None, None)
+
+
 async def test_a_broken_main_file_keeps_the_host_in_its_fleet_across_a_restart(tmp_path: Path) -> None:
     async with running_daemon(tmp_path, {"hooks.toml": fleet_table()}):
         pass

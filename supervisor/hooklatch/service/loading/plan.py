@@ -128,7 +128,7 @@ def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
         catalogue, clashes = catalogue_of(configs_of(files))
     dialects, unusable = dialects_of(configs_of(files), catalogue)
     # If the main file has an error and no last good version, its last good switches must at least not be undone.
-    main = files[0].config or active.main
+    main, left = in_the_fleet(active.main, files[0].config or active.main, is_explicit=is_explicit)
     remembered = remembered_plugins(seen.manifests)
     plugins, complaints = in_force(active.plugins, remembered, seen.packages, is_explicit=is_explicit)
     projects = [
@@ -155,6 +155,7 @@ def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
         diagnostics=[
             *misnamed(active.folder, seen.listing),
             *(file.fault for file in files if file.fault is not None),
+            *left,
             *clashes,
             *unusable,
             *complaints,
@@ -162,6 +163,20 @@ def plan(active: Plan, seen: Seen, *, is_explicit: bool) -> Plan:
         is_to_retry=any(isinstance(one, Fault) and one.is_passing for one in looked_at)
         or (seen.fleet is not None and seen.fleet.is_to_retry),
     )
+
+
+def in_the_fleet(last: FileConfig, main: FileConfig, *, is_explicit: bool) -> tuple[FileConfig, list[Diagnostic]]:
+    """Return the main file with the [fleet] that it had: only an explicit reload accepts that it is gone.
+
+    Otherwise half of a file would do to have a stale host pass, and to remove what the engine does not have yet.
+    """
+    before, now = last.settings, main.settings
+    if is_explicit or before.fleet is None or now.fleet is not None:
+        return main, []
+    record = msgspec.structs.replace(now.record, keep_unshipped_bytes=before.record.keep_unshipped_bytes)
+    kept = msgspec.structs.replace(main, settings=msgspec.structs.replace(now, fleet=before.fleet, record=record))
+    text = f"its [fleet] is gone, and still holds; to leave the fleet {before.fleet.name!r}: hooklatch reload"
+    return kept, [Diagnostic(main.path, 0, text)]
 
 
 # -- files -------------------------------------------------------------------------------------------------------
