@@ -208,6 +208,27 @@ def test_a_radium_hook_that_fails_stops_a_gate(radium: Native) -> None:
     assert stopped(radium("execute_hooks", **before_tool("ls")))
 
 
+def around(radium: Native, command: str, tool: str = "Shell") -> Any:
+    return radium("around_tool", tool_name=tool, arguments={"command": command})
+
+
+def test_radiums_orchestrator_and_typed_hooks_ask_the_operators_guards_and_their_own(radium: Native) -> None:
+    assert around(radium, "ls") == {"arguments": {"command": "ls"}, "result": "done"}
+    assert around(radium, "ls mine") == {"arguments": {"command": "ls theirs"}, "result": "done"}
+    assert "name the files to remove" in around(radium, "rm -rf /")["error"]
+
+    radium("register_tool", handler={"data": {"modified_arguments": {"command": "ls -l"}}})
+    assert around(radium, "ls")["arguments"] == {"command": "ls -l"}
+    radium("register_tool", handler={"stop": "not here"})
+    assert "not here" in around(radium, "ls")["error"]
+
+
+def test_a_radium_tool_hook_that_fails_keeps_the_tool_from_running(radium: Native) -> None:
+    radium("register_tool", handler={"raise": "kaputt"})
+
+    assert "kaputt" in around(radium, "ls")["error"]
+
+
 def beam(native: Native, tool: str, command: str, hooks: list[Any], event: str = "pre_tool_use") -> Any:
     context = {"tool_name": tool, "tool_input": {"command": command}}
     return native("fire", event=event, context=context, hooks=[{"event": event, **hook} for hook in hooks])

@@ -1,6 +1,9 @@
 //! Drives the client for the tests of all clients: commands as lines of JSON in, one answer for each out.
 
-use hooklatch::radium::{Hook, HookContext, HookError, HookFuture, HookPriority, HookRegistry, HookResult, HookType};
+use hooklatch::radium::{
+    Hook, HookContext, HookError, HookFuture, HookPriority, HookRegistry, HookResult, HookType, OrchestratorHooks,
+    ToolHook, ToolHookAdapter, ToolHookContext,
+};
 use hooklatch::{block_on, json, Decision, Error, FireOptions, Options, Session, Value};
 use std::collections::HashMap;
 use std::io::{BufRead, Write};
@@ -44,16 +47,53 @@ impl Hook for Scripted {
         'life1: 'async_trait,
         Self: 'async_trait,
     {
-        Box::pin(async move {
-            if let Some(text) = self.answer["raise"].as_str() {
-                return Err(HookError::ExecutionFailed(text.to_string()));
-            }
-            if let Some(text) = self.answer["stop"].as_str() {
-                return Ok(HookResult::stop(text));
-            }
-            Ok(self.answer.get("data").map_or_else(HookResult::success, |data| HookResult::with_data(data.clone())))
-        })
+        Box::pin(async move { self.judged() })
     }
+}
+
+impl Scripted {
+    fn judged(&self) -> Result<HookResult, HookError> {
+        if let Some(text) = self.answer["raise"].as_str() {
+            return Err(HookError::ExecutionFailed(text.to_string()));
+        }
+        if let Some(text) = self.answer["stop"].as_str() {
+            return Ok(HookResult::stop(text));
+        }
+        Ok(self.answer.get("data").map_or_else(HookResult::success, |data| HookResult::with_data(data.clone())))
+    }
+}
+
+macro_rules! judged {
+    ($($method:ident),+) => {
+        $(
+            fn $method<'life0, 'life1, 'async_trait>(&'life0 self, context: &'life1 ToolHookContext) -> HookFuture<'async_trait>
+            where
+                'life0: 'async_trait,
+                'life1: 'async_trait,
+                Self: 'async_trait,
+            {
+                Box::pin(async move {
+                    // It sees what was called, or it has nothing to judge.
+                    if context.tool_name.is_empty() || !context.arguments.is_object() {
+                        return Err(HookError::ExecutionFailed("no tool".to_string()));
+                    }
+                    self.judged()
+                })
+            }
+        )+
+    };
+}
+
+impl ToolHook for Scripted {
+    fn name(&self) -> &str {
+        "scripted"
+    }
+
+    fn priority(&self) -> HookPriority {
+        HookPriority::default()
+    }
+
+    judged!(before_tool_execution, after_tool_execution, tool_selection);
 }
 
 fn main() {
@@ -210,6 +250,24 @@ impl Driver {
         let result = match command["call"].as_str().expect("a call") {
             "register" => block_on(registry.register(Arc::new(Scripted { answer: command["handler"].clone() })))
                 .map_or_else(|error| json!({"error": error.to_string()}), |()| json!({})),
+            "register_tool" => {
+                let hook: Arc<dyn ToolHook> = Arc::new(Scripted { answer: command["handler"].clone() });
+                for one in [ToolHookAdapter::before(hook.clone()), ToolHookAdapter::after(hook)] {
+                    block_on(registry.register(one)).expect("a daemon");
+                }
+                json!({})
+            }
+            "around_tool" => {
+                let hooks = OrchestratorHooks::new(Arc::new(registry.clone()));
+                let name = command["tool_name"].as_str().expect("a tool");
+                let arguments = &command["arguments"];
+                block_on(async {
+                    let changed = hooks.before_tool_execution(name, arguments).await?;
+                    let result = hooks.after_tool_execution(name, &changed, &json!("done")).await?;
+                    Ok::<Value, HookError>(json!({"arguments": changed, "result": result}))
+                })
+                .unwrap_or_else(|error| json!({"error": error.to_string()}))
+            }
             "set_enabled" => block_on(registry.set_enabled("scripted", command["enabled"].as_bool().expect("a flag")))
                 .map_or_else(|error| json!({"error": error.to_string()}), |()| json!({})),
             "execute_hooks" => {

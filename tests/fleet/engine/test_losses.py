@@ -161,3 +161,22 @@ async def test_an_engine_from_an_older_copy_is_behind(store: Store) -> None:
         with pytest.raises(BehindError):
             await engine.versions(3)
         assert await engine.versions(2) == []  # who had not read it cannot know
+
+
+@pytest.mark.slow
+async def test_no_batch_follows_on_what_an_older_copy_has_lost(store: Store) -> None:
+    """Slow: starts a server again.  The connection would be made anew by itself, and the log would have a hole."""
+    async with open_engine(store.url, "fleet") as engine:
+        await engine.append("host", 1, Batch(1, 1, b"first"))
+        restore = store.back_up()
+        await engine.append("host", 1, Batch(2, 2, b"second"))
+        restore()
+
+        with pytest.raises(UnreachableError, match="look again where the log of host ends"):
+            await engine.append("host", 1, Batch(3, 3, b"third"))
+
+        found = await engine.last_batch("host")
+        assert found is not None
+        assert found[1].last == 1
+        await engine.append("host", 1, Batch(2, 2, b"second"))
+        assert [batch.last for batch in await engine.batches("host", 1, 0)] == [1, 2]

@@ -131,7 +131,9 @@ class Engine(Protocol):
 
         Raises:
             ConflictError: the log holds `batch.last` or later records already.
-            UnreachableError: it may be there or not: sent again, it is refused if it is.
+            UnreachableError: it may be there or not: sent again, it is refused if it is.  Also if the connection was
+                lost since the log's end was read or written: what answers now may have less than was acknowledged, so
+                ask for `last_batch` first.
         """
         ...
 

@@ -90,6 +90,7 @@ class RedisEngine:
         self._connecting = {"asking": trio.Lock(), "waiting": trio.Lock()}
         self._reading = trio.Lock()
         self._grace = GRACE
+        self._end_known_by: Line | None = None  # the connection on which a log's end was read, or written
         self._clock = 0.0  # the engine's, in seconds since the epoch, when ours showed `_clock_at`
         self._clock_at = 0.0
 
@@ -219,16 +220,25 @@ class RedisEngine:
         if not (0 < batch.first <= batch.last < BIG and 0 < epoch < BIG):
             raise ValueError(f"no batch of a log: epoch {epoch}, {batch.first} to {batch.last}")
         key, epochs = self._log(host, epoch), self._log(host, "epochs")
-        await self._line("asking")  # whose clock is then known
+        line = await self._line("asking")  # whose clock is then known
+        if self._end_known_by is not line and self._end_known_by is not None:
+            self._end_known_by = None
+            # What answers now may be restored from an older copy, or be a replica that was behind: it would take this
+            # batch, and what it lost would be a hole in the log for ever.
+            raise UnreachableError(
+                f"the connection to {self._address} was lost: look again where the log of {host} ends"
+            )
+        self._end_known_by = line
         entry = ("f", batch.first, "a", self._now(), "d", batch.data)
         try:
-            await self._ask(Question("SADD", epoch, key=epochs), Question("XADD", f"{batch.last}-0", *entry, key=key))
+            await line.ask(Question("SADD", epoch, key=epochs), Question("XADD", f"{batch.last}-0", *entry, key=key))
         except RefusedError as error:
             if TOO_LOW not in str(error):
                 raise
             raise ConflictError(f"{key} holds record {batch.last} of {host} or later ones already") from None
 
     async def last_batch(self, host: str) -> tuple[int, Batch] | None:
+        self._end_known_by = await self._line("asking")
         for epoch in reversed(await self.epochs(host)):
             key = self._log(host, epoch)
             (entries,) = await self._ask(Question("XREVRANGE", "+", "-", "COUNT", 1, key=key))

@@ -5,6 +5,9 @@
 //! gates (before_model, before_tool, tool_selection) whatever is not a whole answer is a stop; so is a hook that could
 //! not be registered: nobody may believe in a guard that is not there.
 
+mod adapters;
+mod orchestrator;
+
 use crate::error::Error;
 use crate::executor::block_on;
 use crate::json;
@@ -16,6 +19,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 
+pub use adapters::{
+    ErrorHook, ErrorHookAdapter, ErrorHookContext, ModelHook, ModelHookAdapter, ModelHookContext, ToolHook,
+    ToolHookAdapter, ToolHookContext,
+};
+pub use orchestrator::OrchestratorHooks;
 pub use HookResult as HookExecutionResult;
 
 pub type Result<T> = std::result::Result<T, HookError>;
