@@ -57,7 +57,7 @@ COMMANDS = (
         "fire recorded payloads at the configured hooks and compare the decisions; needs no daemon",
     ),
     (
-        "link", "fleet.link",
+        "link", "daemon.link",
         "connect this machine's daemon to its fleet until SIGTERM or Ctrl-C; needs hooklatch[fleet]",
     ),
     ("fleet", "fleet.fleet", "one policy on many machines: push, roll out, roll back; needs hooklatch[fleet]"),

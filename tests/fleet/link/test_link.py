@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 import trio
 
 from hooklatch.fleet.engine.engine import Engine
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.policy.manifests import Rollout
+from hooklatch.fleet.link.daemon import FollowAnswer, Target
+from hooklatch.fleet.policy.bundles import Bundle, encode_bundle
+from hooklatch.fleet.policy.manifests import START, Rollout, read_envelope
 from hooklatch.fleet.policy.reports import HostReport, read_report
 from support.daemons import nothing_left
 from support.link_parts import (
@@ -387,3 +390,82 @@ async def test_garbage_in_the_engine_is_told_and_gone_around(
 
     assert [one["seq"] for one in found] == [1, 2, 3]
     assert "no batch" in report.findings[0]
+
+
+async def test_an_engine_that_hangs_is_followed_when_it_goes_on(redis: RedisServer, record: WrittenRecord) -> None:
+    publisher = Publisher()
+    daemon = MemoryDaemon(publisher.key)
+    record.write(2)
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+        await until(lambda: link.known.shipped == 2)
+        redis.pause()
+        record.write(2)
+        await until(lambda: "engine" in link.known.faults)
+        redis.resume()
+        async with open_engine(redis.url, FLEET) as engine:
+            await publisher.push(engine, "one")
+        await until(lambda: daemon.applied is not None and link.known.shipped == 4)
+
+
+class Stubborn(MemoryDaemon):
+    """A daemon that says yes to everything and does nothing."""
+
+    asked = 0
+
+    async def follow(self, manifests: Sequence[str] | None) -> FollowAnswer:
+        self.asked += 1
+        await super().follow(None)
+        return FollowAnswer(START, Target(1, self.wants), None, None, self.host)
+
+    async def apply(self, version: int, bundle: bytes) -> None:
+        self.asked += 1
+
+    wants = ""
+
+
+async def test_a_daemon_that_never_gets_anywhere_does_not_keep_the_link_busy(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    publisher = Publisher()
+    daemon = Stubborn(publisher.key)
+    record.write(1)
+    await publisher.push(engine, "one")
+    daemon.wants = msgspec.json.decode(read_envelope(publisher.envelopes[0]).payload)["bundle"]
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+        await until(lambda: {"policy", "bundle"} <= set(link.known.faults))
+        asked = daemon.asked
+
+    assert asked < 12
+
+
+async def test_a_bundle_that_the_engine_lost_is_told_until_it_is_there(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    publisher = Publisher()
+    daemon = MemoryDaemon(publisher.key)
+    record.write(1)
+    await publisher.push(engine, "one")
+    digest = msgspec.json.decode(read_envelope(publisher.envelopes[0]).payload)["bundle"]
+    redis.command("DEL", f"hooklatch:{FLEET}:bundle:{digest}")
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder) as link:
+        await until(lambda: "has no bundle" in link.known.faults.get("bundle", ""))
+        redis.command("SET", f"hooklatch:{FLEET}:bundle:{digest}", "torn")
+        await until(lambda: "torn or another one" in link.known.faults.get("bundle", ""))
+        redis.command("SET", f"hooklatch:{FLEET}:bundle:{digest}", encode_bundle(Bundle({"guards.py": b"one"})))
+        await until(lambda: daemon.applied is not None)
+        await until(lambda: not link.known.faults)
+
+
+async def test_a_long_history_is_given_at_once(redis: RedisServer, engine: Engine, record: WrittenRecord) -> None:
+    old, publisher = Publisher(), Publisher()
+    daemon = MemoryDaemon(publisher.key)
+    own, publisher.key = publisher.key, old.key
+    for _ in range(230):
+        await publisher.push(engine, "one")  # by a key that was revoked since
+    publisher.key = own
+    await publisher.push(engine, "two")
+    async with linked(settings_of(redis.url, publisher.key), daemon, record.folder):
+        await until(lambda: daemon.applied is not None)
+
+    assert daemon.head.version == 231
+    assert daemon.refusals == []

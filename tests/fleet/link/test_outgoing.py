@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hooklatch.fleet.link.comparing import Resume, Shipped
 from hooklatch.fleet.link.outgoing import SYNC, Outgoing
-from hooklatch.fleet.policy.batches import Packed, unpack
+from hooklatch.fleet.policy.batches import BatchError, Packed, newest_in
 from hooklatch.fleet.policy.settings import DEFAULT_FIELDS
 from hooklatch.record.files.anchor import Anchor
 from hooklatch.record.files.chain import GENESIS, seal
@@ -56,11 +56,7 @@ def batches(outgoing: Outgoing) -> list[Packed]:
 
 
 def documents(found: list[Packed]) -> list[dict[str, Any]]:
-    return [
-        record.document
-        for one in found
-        for record in unpack(one.data, host="h1", epoch=1, first=one.first, last=one.last)
-    ]
+    return [json.loads(line) for one in found for line in zlib.decompress(one.data).split(b"\n")[1:]]
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -82,6 +78,7 @@ def test_nothing_else_leaves_than_the_configured_fields(
     found = documents(batches(outgoing_of(folder, fields)))
 
     assert [one["seq"] for one in found] == list(range(1, len(records) + 1))
+    assert newest_in(batches(outgoing_of(folder, fields))[-1].data, len(records)) == prev
     for shipped, line in zip(found, lines, strict=True):
         whole = json.loads(line)
         allowed = {*ALWAYS, *fields, *(STRUCTURE if whole["kind"] in ("segment", "retired") else ())}
@@ -205,3 +202,14 @@ def test_it_compares_with_the_record_on_the_disk(tmp_path: Path) -> None:
     assert outgoing.compare(Shipped(1, 5, "0" * 64)).is_rewritten
     assert outgoing.compare(Shipped(1, 10, "0" * 64)).is_rewritten
     assert outgoing.compare(None) == Resume(1)
+
+
+def test_what_was_shipped_last_is_found_whatever_else_is_in_the_batch(tmp_path: Path) -> None:
+    record = WrittenRecord(tmp_path / "record")
+    record.write(2, kind="made_up_later", verdict=None, outcomes="none", new={"in": 2030})
+    (packed,) = batches(outgoing_of(record.folder, ("verdict", "outcomes", "new")))
+
+    assert newest_in(packed.data, 2) == record.hash
+    for data, last in ((packed.data, 1), (packed.data[:-3], 2), (b"", 2), (zlib.compress(b"{}\n{}"), 2)):
+        with pytest.raises(BatchError):
+            newest_in(data, last)

@@ -71,9 +71,10 @@ class Known:
         self.fault(DAEMON, None)
         if answer.host and answer.host != self._host:
             self.find(f"the daemon calls this host {answer.host!r}, and its link {self._host!r}: restart the link")
-        if before is None or before.applied != answer.applied or before.problem != answer.problem:
+        if before is None or state_of(before) != state_of(answer):
             applied = answer.applied.version if answer.applied is not None else None
-            logger.info("the daemon follows", extra={"head": answer.head.version, "applied": applied})
+            told = {"head": answer.head.version, "applied": applied, "health": answer.health}
+            logger.info("the daemon follows", extra=told)
             self.on_change()
 
     def status(self) -> str:
@@ -119,6 +120,11 @@ class Known:
             link=self._version,
             clock=int(clock * 1000),
         )
+
+
+def state_of(answer: FollowAnswer) -> tuple[object, ...]:
+    """Return what the engine should soon hear of, if it changes."""
+    return answer.head, answer.wanted, answer.applied, answer.problem, answer.health
 
 
 def cut(text: str | None) -> str | None:

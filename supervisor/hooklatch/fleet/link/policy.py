@@ -75,15 +75,15 @@ class Policy:
         """Follow until the daemon is gone."""
         contact_at = self._now()
         while self._daemon.is_connected():
-            if self._now() >= contact_at:
-                contact_at = self._now() + self._contact
-                if (fault := await self._difference(engine, answer.head)) is not None:
-                    self._known.fault(POLICY, fault)
-                    contact_at = self._now()
-                    await trio.sleep(self._differences.next())
-                    continue
-                answer = await self._tell_of_contact(engine, answer)
+            is_due = self._now() >= contact_at
+            if is_due and (fault := await self._difference(engine, answer.head)) is not None:
+                self._known.fault(POLICY, fault)
+                await trio.sleep(self._differences.next())
+                continue
             answer = await self._fetch_bundle(engine, answer)
+            if is_due:
+                contact_at = self._now() + self._contact
+                answer = await self._tell_of_contact(engine, answer)
             found = await self._versions(engine, answer.head.version, wait=WAIT)
             if found:
                 answer = await self._give(engine, answer, found)

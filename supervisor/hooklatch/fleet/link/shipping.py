@@ -16,7 +16,7 @@ from hooklatch.fleet.link.comparing import Resume, Shipped
 from hooklatch.fleet.link.known import RECORD, SHIPPING, Known
 from hooklatch.fleet.link.outgoing import Outgoing
 from hooklatch.fleet.link.pauses import Pauses
-from hooklatch.fleet.policy.batches import BatchError, Packed, unpack
+from hooklatch.fleet.policy.batches import BatchError, Packed, newest_in
 from hooklatch.record.files.seeking import RecordChangedError
 
 __all__ = ["Shipping"]
@@ -141,14 +141,10 @@ class Shipping:
         if not batch.data:
             return Shipped(epoch, batch.last, ""), None
         try:
-            return self._shipped_of(epoch, batch), None
+            return Shipped(epoch, batch.last, newest_in(batch.data, batch.last)), None
         except BatchError as error:
             what = f"the engine's newest batch of this host, up to record {batch.last} in epoch {epoch}, is no batch"
             return Shipped(epoch, batch.last, ""), f"{what}: {error}; the record goes into a new epoch"
-
-    def _shipped_of(self, epoch: int, batch: Batch) -> Shipped:
-        records = unpack(batch.data, host=self._host, epoch=epoch, first=batch.first, last=batch.last)
-        return Shipped(epoch, records[-1].seq, records[-1].hash)
 
     def _tell_of_loss(self, shipped: Shipped | None) -> None:
         """Tell if the engine no longer has what it had acknowledged."""
@@ -172,7 +168,7 @@ class Shipping:
             if batch is None:
                 continue
             try:
-                shipped = self._shipped_of(epoch, batch)
+                shipped = Shipped(epoch, batch.last, newest_in(batch.data, batch.last))
             except BatchError:
                 continue
             resume = await trio.to_thread.run_sync(self._outgoing.compare, shipped)

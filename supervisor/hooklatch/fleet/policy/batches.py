@@ -22,7 +22,7 @@ from msgspec import Meta
 from hooklatch.fleet.policy.manifests import FleetError, Name, Sha256
 from hooklatch.record.files.chain import ChainLink, read_link
 
-__all__ = ["MAX_DATA", "BatchError", "Packed", "ShippedRecord", "pack", "selected", "unpack"]
+__all__ = ["MAX_DATA", "BatchError", "Packed", "ShippedRecord", "newest_in", "pack", "selected", "unpack"]
 
 FORMAT = 1
 MAX_DATA = 8 * 2**20  # bytes of a batch, packed or not: a record has at most some 2 MiB
@@ -151,6 +151,23 @@ def unpack(data: bytes, *, host: str, epoch: int, first: int, last: int) -> list
     if numbers != sorted(set(numbers)) or not numbers or (numbers[0], numbers[-1]) != (first, last):
         raise BatchError(f"its records are not in order from {first} to {last}")
     return records
+
+
+def newest_in(data: bytes, last: int) -> str:
+    """Return the hash of a batch's last record, whose number is `last`; its other records, and fields, may be anything.
+
+    So a host that has shipped what only a newer version understands still finds its own record again.
+
+    Raises:
+        BatchError: it does not end with that record.
+    """
+    try:
+        place = msgspec.json.decode(lines_of(data)[-1], type=Place)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise BatchError(f"its last record cannot be read: {error}") from None
+    if place.seq != last:
+        raise BatchError(f"it ends with record {place.seq}, and stands where one that ends with {last} should")
+    return place.hash
 
 
 def lines_of(data: bytes) -> list[bytes]:

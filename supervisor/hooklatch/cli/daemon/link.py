@@ -45,7 +45,7 @@ def link(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, lambda number, frame: os._exit(Exit.OK))
     import trio
 
-    from hooklatch.cli.fleet.link_process import LinkProcess, Places, check, read_fleet
+    from hooklatch.cli.daemon.link_process import LinkProcess, Places, check, read_fleet
     from hooklatch.service.process.logs import start_log
 
     config = os.path.abspath(paths.config_file(arguments.config, os.environ))
