@@ -364,6 +364,7 @@ def test_an_engine_that_was_restored_from_a_backup_takes_no_push_and_says_what_t
     text = refused(bench, "push", str(bench.hooks), code=65)
 
     assert "newest version is 1, but this machine has read version 2: versions were lost" in text
+    assert "remove " in text
     listed = bench.json("history", code=1)
     assert "versions were lost" in listed["findings"][0]
     assert listed["versions"][0]["version"] == 1

@@ -96,12 +96,20 @@ class Publisher:
         hosts = await self.hosts() if self._heeds_hosts else {}  # first: what a host has read, the engine had before
         history = await read_history(self.engine, self.history, self._keys)
         if self._memory is not None:
-            history.check_seen(self._memory.head(), by="this machine")
+            self._check_memory(history, self._memory)
         history.check_reports([heard.report for heard in hosts.values()])
         if self._memory is not None:
             self._memory.keep(history.head)
         self.history = history
         return history
+
+    def _check_memory(self, history: History, memory: Memory) -> None:
+        try:
+            history.check_seen(memory.head(), by="this machine")
+        except HistoryError as error:
+            raise HistoryError(
+                f"{error}. If they cannot be restored: remove {memory.path}, and push with --despite-hosts"
+            ) from None
 
     async def hosts(self) -> dict[str, Heard]:
         """Return what each host last said; a report that cannot be read is noted and is as good as none."""
