@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import re
 
+import trio
+
+from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.policy.manifests import START, read_envelope, walk
+from hooklatch.fleet.policy.signing import new_key
 from support.publishers import Bench
 from support.redis_server import RedisServer, needs_redis
 from support.repository import ROOT
 
+pytestmark = needs_redis
 PAGE = (ROOT / "docs" / "fleet.md").read_text()
 
 
-@needs_redis
 def test_a_version_that_nobody_believes_is_removed_and_publishing_goes_on(
     bench: Bench, shared_redis: RedisServer
 ) -> None:
@@ -27,3 +32,25 @@ def test_a_version_that_nobody_believes_is_removed_and_publishing_goes_on(
     assert [word for word, _ in typed] == ["XDEL", "XSETID"]
     assert spoilt.code == 65, spoilt
     assert mended["version"] == 2
+
+
+def test_after_a_change_of_keys_a_push_goes_on_from_what_the_old_key_signed(bench: Bench) -> None:
+    new, file = new_key(), bench.place.folder / "new.key"
+    file.touch(mode=0o600)
+    file.write_text(new.text)
+    bench.push()
+    step = ("rollback", "1", "--label", "ci")
+
+    untold = bench.run(*step, key=str(file))
+    told = bench.run(*step, "--trust", bench.key.public.text, key=str(file))
+
+    assert (untold.code, told.code) == (65, 0), told
+    assert "give its public key with --trust" in untold.err
+
+    async def read() -> list[bytes]:
+        async with open_engine(bench.url, bench.fleet) as engine:
+            return [data for _, data in await engine.versions(0)]
+
+    envelopes = [read_envelope(data) for data in trio.run(read)]
+    believed = walk(bench.fleet, START, envelopes, {new.public.id: new.public}).manifests
+    assert [manifest.version for manifest in believed] == [2]  # a host that has only the new key applies nothing else

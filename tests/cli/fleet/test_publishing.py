@@ -213,7 +213,7 @@ def test_each_bad_input_is_one_clear_error_and_nothing_is_lost(bench: Bench, tmp
     for words, code, instead, expected in (
         (("push", folder), 77, {"to": "mysql://engine"}, "there is no engine 'mysql'; write redis://"),
         (("push", folder), 77, {"to": "redis://:secret@engine"}, "has a password in it: take it out"),
-        (("rollback",), 65, {"key": str(other)}, "which [fleet] keys does not list"),
+        (("rollback",), 65, {"key": str(other)}, "which is not believed here"),
         (("push", folder), 77, {"key": str(open_to_all)}, f"run: chmod 600 {open_to_all}"),
         (("push", folder), 65, {"key": str(nonsense)}, "is not a private key"),
         (("push", folder), 66, {"key": "/nowhere/fleet.key"}, "cannot be read: No such file or directory"),

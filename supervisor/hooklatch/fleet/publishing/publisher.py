@@ -222,4 +222,10 @@ async def read_history(engine: Engine, history: History, keys: Mapping[str, Publ
                 f"the engine's newest version is {newest}, but {last} was read from it: versions were lost"
             )
         return history
+    if (signer := envelopes[-1].key) not in keys:
+        raise HistoryError(
+            f"version {last} is signed by the key {signer}, which is not believed here; if it was yours, as where a key"
+            " was changed or stolen, give its public key with --trust: so you read on from there, and hosts still"
+            " believe only the keys that they list"
+        )
     return history.followed_by(envelopes, keys)
