@@ -226,7 +226,7 @@ def test_each_bad_input_is_one_clear_error_and_nothing_is_lost(bench: Bench, tmp
     for words, code, instead, expected in (
         (("push", folder), 77, {"to": "mysql://engine"}, "there is no engine 'mysql'; write redis://"),
         (("push", folder), 77, {"to": "redis://:secret@engine"}, "has a password in it: take it out"),
-        (("rollback",), 65, {"key": str(other)}, "which [fleet] keys does not list"),
+        (("rollback",), 65, {"key": str(other)}, "which is not believed here"),
         (("push", folder), 77, {"key": str(open_to_all)}, f"run: chmod 600 {open_to_all}"),
         (("push", folder), 65, {"key": str(nonsense)}, "is not a private key"),
         (("push", folder), 66, {"key": "/nowhere/fleet.key"}, "cannot be read: No such file or directory"),
@@ -377,6 +377,7 @@ def test_an_engine_that_was_restored_from_a_backup_takes_no_push_and_says_what_t
     text = refused(bench, "push", str(bench.hooks), code=65)
 
     assert "newest version is 1, but this machine has read version 2: versions were lost" in text
+    assert "remove " in text
     listed = bench.json("history", code=1)
     assert "versions were lost" in listed["findings"][0]
     assert listed["versions"][0]["version"] == 1
