@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.signed_versions import DENIES_BASH, Publisher, brought, guard
+from support.publishing import DENIES_BASH, Publisher, brought, guard
 
 from support.daemons import Daemon, RpcFailure, child_of
 from support.fleet_hosts import decided, health, host, notes
