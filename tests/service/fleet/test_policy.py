@@ -99,6 +99,24 @@ async def test_an_older_bundle_is_rolled_back_to_by_a_newer_version(tmp_path: Pa
     assert reasons == ["fleet/no-bash: fleet", "fleet/no-bash: second", "fleet/no-bash: fleet"]
 
 
+async def test_what_a_hook_remembers_is_kept_from_version_to_version(tmp_path: Path, publisher: Publisher) -> None:
+    counting = (
+        "from hooklatch import deny, hook\n\n"
+        '@hook("pre_tool_use", match="Read")\n'
+        "def guard(event):\n"
+        '    if (count := event.state.session.increment("reads")) > 2:\n'
+        '        return deny(f"read number {count}")\n'
+    )
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link, daemon.session() as client:
+        await brought(link, publisher.publish({"guards.py": counting}))
+        for _ in range(2):
+            assert (await client.fire_tool("Read"))["verdict"] == "pass"
+
+        await brought(link, publisher.publish({"guards.py": counting, "more.py": ""}))
+
+        assert (await client.fire_tool("Read"))["reason"] == "read number 3"
+
+
 async def test_an_empty_bundle_is_a_policy_without_hooks(tmp_path: Path, publisher: Publisher) -> None:
     async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
         await brought(link, publisher.publish(DENIES_BASH))

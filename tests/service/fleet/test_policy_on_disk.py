@@ -80,6 +80,12 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a policy without a signature": lambda folder: edit(
         folder, applied={**json.loads((folder / "policy.json").read_text())["applied"], "signature": ""}
     ),
+    "a policy whose version is no version": lambda folder: edit(
+        folder, applied={**json.loads((folder / "policy.json").read_text())["applied"], "payload": "\ud800{"}
+    ),
+    "a wanted version that is none": lambda folder: edit(
+        folder, wanted={**json.loads((folder / "policy.json").read_text())["wanted"], "payload": "{}"}
+    ),
     "a policy that is a folder": lambda folder: ((folder / "policy.json").unlink(), (folder / "policy.json").mkdir()),
     "a policy that others may write": lambda folder: (folder / "policy.json").chmod(0o666),
     "a link that leads nowhere": lambda folder: linked(folder / "policy.json", "none"),

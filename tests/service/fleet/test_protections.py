@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.publishing import DENIES_BASH, Publisher, brought, guard
 
 from support.daemons import Daemon, RpcFailure, child_of
 from support.fleet_hosts import decided, health, host, notes
 from support.fleets import link_of
+from support.publishing import DENIES_BASH, Publisher, brought, guard
 
 OTHER = {"guards.py": guard("fleet").replace("no-bash", "no-other")}
 

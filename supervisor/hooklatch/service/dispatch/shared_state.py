@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import time
 from contextlib import suppress
 from typing import Any
@@ -17,7 +18,7 @@ import msgspec
 import trio
 
 from hooklatch.core.decisions.call import Call
-from hooklatch.core.hooks.registry import Hook, PythonTarget
+from hooklatch.core.hooks.registry import Hook, Layer, PythonTarget
 from hooklatch.core.keyspace import Entry, GarbageStepError, Keyspace, Namespace, Place, RefusedStepError, session_scope
 from hooklatch.service.config.settings import Settings
 from hooklatch.service.dispatch.fires import Fire
@@ -219,12 +220,18 @@ class SharedState:
         }
 
 
+IN_BUNDLE = re.compile(r".*/[0-9a-f]{64}/", re.DOTALL)  # the folder of a version, of a file in it
 MAX_SESSION = 512  # bytes of a session's id that a one-shot client claims; a live session's has at most 200 characters
 
 
 def namespace_of(hook: Hook) -> Namespace:
-    """Return the namespace of a hook's values: a file that is named in two places is two sources."""
+    """Return the namespace of a hook's values: a file that is named in two places is two sources.
+
+    A file of the fleet's bundle is one source in all its versions: a limit does not begin anew with each of them.
+    """
     location = hook.target.source.location if isinstance(hook.target, PythonTarget) else ""
+    if hook.layer is Layer.FLEET:
+        location = IN_BUNDLE.sub("", location)
     if hook.owner:
         return Namespace(SESSION, hook.owner, location)
     if hook.project:

@@ -82,7 +82,6 @@ class FleetLayer:
         self.settings: FleetSettings | None = state.state.settings.fleet
         self.policy = Policy()
         self._fault: str | None = None  # why it is unknown what was in force
-        self._is_leaving = False
         self._is_to_retry = False  # that may go away by itself
         self._refused: dict[str, str] = {}  # why the last manifests, and the last bundle, were not taken
         self._state = state
@@ -134,7 +133,7 @@ class FleetLayer:
     def took(self, files: FleetFiles | None) -> None:
         """Note what hooks are made of from now on."""
         self._seen = files
-        if self._fault is None and self.policy.applied is not None and not self._is_leaving:
+        if self._fault is None and self.policy.applied is not None:
             self._state.state.fleet = read_payload(self.policy.applied).fleet
 
     def _keys(self) -> tuple[str, ...]:
@@ -345,17 +344,15 @@ class FleetLayer:
             if self.settings is not None or not is_kept:
                 return False
             left = self.policy.fleet or self._state.state.fleet
-            self._is_leaving = True  # a reload meanwhile would have the state name the fleet again
             with trio.CancelScope(shield=True):
-                self._state.state.fleet = ""
+                # Before the first wait: a reload meanwhile would note that it is in force.
+                self.policy, self._fault, self._state.state.fleet = Policy(), None, ""
                 await self._state.store()
                 try:
                     await trio.to_thread.run_sync(remove_policy, self.folder)
                 except OSError as error:
+                    self.load()
                     raise RefusedError(f"the policy of the fleet {left!r} could not be removed: {error}") from None
-                finally:
-                    self._is_leaving = False
-            self.policy, self._fault = Policy(), None
             self._refused.clear()
             self._report()
             self._tell("left", {"fleet": left})

@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 
 from hooklatch.directories import sync_folder
-from hooklatch.fleet.policy.manifests import START, Envelope, Head
+from hooklatch.fleet.policy.manifests import START, Envelope, FleetError, Head, read_payload
 from hooklatch.service.config.file_safety import UnsafeFileError, make_private, read_safely
 from hooklatch.service.config.path_lookup import Absent, Fault, is_passing, look
 
@@ -80,8 +80,12 @@ def read_policy(folder: str) -> Policy | None:
     if isinstance(seen, Fault):
         raise UnreadablePolicyError(seen.reason, is_passing=seen.is_passing)
     try:
-        return msgspec.json.decode(read_safely(path), type=Policy)
-    except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        policy = msgspec.json.decode(read_safely(path), type=Policy)
+        for envelope in (policy.wanted, policy.applied):
+            if envelope is not None:
+                read_payload(envelope)  # whoever asks for a version later relies on it
+        return policy
+    except (UnsafeFileError, OSError, msgspec.MsgspecError, UnicodeError, RecursionError, FleetError) as error:
         raise UnreadablePolicyError(f"{path}: {error}", is_passing=is_passing(error)) from None
 
 
