@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.daemons import Daemon, RpcFailure, running_daemon
+from support.daemons import Daemon, RpcFailure, child_of, running_daemon
 from support.fleets import fleet_table, link_of
 from support.pools import until
 from support.publishing import DENIES_BASH, Publisher, brought, guard
@@ -134,6 +134,44 @@ async def test_it_is_denied_before_the_first_client_can_ask(tmp_path: Path, publ
             decision = await client.call("fire", event="pre_tool_use", payload={"tool_name": "Read", "tool_input": {}})
             await client.aclose()
             assert (decision["verdict"], decision["layer"]) == ("deny", "fleet")
+
+
+GATE = '[[event]]\nname = "deploy_requested"\nmodel = "gate"\nverdicts = ["deny"]\nfields = { target = "str" }\n'
+
+
+@pytest.mark.parametrize("what", ["one-shot", "custom", "child", "plugins", "dialect", "shadowed", "unwaited"])
+async def test_no_way_of_firing_goes_around_it(tmp_path: Path, publisher: Publisher, what: str) -> None:
+    files = {"hooks.toml": fleet_table(publisher.public, more=LATE) + GATE}
+    payload = {"tool_name": "Read", "tool_input": {}}
+    async with running_daemon(tmp_path, files) as daemon, daemon.session(id="parent") as parent:
+        match what:
+            case "one-shot":
+                client = daemon.connect()
+                decision = await client.call("fire", event="pre_tool_use", payload=payload)
+                await client.aclose()
+            case "custom":
+                decision = await parent.fire("deploy_requested", target="prod")
+            case "child":
+                async with daemon.session(**child_of(parent), plugins=[]) as client:
+                    decision = await client.fire("pre_tool_use", **payload)
+            case "plugins":
+                decision = await parent.call("fire", event="pre_tool_use", payload=payload, plugins=[])
+            case "dialect":
+                client = daemon.connect()
+                await client.call("hello", protocol=1, dialect="ethos", session={})
+                decision = await client.call("fire", event="before_tool_call", payload={"toolName": "Read", "args": {}})
+                await client.aclose()
+            case "shadowed":
+                await parent.call("register", hooks=[{"id": "contact", "event": "pre_tool_use", "command": "exit 0"}])
+                decision = await parent.fire("pre_tool_use", **payload)
+            case _:
+                await parent.call("fire", event="pre_tool_use", payload=payload, wait=False)
+                await until(lambda: daemon.parts.statistics.total_fired > 0)
+                async with daemon.administrator() as admin:
+                    (decision,) = (await admin.call("log", kind="decision"))["records"]
+
+    assert decision["verdict"] == "deny"
+    assert (decision["layer"], decision["hook"]) == ("fleet", "contact")
 
 
 async def test_no_users_word_lifts_it(tmp_path: Path, publisher: Publisher) -> None:
