@@ -58,7 +58,7 @@ async def test_a_host_that_was_never_in_contact_denies_every_gate_and_passes_aga
     assert (health["health"], health["reasons"]) == ("red", ["fleet"])
     assert status["fleet"]["denies"] in before[0]
     assert any("and never was" in fault for fault in status["faults"])
-    assert (answer["stale_s"], answer["health"]) == (0.0, "ready")
+    assert (answer["stale_s"] is not None, answer["health"]) == (True, "ready")
     assert (after, later["reasons"]) == ("pass", [])
 
 
@@ -67,15 +67,12 @@ async def test_contact_that_is_too_long_ago_denies_and_its_return_does_not(
 ) -> None:
     files = {"hooks.toml": fleet_table(publisher.public, more=SOON)}
     async with running_daemon(tmp_path, files) as daemon, link_of(daemon) as link:
-        for _ in range(3):
-            await link.call("fleet_follow", manifests=[])
-            await until(lambda: daemon.parts.fleet.denies is None)
-            await until(lambda: daemon.parts.fleet.denies is not None)
-            assert (await denied(daemon)).startswith("fleet/contact: ")
         counts = daemon.parts.statistics.fleet
-
-    assert counts["stale"] >= 4
-    assert counts["in contact"] >= 3
+        for number in range(1, 4):
+            await link.call("fleet_follow", manifests=[])
+            assert counts["in contact"] == number
+            await until(lambda number=number: counts["stale"] == number + 1 and daemon.parts.fleet.denies is not None)
+            assert (await denied(daemon)).startswith("fleet/contact: ")
 
 
 async def test_only_who_has_what_is_wanted_is_in_contact(tmp_path: Path, publisher: Publisher) -> None:
