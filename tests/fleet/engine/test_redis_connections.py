@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -31,6 +32,18 @@ async def test_a_slow_way_is_not_taken_for_silence(shared_redis: RedisServer, tm
         await engine.put_bundle(digest, data)
 
         assert await engine.bundle(digest) == data
+
+
+async def test_a_process_that_had_no_time_itself_does_not_blame_the_server(shared_redis: RedisServer) -> None:
+    async def starve() -> None:
+        time.sleep(0.5)  # noqa: ASYNC251  (as a machine with too much to do would)
+
+    async with open_engine(shared_redis.url, "starved", timeout=0.3) as engine, trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(starve)
+            assert await engine.bundle("a" * 64) is None
+            nursery.start_soon(starve)
+            assert await engine.versions(0, wait=0.1) == []
 
 
 async def test_an_answer_without_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
