@@ -28,8 +28,8 @@ __all__ = [
 BUCKETS = 10_000  # a percentage has two decimals
 MAX_ENVELOPE = 64 * 1024  # bytes of a manifest as stored
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")  # of a fleet, a host or a label; safe in keys, paths and patterns
-Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
-Name = Annotated[str, Meta(pattern=f"^{NAME.pattern}$")]
+Sha256 = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
+Name = Annotated[str, Meta(pattern=rf"^{NAME.pattern}\Z")]
 
 
 class FleetError(Exception):

@@ -1,6 +1,7 @@
 """Keys and signatures: ed25519 of the package `cryptography`.  Knows bytes and texts; opens no file.
 
-A public key is written as `ed25519:BASE64`; its id is the first 16 hexadecimal digits of its sha256.
+A public key is written as `ed25519:BASE64`, a private one as `ed25519-private:BASE64`; the id of
+both is the first 16 hexadecimal digits of its sha256.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ __all__ = [
     "read_public",
 ]
 
-PREFIX = "ed25519:"
+PUBLIC, PRIVATE = "ed25519:", "ed25519-private:"
 PURPOSE = b"hooklatch fleet manifest 1\n"  # signed in front of each payload: no other text can pass for a manifest
 SIZE = 32
 
@@ -52,7 +53,7 @@ class PublicKey:
 
     @property
     def text(self) -> str:
-        return PREFIX + base64.b64encode(self._raw).decode()
+        return PUBLIC + base64.b64encode(self._raw).decode()
 
     def verifies(self, payload: bytes, signature: bytes) -> bool:
         """Return whether the signature is this key's over this payload."""
@@ -79,7 +80,7 @@ class PrivateKey:
     @property
     def text(self) -> str:
         """Return the secret, to be kept in a file of mode 600."""
-        return PREFIX + base64.b64encode(self._key.private_bytes_raw()).decode()
+        return PRIVATE + base64.b64encode(self._key.private_bytes_raw()).decode()
 
     def sign(self, payload: bytes) -> str:
         """Return the signature of a payload, in base64."""
@@ -121,7 +122,7 @@ def read_private(text: str) -> PrivateKey:
         KeyFormatError: it is none.
         NoLibraryError: `cryptography` is not installed.
     """
-    raw = raw_of(text)
+    raw = raw_of(text, PRIVATE)
     try:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     except ImportError:
@@ -129,13 +130,21 @@ def read_private(text: str) -> PrivateKey:
     return PrivateKey(Ed25519PrivateKey.from_private_bytes(raw))
 
 
-def raw_of(text: str) -> bytes:
-    """Return the bytes of a key without needing the library: for checking a configuration."""
+def raw_of(text: str, prefix: str = PUBLIC) -> bytes:
+    """Return the bytes of a key without needing the library: for checking a configuration.
+
+    Raises:
+        KeyFormatError: it is no key, or the other half of a pair.
+    """
     text = text.strip()
+    if prefix == PUBLIC and text.startswith(PRIVATE):
+        raise KeyFormatError("it is a private key; here stands the public one, and whoever saw this one can publish")
+    if prefix == PRIVATE and text.startswith(PUBLIC):
+        raise KeyFormatError("it is a public key; what signs is the private one, in the file that keygen wrote")
     try:
-        raw = base64.b64decode(text.removeprefix(PREFIX), validate=True)
+        raw = base64.b64decode(text.removeprefix(prefix), validate=True)
     except ValueError:
         raw = b""
-    if not text.startswith(PREFIX) or len(raw) != SIZE:
-        raise KeyFormatError("it is not ed25519: and 32 bytes in base64; make a pair with: hooklatch fleet keygen")
+    if not text.startswith(prefix) or len(raw) != SIZE:
+        raise KeyFormatError(f"it is not {prefix} and 32 bytes in base64; make a pair with: hooklatch fleet keygen")
     return raw
