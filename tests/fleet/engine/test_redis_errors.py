@@ -186,22 +186,18 @@ async def test_a_server_that_is_still_loading_is_tried_again_later() -> None:
     assert any("is still loading its data" in text for text in texts), texts
 
 
-async def test_who_reads_from_a_server_that_becomes_a_replica_is_told(server: RedisServer) -> None:
-    async def waited(engine: Engine) -> AsyncIterator[object]:
-        while True:
-            yield await engine.versions(0, wait=0.5)
-
+async def test_who_waits_at_a_server_that_becomes_a_replica_is_told_when_he_writes(server: RedisServer) -> None:
     async with open_engine(server.url, "fleet") as engine:
         assert await engine.versions(0, wait=0.01) == []
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(trio.to_thread.run_sync, partial(server.command, "REPLICAOF", "127.0.0.1", "1"))
-            await last_of(waited(engine))
-        with pytest.raises(RefusedError, match="is a replica"):
-            await engine.versions(0, wait=0.5)
-        with pytest.raises(RefusedError, match="is a replica"):
-            await append(engine)
+        assert server.command("REPLICAOF", "127.0.0.1", "1") == b"+OK\r\n"
+        assert await engine.versions(0, wait=0.01) == []  # nobody has said so yet
+
+        with pytest.raises(RefusedError, match="is a replica, which takes no writes"):
+            await engine.report("host", b"")
         with pytest.raises(RefusedError, match="is a replica, which may be behind"):
-            await look(engine)
+            await engine.report("host", b"")
+        with pytest.raises(RefusedError, match="is a replica, which may be behind"):
+            await engine.versions(0, wait=60)
 
 
 async def test_a_server_with_too_many_clients_says_so(server: RedisServer) -> None:

@@ -39,6 +39,7 @@ class Lines:
                     await self._check(line)
                 except BaseException:
                     line.close()
+                    self.close()  # the other one goes to the same server, which may have become a replica since
                     raise
                 self._lines[name] = line
             return line
