@@ -5,6 +5,8 @@ push to applied  from when a publisher begins to store a bundle of 16 KiB until 
 shipping         every host has many records to ship at once, or a few now and then: how many a second arrive, the bytes
                  of each in the engine and on the wire, and the processor time that each takes of link and engine.
                  Beside bare writers of as many bytes
+among            the same for twenty hosts alone, with a link each, among bare readers in place of all others: what the
+                 engine lets a host have, where the other links do not take its processor
 quiet            nothing happens: processor time, commands and bytes of each host
 engine           what it holds in memory: a connected host, a million records, a version
 storm            the engine is killed and starts again: until all hosts have what was pushed as soon as it could be
@@ -14,12 +16,12 @@ signatures and digests, and loads no hook.  The engine syncs everything that it 
 runs on one machine, so at 1,000 hosts the links of all of them share the cores with the engine: a real fleet's have
 cores of their own.  So beside the times stand what each host costs the engine, and itself.  A link has the engine hold
 each question for at most 0.4 s; a thousand of them, quiet, would fill two cores, so with over 200 hosts it is 5 s, and
-they pause for up to 10 s before they connect again (`reconnect`), where 0.5 s is the default.
+they pause for up to 10 s before they connect again (`reconnect`), where 0.5 s is the default, and have more patience.
 
 Bad would be, with 1,000 hosts: a p99 of over 1 s from push to applied, or a host that is not current 30 s after a
 restart of the engine.
 
-Run: python bench/fleet.py [--hosts 10 100 1000] [--rounds N] [--quick]
+Run: python bench/fleet.py [--hosts 10 100 1000] [--rounds N] [--sampled] [--quick]
 """
 
 from __future__ import annotations
@@ -49,6 +51,7 @@ HOSTS = (10, 100, 1000)
 MOST_MS, MOST_STORM = 1_000.0, 30.0  # bad beyond these, with the most hosts
 RECORDS = 200_000  # of all hosts, shipped at once; of one at least LEAST and at most MOST
 LEAST, MOST = 200, 5_000
+SAMPLE = 20  # hosts with a link, where the others have none
 AT_A_TIME = 2  # records that a host has made since its link last looked, as it is on a working day
 QUIET = 10.0  # seconds
 VERSIONS = 50  # committed while nobody follows, to see what one takes in memory
@@ -97,7 +100,45 @@ def measure(count: int, rounds: int, records: int, quiet: float, versions: int) 
         }
         found["storm"] = storm(server, publisher, hosts)
         found["bare"] = bare(server, publisher, hosts, rounds, found["backlog"])
+        found["among"] = among(folder, server, publisher, count, key.public.text, rounds)
         return found
+
+
+def sampled(count: int, rounds: int) -> dict[str, Any]:
+    """Return only what `among` measures."""
+    key = new_key()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hl-")))
+        (folder / "engine").mkdir()
+        server = stack.enter_context(run_server(folder / "engine"))
+        publisher = Publisher(server.url, key)
+        publisher.push()
+        return {"hosts": count, "among": among(folder, server, publisher, count, key.public.text, rounds)}
+
+
+def among(
+    folder: Path, server: RedisServer, publisher: Publisher, count: int, key: str, rounds: int
+) -> dict[str, Summary]:
+    """Return the times of some hosts with a link, and of the bare readers that stand for all others."""
+    applied: list[float] = []
+    fetched: list[float] = []
+    with running_hosts(folder, server, min(SAMPLE, count), key, begin=count) as hosts:
+        readers = Bare(server.port, count - hosts.count, f"hooklatch:{FLEET}:policy", bundle_named_in)
+        for number in range(rounds + 1):
+            pushed: list[tuple[int, float]] = []
+
+            def publish() -> float:
+                pushed.append(publisher.push())  # noqa: B023  (called in this turn only)
+                return pushed[0][1]  # noqa: B023
+
+            took = readers.times_to(publish)
+            (version, began) = pushed[0]
+            moments = hosts.applied(version)
+            if number:  # the first round warms up
+                fetched += took
+                applied += [(moment - began) * 1e3 for moment in moments]
+        readers.close()
+    return {"applied": summary(applied), "fetched": summary(fetched or applied)}
 
 
 def pushes(publisher: Publisher, hosts: Hosts, marks: Marks, rounds: int) -> tuple[Summary, dict[str, float]]:
@@ -224,6 +265,10 @@ def show(rows: list[dict[str, Any]]) -> None:
             lines[f"{name}, {figure} ms"] = [f"{row[part][f'{figure}_ms']:.0f}" for row in rows]
     fetched = [row["bare"]["push_to_fetched"] for row in rows]
     lines["bare readers, p50, p99 ms"] = [f"{one['p50_ms']:.0f}, {one['p99_ms']:.0f}" for one in fetched]
+    among = [row["among"]["applied"] for row in rows]
+    lines["push to applied among bare readers, p50, p99"] = [
+        f"{one['p50_ms']:.0f}, {one['p99_ms']:.0f}" for one in among
+    ]
     lines["push to applied, x bare, p50"] = [
         f"{row['push_to_applied']['p50_ms'] / one['p50_ms']:.1f}" for row, one in zip(rows, fetched, strict=True)
     ]
@@ -248,10 +293,21 @@ def show(rows: list[dict[str, Any]]) -> None:
         print(f"{name:<44}" + "".join(f"{cell:>14}" for cell in cells))
 
 
+def show_sampled(machine: dict[str, object], rows: list[dict[str, Any]]) -> int:
+    print(f"\n{'ms':<44}{'p50':>10}{'p99':>10}{'worst':>10}")
+    for row in rows:
+        for name, one in row["among"].items():
+            label = f"{row['hosts']} hosts, {one['count']} times, {name}"
+            print(f"{label:<44}{one['p50_ms']:10.0f}{one['p99_ms']:10.0f}{one['worst_ms']:10.0f}")
+    print(f"written: {save('fleet_sampled', {'machine': machine, 'rows': rows})}")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="Measure fleets of several sizes on one engine.")
     parser.add_argument("--hosts", type=int, nargs="+", default=HOSTS)
     parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--sampled", action="store_true", help="only a few hosts with a link among bare readers")
     parser.add_argument("--quick", action="store_true", help="few hosts: shows that it runs, not how fast")
     options = parser.parse_args()
     if shutil.which(SERVERS[0]) is None and shutil.which(SERVERS[1]) is None:
@@ -259,6 +315,8 @@ def main() -> int:
         return 69
     raise_open_files()
     machine = print_machine()
+    if options.sampled:
+        return show_sampled(machine, msgspec.to_builtins([sampled(one, options.rounds) for one in options.hosts]))
     if options.quick:
         found = [measure(count, 2, 20, 0.5, 3) for count in (2, 4)]
     else:

@@ -89,13 +89,13 @@ class Publisher:
 class Hosts:
     """All hosts of one size of fleet: processes with links, and processes with the daemons that these talk to."""
 
-    def __init__(self, folder: Path, server: RedisServer, count: int, key: str) -> None:
+    def __init__(self, folder: Path, server: RedisServer, count: int, key: str, begin: int) -> None:
         self.count = count
         self.held = HELD if count > CROWD else 0.0
         self.links: list[subprocess.Popen[bytes]] = []
         self.daemons: list[subprocess.Popen[bytes]] = []
-        for first in range(0, count, PER_PROCESS):
-            part = [str(folder), str(first), str(min(PER_PROCESS, count - first))]
+        for first in range(begin, begin + count, PER_PROCESS):
+            part = [str(folder), str(first), str(min(PER_PROCESS, begin + count - first))]
             self.daemons.append(started("fleet_daemons.py", *part, key))
             self.links.append(started("fleet_links.py", *part, server.url, key, str(self.held)))
 
@@ -144,8 +144,9 @@ def started(script: str, *words: str) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def running_hosts(folder: Path, server: RedisServer, count: int, key: str) -> Generator[Hosts]:
-    hosts = Hosts(folder, server, count, key)
+def running_hosts(folder: Path, server: RedisServer, count: int, key: str, *, begin: int = 0) -> Generator[Hosts]:
+    """Run so many hosts, numbered from `begin` on."""
+    hosts = Hosts(folder, server, count, key, begin)
     try:
         yield hosts
     finally:

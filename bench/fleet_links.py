@@ -1,4 +1,7 @@
-"""The links of bench/fleet.py: the real link of each host, all of them in one process."""
+"""The links of bench/fleet.py: the real link of each host, all of them in one process.
+
+Where they are a crowd, each waits for the others: then they ask less often, and have patience with answers.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,28 @@ import trio
 from fleet_daemons import FLEET
 from hooklatch.fleet.engine import redis
 from hooklatch.fleet.engine.opening import open_engine
-from hooklatch.fleet.link import policy
+from hooklatch.fleet.link import link, policy
 from hooklatch.fleet.link.daemon_socket import DaemonSocket
-from hooklatch.fleet.link.link import Link
 from hooklatch.fleet.policy.settings import FleetSettings
 from machine import raise_open_files
 
+PATIENCE = 60.0  # seconds
+
 
 async def main(folder: Path, first: int, count: int, url: str, key: str, held: float) -> None:
+    timeout, patience, reconnect = 5.0, 10.0, 0.5
     if held:
-        redis.BLOCK = policy.WAIT = held  # type: ignore[misc]  # a constant otherwise
+        redis.BLOCK = policy.WAIT = held  # type: ignore[misc]  # constants otherwise
+        redis.GRACE = link.OPENING = timeout = patience = PATIENCE  # type: ignore[misc]
+        reconnect = 2 * held
     async with trio.open_nursery() as nursery:
         for number in range(first, first + count):
             host = f"host-{number}"
-            settings = FleetSettings(name=FLEET, url=url, host=host, keys=(key,), reconnect=2 * held or 0.5)
+            settings = FleetSettings(name=FLEET, url=url, host=host, keys=(key,), reconnect=reconnect)
             runtime = os.fspath(folder / host)
-            daemon = DaemonSocket(lambda runtime=runtime: [runtime])  # type: ignore[misc]  # a default's type is inferred
-            link = Link(settings, partial(open_engine, url, FLEET), daemon, f"{runtime}/record")
-            nursery.start_soon(link.run)
+            daemon = DaemonSocket(partial(list, (runtime,)), patience=patience)
+            opened = partial(open_engine, url, FLEET, timeout=timeout)
+            nursery.start_soon(link.Link(settings, opened, daemon, f"{runtime}/record").run)
         print("ready", flush=True)
 
 

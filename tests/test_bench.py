@@ -232,6 +232,7 @@ def test_the_benchmark_of_a_fleet_measures_each_size_on_a_real_engine() -> None:
         assert row["push_to_applied"]["count"] == row["hosts"] * 2
         assert row["storm"]["count"] == row["hosts"]
         assert row["bare"]["push_to_fetched"]["count"] == row["hosts"] * 2
+        assert row["among"]["applied"]["count"] == row["hosts"] * 2
         assert row["backlog"]["records"] == row["hosts"] * 20
         assert row["quiet"]["commands_a_second"] > 0
         assert set(row["memory"]) == {"engine_bytes_a_host", "engine_bytes_a_version", "link_bytes_a_host"}

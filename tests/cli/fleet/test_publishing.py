@@ -87,6 +87,19 @@ def test_a_policy_goes_out_is_widened_compared_and_taken_back(bench: Bench) -> N
     assert history["findings"] == []
 
 
+def test_a_new_key_signs_again_what_the_old_one_signed(bench: Bench) -> None:
+    bench.push()
+    old, new = bench.key.public, new_key()
+    bench.key_file.write_text(new.text)
+
+    again = bench.push("--trust", old.text, "--steps", "50,100")
+
+    assert (again["version"], again["is_new"], again["same_as"]) == (2, True, 1)
+    assert bench.push("--trust", old.text)["is_new"] is False
+    versions = bench.json("history")["versions"]  # the old key is not believed any more
+    assert [(one["key"], one["believed"]) for one in versions] == [(old.id, False), (new.public.id, True)]
+
+
 def test_the_file_of_hooks_says_which_fleet(bench: Bench) -> None:
     config = f'[fleet]\nname = "{bench.fleet}"\nurl = "{bench.url}"\nkeys = ["{bench.key.public.text}"]\n'
     bench.place.write({"hooks.toml": config})
@@ -213,7 +226,7 @@ def test_each_bad_input_is_one_clear_error_and_nothing_is_lost(bench: Bench, tmp
     for words, code, instead, expected in (
         (("push", folder), 77, {"to": "mysql://engine"}, "there is no engine 'mysql'; write redis://"),
         (("push", folder), 77, {"to": "redis://:secret@engine"}, "has a password in it: take it out"),
-        (("rollback",), 65, {"key": str(other)}, "which [fleet] keys does not list"),
+        (("rollback",), 65, {"key": str(other)}, "which is not believed here"),
         (("push", folder), 77, {"key": str(open_to_all)}, f"run: chmod 600 {open_to_all}"),
         (("push", folder), 65, {"key": str(nonsense)}, "is not a private key"),
         (("push", folder), 66, {"key": "/nowhere/fleet.key"}, "cannot be read: No such file or directory"),
@@ -364,6 +377,7 @@ def test_an_engine_that_was_restored_from_a_backup_takes_no_push_and_says_what_t
     text = refused(bench, "push", str(bench.hooks), code=65)
 
     assert "newest version is 1, but this machine has read version 2: versions were lost" in text
+    assert "remove " in text
     listed = bench.json("history", code=1)
     assert "versions were lost" in listed["findings"][0]
     assert listed["versions"][0]["version"] == 1

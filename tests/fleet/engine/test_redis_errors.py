@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -17,6 +17,8 @@ from hooklatch.fleet.engine.opening import open_engine
 from support.certificates import DAY, Authority
 from support.daemons import nothing_left
 from support.redis_server import RedisServer, free_port, redis_server
+from support.repository import ROOT
+from support.scripted_redis import CLOSES, answering, greeting
 from support.strangers import bound_by_permissions
 from support.tables import table
 
@@ -111,6 +113,22 @@ async def last_of(steps: AsyncIterator[object]) -> EngineError:
     except EngineError as error:
         return error
     raise AssertionError("no step was refused")
+
+
+async def test_a_version_that_spoils_the_log_can_be_taken_back(server: RedisServer) -> None:
+    """As docs/fleet.md says it."""
+    async with open_engine(server.url, "fleet") as engine:
+        await commit(engine)
+        server.command("XADD", "hooklatch:fleet:policy", "7-0", "d", "spoils")
+        with pytest.raises(BehindError):
+            await commit(engine)
+
+        [script] = re.findall(r'redis-cli EVAL "([^"]*)"', (ROOT / "docs" / "fleet.md").read_text())
+        policy = "hooklatch:fleet:policy"
+        assert not server.command("EVAL", script, 2, policy, f"{policy}-spoilt", "1-0").startswith(b"-")
+
+        await commit(engine)
+        assert [number for number, _ in await engine.versions(0)] == [1, 2]
 
 
 async def test_a_server_that_cannot_save_takes_no_writes(server: RedisServer) -> None:
@@ -263,38 +281,6 @@ async def test_a_socket_that_is_not_ours_to_open_is_named(server: RedisServer) -
         error = await error_of(server.url)
 
     assert "cannot be reached: Permission denied; is the server running, as whom?" in str(error)
-
-
-CLOSES = b""  # in place of an answer
-
-
-@asynccontextmanager
-async def answering(folder: Path, *answers: bytes) -> AsyncIterator[str]:
-    """Yield the URL of a server that answers what it reads with these, one for each part, and then is silent."""
-
-    async def serve(stream: trio.SocketStream) -> None:
-        async with stream:
-            for answer in answers:
-                if answer == CLOSES or not await stream.receive_some():
-                    return
-                await stream.send_all(answer)
-            await trio.sleep_forever()
-
-    path = str(folder / "s")
-    listening = trio.socket.socket(trio.socket.AF_UNIX)
-    await listening.bind(path)
-    listening.listen()
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(partial(trio.serve_listeners, serve, [trio.SocketListener(listening)]))
-        yield f"redis+unix://{path}"
-        nursery.cancel_scope.cancel()
-
-
-def greeting(version: bytes) -> bytes:
-    return (
-        b"%%4\r\n$7\r\nversion\r\n$%d\r\n%s\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n"
-        % (len(version), version)
-    )
 
 
 @pytest.mark.parametrize(

@@ -180,6 +180,24 @@ async def test_an_engine_that_was_emptied_is_told_and_nothing_is_applied(
     assert daemon.contacts - contacts <= 1
 
 
+async def test_a_history_that_was_rewritten_is_followed_once_the_host_was_reset(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    publisher, anew = Publisher(), Publisher()
+    anew.key = publisher.key
+    daemon = MemoryDaemon(publisher.key)
+    await publisher.push(engine, "one")
+    async with linked(settings_of(redis.url, publisher.key, max_staleness=0.4), daemon, record.folder) as link:
+        await until(lambda: daemon.applied is not None)
+        redis.command("FLUSHALL")
+        await anew.push(engine, "another one")
+        await until(lambda: "rewritten" in link.known.faults.get("policy", ""))
+        daemon.head = START  # as `hooklatch fleet reset` does
+        await until(lambda: len(daemon.history) == 2)
+
+    assert daemon.history[0].bundle != daemon.history[1].bundle
+
+
 async def test_a_daemon_that_restarts_is_followed_and_told_again(
     redis: RedisServer, engine: Engine, record: WrittenRecord
 ) -> None:

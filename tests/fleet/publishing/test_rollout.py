@@ -88,7 +88,7 @@ class Stage:
             self._nursery.start_soon(hosts.live)
 
     async def roll_out(self, pace: Pace = PACE, *labels: str) -> Manifest:
-        plan = pushed(self.publisher.history, digest_of("b"), 1, Rollout(labels, pace.steps[0]))
+        plan = pushed(self.publisher.history, digest_of("b"), 1, Rollout(labels, pace.steps[0]), key=KEY.public.id)
         assert isinstance(plan, Plan)
         self.ongoing = Ongoing(self.publisher, KEY, pace, by="ann", message="b", tell=self.hear)
         return await self.ongoing.run(plan)

@@ -158,23 +158,34 @@ def test_hosts_that_have_read_more_than_the_engine_has_are_named() -> None:
 def test_to_push_what_stands_is_no_new_version() -> None:
     history = history_of(("a", 100), ("b", 10))
 
-    again = pushed(history, digest_of("b"), 1, Rollout((), 10))
+    again = pushed(history, digest_of("b"), 1, Rollout((), 10), key=KEY.public.id)
 
     assert again == history.newest
+
+
+def test_what_another_key_has_signed_is_signed_again_as_hosts_may_not_believe_that_key_any_more() -> None:
+    history = history_of(("a", 100))
+
+    again = pushed(history, digest_of("a"), 1, Rollout(), key=OTHER_KEY.public.id)
+
+    assert again == Plan(bundle=digest_of("a"), size=1, rollout=Rollout(), same_as=1)
+    assert isinstance(rolled_back(history, 1, key=OTHER_KEY.public.id), Plan)
 
 
 def test_a_bundle_that_came_back_names_the_version_that_had_it() -> None:
     history = history_of(("a", 100), ("b", 100))
 
-    assert pushed(history, digest_of("a"), 1, Rollout()) == Plan(
+    assert pushed(history, digest_of("a"), 1, Rollout(), key=KEY.public.id) == Plan(
         bundle=digest_of("a"), size=1, rollout=Rollout(), same_as=1
     )
-    assert pushed(history, digest_of("c"), 1, Rollout()) == Plan(bundle=digest_of("c"), size=1, rollout=Rollout())
+    assert pushed(history, digest_of("c"), 1, Rollout(), key=KEY.public.id) == Plan(
+        bundle=digest_of("c"), size=1, rollout=Rollout()
+    )
 
 
 def test_a_narrower_push_is_refused_as_it_would_change_nothing() -> None:
     with pytest.raises(FleetError, match="version 1 has this bundle at 100 % already"):
-        pushed(history_of(("a", 100)), digest_of("a"), 1, Rollout((), 10))
+        pushed(history_of(("a", 100)), digest_of("a"), 1, Rollout((), 10), key=KEY.public.id)
 
 
 def test_a_wider_rollout_is_of_the_same_bundle_and_labels() -> None:
@@ -228,7 +239,7 @@ def test_versions_for_other_hosts_take_no_place() -> None:
 def test_a_rollback_goes_to_what_all_its_hosts_had(
     history: History, version: int | None, labels: list[str] | None, expected: tuple[int, Rollout]
 ) -> None:
-    plan = rolled_back(history, version, labels)
+    plan = rolled_back(history, version, labels, key=KEY.public.id)
 
     assert isinstance(plan, Plan)
     assert (plan.same_as, plan.rollout) == expected
@@ -238,8 +249,8 @@ def test_a_second_rollback_never_brings_back_what_the_first_took_away() -> None:
     history = history_of(("a", 100), ("b", 100), ("a", 100))
 
     with pytest.raises(NoVersionError, match="no version before 1 with another bundle was for all hosts"):
-        rolled_back(history, None)
-    assert rolled_back(history, 1) == history.newest
+        rolled_back(history, None, key=KEY.public.id)
+    assert rolled_back(history, 1, key=KEY.public.id) == history.newest
 
 
 @table(
@@ -255,14 +266,14 @@ def test_a_second_rollback_never_brings_back_what_the_first_took_away() -> None:
 )
 def test_a_rollback_to_what_hosts_never_had_is_refused(history: History, version: int | None, expected: str) -> None:
     with pytest.raises(FleetError, match=expected):
-        rolled_back(history, version)
+        rolled_back(history, version, key=KEY.public.id)
 
 
 @given(st.text("abcd", min_size=1, max_size=6), st.sampled_from(["web-1", "web-2", "ci-1"]))
 def test_a_host_has_after_a_rollback_what_it_had_before_the_push(bundles: str, host: str) -> None:
     history = history_of(*((letter, 100) for letter in bundles))
     try:
-        plan = rolled_back(history, None)
+        plan = rolled_back(history, None, key=KEY.public.id)
     except NoVersionError:
         return
     assert isinstance(plan, Plan)

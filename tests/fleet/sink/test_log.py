@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 
 import pytest
 
 from hooklatch.fleet.engine.engine import Batch, Engine
-from support.commands import new_place, serving
+from support.commands import Place, new_place, serving
 from support.records import lines, records
-from support.redis_server import needs_redis
+from support.redis_server import RedisServer, needs_redis
 from support.shipped import ALL, FleetCommands, ship, write_record
 
 pytestmark = [pytest.mark.slow, needs_redis]
@@ -133,3 +134,22 @@ def test_what_a_daemon_recorded_arrives(empty: FleetCommands) -> None:
         (own,) = [one for one in records(folder) if one.get("verdict") == "deny"]
         assert {key: value for key, value in denied.items() if not key.startswith("fleet_")} == own
         assert len(empty.lines("log", "-n", "0")) == len(lines(folder))
+
+
+def test_following_outlives_an_engine_that_is_away(redis: RedisServer, place: Place, tmp_path: Path) -> None:
+    fleet = FleetCommands(redis, place, "acme")
+    folder = write_record(tmp_path / "record")
+    fleet.do(lambda engine: ship(engine, "a", folder))
+
+    started = place.begin(*fleet.words("log", "--follow", "--json", "-n", "1"))
+    last = json.loads(started.line())["seq"]
+    redis.kill()
+    started.wait_for("it is tried again until it is there")
+    redis.start()
+    write_record(folder, 2)
+    fleet.do(lambda engine: ship(engine, "a", folder, after=last))
+    found = [json.loads(started.line())["seq"] for _ in range(len(lines(folder)) - last)]
+    started.signal(signal.SIGINT)
+
+    assert found == list(range(last + 1, len(lines(folder)) + 1))
+    assert started.end()[0] == 0

@@ -24,7 +24,7 @@ from support.pools import until
 from support.publishing import Publisher, brought, guard
 from support.survivors import nobody_survives
 
-# Counts what it does to the disk below STATE/fleet and to state.json once a file says so, and kills itself at a step.
+# Counts what it does to the disk below STATE/fleet once a file says so, and kills itself at a step.
 DAEMON = """
 import json, os, signal, sys
 from hooklatch.service.process.daemon import run_daemon
@@ -37,7 +37,7 @@ def counted(name, real):
     def call(*arguments, **others):
         global count
         path = os.readlink(f"/proc/self/fd/{arguments[0]}") if name == "fsync" else os.fspath(arguments[0])
-        is_ours = path.startswith(f"{folder}/state/fleet") or path == f"{folder}/state/state.json.new"
+        is_ours = path.startswith(f"{folder}/state/fleet")
         if is_ours and os.path.exists(f"{folder}/armed"):
             count += 1
             with open(f"{folder}/steps", "a") as file:

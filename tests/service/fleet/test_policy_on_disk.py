@@ -6,10 +6,12 @@ import json
 import os
 import shutil
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from support.daemons import Daemon, RpcFailure
@@ -281,6 +283,39 @@ async def test_a_revoked_key_leaves_in_force_what_it_has_signed_and_is_red(tmp_p
         old.key = new.key
         now = await brought(link, *old.versions[1:], old.publish({"guards.py": guard("new")}))
         assert (now["problem"], await decided(daemon)) == (None, "fleet/no-bash: new")
+
+
+async def test_a_key_that_is_revoked_while_a_bundle_is_built_is_noticed(tmp_path: Path) -> None:
+    old, new = Publisher(), Publisher()
+    slow = guard("slow").replace("deny, hook", "deny, hook\nimport os, time") + (
+        "\nopen({!r}, 'w').close()\nwhile not os.path.exists({!r}):\n    time.sleep(0.002)\n"
+    ).format(str(tmp_path / "begun"), str(tmp_path / "go"))
+    async with host(tmp_path, old.public) as daemon, link_of(daemon) as link:
+        version = old.publish({"guards.py": slow})
+        await link.call("fleet_follow", manifests=[version.envelope])
+        number = await link.send("fleet_apply", **version.applying)
+        await until(lambda: (tmp_path / "begun").exists())
+
+        daemon.parts.fleet.take(msgspec.structs.replace(daemon.parts.files.settings.fleet, keys=(new.public,)))
+        (tmp_path / "go").touch()
+
+        with pytest.raises(RpcFailure, match="has changed meanwhile"):
+            await link.answer_to(number)
+        assert await decided(daemon) == "global/no-bash: own"
+
+
+async def test_without_the_library_nothing_can_be_proven_and_every_gate_is_denied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publisher = Publisher()
+    await applied(tmp_path, publisher)
+    version = publisher.publish({})
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.asymmetric.ed25519", None)
+
+    async with host(tmp_path, publisher.public) as daemon, link_of(daemon) as link:
+        assert "hooklatch[fleet]" in await decided(daemon, "Read")
+        with pytest.raises(RpcFailure, match="cryptography is not installed"):
+            await link.call("fleet_follow", manifests=[version.envelope])
 
 
 async def test_what_was_wanted_is_not_applied_once_its_key_is_revoked(tmp_path: Path) -> None:

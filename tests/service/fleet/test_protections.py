@@ -12,7 +12,7 @@ import pytest
 from support.daemons import Daemon, RpcFailure, child_of
 from support.fleet_hosts import decided, health, host, notes
 from support.fleets import link_of
-from support.publishers import DENIES_BASH, Publisher, brought, guard
+from support.publishing import DENIES_BASH, Publisher, brought, guard
 
 OTHER = {"guards.py": guard("fleet").replace("no-bash", "no-other")}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.daemons import Daemon, RpcFailure, running_daemon
+from support.daemons import Daemon, RpcFailure, child_of, running_daemon
 from support.fleets import fleet_table, link_of
 from support.pools import until
 from support.publishing import DENIES_BASH, Publisher, brought, guard
@@ -58,7 +58,7 @@ async def test_a_host_that_was_never_in_contact_denies_every_gate_and_passes_aga
     assert (health["health"], health["reasons"]) == ("red", ["fleet"])
     assert status["fleet"]["denies"] in before[0]
     assert any("and never was" in fault for fault in status["faults"])
-    assert (answer["stale_s"], answer["health"]) == (0.0, "ready")
+    assert (answer["stale_s"] is not None, answer["health"]) == (True, "ready")
     assert (after, later["reasons"]) == ("pass", [])
 
 
@@ -67,15 +67,12 @@ async def test_contact_that_is_too_long_ago_denies_and_its_return_does_not(
 ) -> None:
     files = {"hooks.toml": fleet_table(publisher.public, more=SOON)}
     async with running_daemon(tmp_path, files) as daemon, link_of(daemon) as link:
-        for _ in range(3):
-            await link.call("fleet_follow", manifests=[])
-            await until(lambda: daemon.parts.fleet.denies is None)
-            await until(lambda: daemon.parts.fleet.denies is not None)
-            assert (await denied(daemon)).startswith("fleet/contact: ")
         counts = daemon.parts.statistics.fleet
-
-    assert counts["stale"] >= 4
-    assert counts["in contact"] >= 3
+        for number in range(1, 4):
+            await link.call("fleet_follow", manifests=[])
+            assert counts["in contact"] == number
+            await until(lambda number=number: counts["stale"] == number + 1 and daemon.parts.fleet.denies is not None)
+            assert (await denied(daemon)).startswith("fleet/contact: ")
 
 
 async def test_only_who_has_what_is_wanted_is_in_contact(tmp_path: Path, publisher: Publisher) -> None:
@@ -134,6 +131,44 @@ async def test_it_is_denied_before_the_first_client_can_ask(tmp_path: Path, publ
             decision = await client.call("fire", event="pre_tool_use", payload={"tool_name": "Read", "tool_input": {}})
             await client.aclose()
             assert (decision["verdict"], decision["layer"]) == ("deny", "fleet")
+
+
+GATE = '[[event]]\nname = "deploy_requested"\nmodel = "gate"\nverdicts = ["deny"]\nfields = { target = "str" }\n'
+
+
+@pytest.mark.parametrize("what", ["one-shot", "custom", "child", "plugins", "dialect", "shadowed", "unwaited"])
+async def test_no_way_of_firing_goes_around_it(tmp_path: Path, publisher: Publisher, what: str) -> None:
+    files = {"hooks.toml": fleet_table(publisher.public, more=LATE) + GATE}
+    payload = {"tool_name": "Read", "tool_input": {}}
+    async with running_daemon(tmp_path, files) as daemon, daemon.session(id="parent") as parent:
+        match what:
+            case "one-shot":
+                client = daemon.connect()
+                decision = await client.call("fire", event="pre_tool_use", payload=payload)
+                await client.aclose()
+            case "custom":
+                decision = await parent.fire("deploy_requested", target="prod")
+            case "child":
+                async with daemon.session(**child_of(parent), plugins=[]) as client:
+                    decision = await client.fire("pre_tool_use", **payload)
+            case "plugins":
+                decision = await parent.call("fire", event="pre_tool_use", payload=payload, plugins=[])
+            case "dialect":
+                client = daemon.connect()
+                await client.call("hello", protocol=1, dialect="ethos", session={})
+                decision = await client.call("fire", event="before_tool_call", payload={"toolName": "Read", "args": {}})
+                await client.aclose()
+            case "shadowed":
+                await parent.call("register", hooks=[{"id": "contact", "event": "pre_tool_use", "command": "exit 0"}])
+                decision = await parent.fire("pre_tool_use", **payload)
+            case _:
+                await parent.call("fire", event="pre_tool_use", payload=payload, wait=False)
+                await until(lambda: daemon.parts.statistics.total_fired > 0)
+                async with daemon.administrator() as admin:
+                    (decision,) = (await admin.call("log", kind="decision"))["records"]
+
+    assert decision["verdict"] == "deny"
+    assert (decision["layer"], decision["hook"]) == ("fleet", "contact")
 
 
 async def test_no_users_word_lifts_it(tmp_path: Path, publisher: Publisher) -> None:

@@ -141,6 +141,17 @@ def test_the_commands_of_the_recipe_are_commands(words: list[str]) -> None:
     assert command_line().parse_args(words).command == words[0]
 
 
+def test_the_link_of_the_compose_example_is_a_command_on_what_the_daemon_shares() -> None:
+    compose = (FOLDER / "compose.yaml").read_text()
+    link = compose.partition("\n  link:\n")[2].partition("\nvolumes:\n")[0]
+    found = re.search(r"command: \[(.*)\]", link)
+
+    assert found is not None
+    arguments = command_line().parse_args(found[1].split(", "))
+    assert (arguments.command, arguments.admin_dir) == ("link", "/run/hooklatch-admin")
+    assert "/source[metrics,fleet]" in RECIPE, "without cryptography the daemon believes no version"
+
+
 def test_the_health_check_is_the_command_for_it() -> None:
     check = re.search(r"^HEALTHCHECK .* CMD (\[.*\])$", RECIPE, re.MULTILINE)
 

@@ -146,11 +146,13 @@ async def go(
     reached = stands.rollout.percent if stands is not None else 0.0
     left = tuple(step for step in wanted.pace.steps if step > reached) if wanted.pace is not None else ()
     first = left[0] if left else wanted.percent
-    plan = pushed(publisher.history, bundle, size, Rollout(tuple(labels), first))
+    plan = pushed(publisher.history, bundle, size, Rollout(tuple(labels), first), key=key.public.id)
     if isinstance(plan, Manifest):
         return plan, False
     by = publisher_name()
-    if wanted.pace is None:
+    if (
+        wanted.pace is None or not left
+    ):  # without a step that is wider, these hosts have it, by a version of another key
         return await publisher.commit(plan, key, publisher=by, message=message), True
     pace = msgspec.structs.replace(wanted.pace, steps=left)
     way.ongoing = Ongoing(publisher, key, pace, by=by, message=message, tell=tell)

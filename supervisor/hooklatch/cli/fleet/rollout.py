@@ -81,7 +81,7 @@ def rollback(arguments: argparse.Namespace) -> int:
     key = reached.signing_key
 
     async def work(publisher: Publisher) -> Manifest:
-        plan = rolled_back(publisher.history, arguments.version, arguments.label)
+        plan = rolled_back(publisher.history, arguments.version, arguments.label, key=key.public.id)
         if isinstance(plan, Manifest):
             return plan
         assert plan.same_as is not None

@@ -8,6 +8,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from hooklatch.cli.fleet.access import EXITS, access, add_access, run
+from hooklatch.cli.sink.following import PAUSES, followed
 from hooklatch.cli.sink.hosts import add_hosts, chosen_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 __all__ = ["add_export", "add_otlp"]
 
-POLL = 0.5  # seconds between looks for new records
-PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before a batch is sent again that the receiver did not take
 OTLP = (("otlp", "sink.export", "send them as OpenTelemetry logs over OTLP/HTTP; needs hooklatch[otel]"),)
 
 
@@ -83,21 +82,15 @@ class Sending:
         self._is_json: bool = arguments.json
 
     async def send(self, engine: Engine) -> None:
-        import trio
 
         from hooklatch.fleet.sink.reading import FleetReader
 
         await chosen_hosts(engine, self._hosts)
         reader = FleetReader(engine, set(self._hosts) or None)
         reader.resume(self._cursor.positions)
-        while True:
-            began = trio.current_time()
-            async with aclosing(reader.new()) as arrivals:
-                async for arrival in arrivals:
-                    await self._deliver(arrival)
-            if not self._follows:
-                return
-            await trio.sleep(max(POLL, trio.current_time() - began))
+        async with aclosing(followed(reader) if self._follows else reader.new()) as arrivals:
+            async for arrival in arrivals:
+                await self._deliver(arrival)
 
     async def _deliver(self, arrival: Arrival) -> None:
         import trio

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hooklatch.cli.fleet.access import EXITS, Access, access, add_access, run
+from hooklatch.cli.sink.following import followed
 from hooklatch.cli.sink.hosts import add_hosts, chosen_hosts
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from hooklatch.fleet.sink.reading import FleetReader
 
 __all__ = ["add_log"]
-
-POLL = 0.5  # seconds between looks for new records
 
 
 def add_log(parser: Parser) -> None:
@@ -99,15 +98,10 @@ class ShownLog:
         return found[: self._number][::-1]
 
     async def _follow(self, reader: FleetReader) -> None:
-        import trio
-
-        while output.has_reader():
-            began = trio.current_time()
-            async with aclosing(reader.new()) as arrivals:
-                async for arrival in arrivals:
-                    for entry in self._matching(arrival):
-                        self._show(entry)
-            await trio.sleep(max(POLL, trio.current_time() - began))  # many hosts: half of the time is theirs
+        async with aclosing(followed(reader)) as arrivals:
+            async for arrival in arrivals:
+                for entry in self._matching(arrival):
+                    self._show(entry)
 
     def _matching(self, arrival: Arrival) -> Iterable[Entry]:
         for finding in arrival.findings:

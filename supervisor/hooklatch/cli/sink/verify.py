@@ -126,8 +126,9 @@ def lines_of(one: HostVerified) -> Iterator[tuple[str, str]]:
 def lines_of_local(local: LocalReport) -> Iterator[tuple[str, str]]:
     absent = f"; {local.absent} are in the engine only" if local.absent else ""
     yield "local", f"{local.folder}: {counted(local.compared, 'record')} compared with what was shipped{absent}"
-    confirmed = sum(1 for one in local.record.witnesses if one["result"] == "confirmed")
-    yield "witness", f"{confirmed} of {len(local.record.witnesses)} heads that the engine has are confirmed"
+    results = [one["result"] for one in local.record.witnesses]
+    retired = f"; {results.count('retired')} are of records that retention has removed" if "retired" in results else ""
+    yield "witness", f"{results.count('confirmed')} of {len(results)} heads that the engine has are confirmed{retired}"
     for finding in local.record.findings:
         yield "WRONG", f"local record: {finding.what}: {finding.text}"
     for text in local.differences:

@@ -43,6 +43,7 @@ from hooklatch.fleet.engine.redis_answers import (
     entries_in,
     entries_of,
     is_written,
+    keys_in,
     stream_in,
     text_of,
 )
@@ -288,7 +289,7 @@ class RedisEngine:
 
     async def notes(self, host: str) -> Mapping[int, bytes]:
         (found,) = await self._ask(Question("HGETALL", key=self._key("trimmed", checked(host))))
-        return {int(epoch): note for epoch, note in found.items() if is_written(epoch)}
+        return {int(epoch): note for epoch, note in found.items() if is_written(epoch) and isinstance(note, bytes)}
 
     # -- hosts ---------------------------------------------------------------------------------------------------------
 
@@ -316,8 +317,9 @@ class RedisEngine:
         cursor = b"0"
         while True:
             looks = Question("SCAN", cursor, "MATCH", f"{prefix}*", "COUNT", SCANNED, "TYPE", "stream")
-            ((cursor, keys),) = await self._ask(looks)
-            yield [key.decode(errors="replace").removeprefix(prefix) for key in keys]
+            (answer,) = await self._ask(looks)
+            cursor, keys = keys_in(answer)
+            yield [key.removeprefix(prefix) for key in keys]
             if cursor == b"0":
                 return
 

@@ -14,8 +14,8 @@ import msgspec
 from hooklatch.fleet.engine.engine import Batch, RefusedError
 
 __all__ = [
-    "Entry", "Stream", "batches_in", "clock_in", "entries_in", "entries_of", "fits", "is_written", "stream_in",
-    "text_of",
+    "Entry", "Stream", "batches_in", "clock_in", "entries_in", "entries_of", "fits", "is_written", "keys_in",
+    "stream_in", "text_of",
 ]  # fmt: skip
 
 WRITTEN = re.compile(rb"[0-9]{1,18}")
@@ -74,9 +74,30 @@ def entries_of(entries: Sequence[Any]) -> list[Entry]:
         RefusedError: they are none.
     """
     try:
-        return [(number_of(place), dict(zip(fields[::2], fields[1::2], strict=True))) for place, fields in entries]
+        return [(number_of(place), fields_in(fields)) for place, fields in entries]
     except (TypeError, ValueError) as error:
         raise RefusedError(f"the engine answers what is no entry of a stream: {error}; is it a Redis?") from None
+
+
+def fields_in(values: Sequence[Any]) -> dict[bytes, bytes]:
+    if not all(isinstance(value, bytes) for value in values):
+        raise TypeError("a field is no text")
+    return dict(zip(values[::2], values[1::2], strict=True))
+
+
+def keys_in(answer: Sequence[Any]) -> tuple[bytes, list[str]]:
+    """Return the cursor and the keys of an answer of SCAN; a key that is no text is none of ours.
+
+    Raises:
+        RefusedError: it is none.
+    """
+    try:
+        cursor, keys = answer
+        if isinstance(cursor, bytes):
+            return cursor, [key.decode(errors="replace") for key in keys if isinstance(key, bytes)]
+    except (TypeError, ValueError):
+        pass
+    raise RefusedError("the engine answers SCAN with what are no keys; is it a Redis?")
 
 
 def number_of(place: bytes) -> tuple[int, int]:
@@ -128,9 +149,9 @@ def text_of(value: object) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else repr(value)
 
 
-def is_written(text: bytes) -> bool:
+def is_written(text: object) -> bool:
     """Return whether a text is a number that we may have written: a host may write any, and of thousands of digits."""
-    return WRITTEN.fullmatch(text) is not None
+    return isinstance(text, bytes) and WRITTEN.fullmatch(text) is not None
 
 
 def batches_in(entries: Sequence[Any]) -> list[Batch]:

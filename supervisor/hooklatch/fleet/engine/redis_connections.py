@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 import ssl
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,6 +42,7 @@ REDIAL = 0.25  # seconds between two SYNs: the kernel would repeat a lost one af
 PART = 64 * 1024  # bytes sent at once; after each, the peer has shown that it reads
 MAX_ANSWER = 256 * 2**20  # bytes since the newest question; we never ask for as many
 BEGINNING = 400  # bytes kept of what a peer says first
+STARVED = 0.05  # seconds after which a deadline that is noticed so late says more of this process than of its peer
 LONGEST = 120.0  # seconds for an answer that keeps coming, however slowly
 
 # It logs each failed attempt with a traceback; we raise what is worth knowing of it.
@@ -62,26 +63,39 @@ class Question:
         self.about = about or key
 
 
+class Waiting:
+    """Until when somebody waits: `patience` seconds after the last byte that moved, and never beyond `end`."""
+
+    __slots__ = ("_end", "_patience", "until")
+
+    def __init__(self, patience: float) -> None:
+        self._patience = patience
+        self._end = trio.current_time() + max(LONGEST, patience)
+        self.until = 0.0
+        self.renew(patience)
+
+    def renew(self, seconds: float | None = None) -> None:
+        self.until = min(trio.current_time() + (self._patience if seconds is None else seconds), self._end)
+
+
 class Watch:
     """What is seen of a stream.  Whoever waits for its peer has new patience with each part that moves."""
 
     def __init__(self) -> None:
         self.is_reached = False  # whether there is a stream, though nothing may have been said
         self.said = b""  # how the peer began: why a connection did not come about is often only there
-        self._waiting: dict[trio.CancelScope, tuple[float, float]] = {}
+        self._waiting: set[Waiting] = set()
         self._answered = 0  # bytes since the newest question
 
     @contextmanager
-    def waits(self, patience: float) -> Generator[trio.CancelScope]:
-        """Cancel the block after `patience` seconds without a byte."""
-        now = trio.current_time()
+    def waits(self, patience: float) -> Generator[Waiting]:
         self._answered = 0
-        with trio.CancelScope(deadline=now + patience) as scope:
-            self._waiting[scope] = (patience, now + max(LONGEST, patience))
-            try:
-                yield scope
-            finally:
-                del self._waiting[scope]
+        waiting = Waiting(patience)
+        self._waiting.add(waiting)
+        try:
+            yield waiting
+        finally:
+            self._waiting.remove(waiting)
 
     def heard(self, data: bytes) -> None:
         self.said += data[: BEGINNING - len(self.said)]
@@ -91,9 +105,8 @@ class Watch:
         self.moved()
 
     def moved(self) -> None:
-        now = trio.current_time()
-        for scope, (patience, end) in self._waiting.items():
-            scope.deadline = min(now + patience, end)
+        for waiting in self._waiting:
+            waiting.renew()
 
 
 class Watched(anyio.abc.ByteStream):
@@ -200,16 +213,17 @@ class Line:
         """
         patience = self._patience if patience is None else patience
         answers: list[Any] = []
-        with self._watch.waits(patience) as scope:
+        with self._watch.waits(patience) as waiting:
             try:
                 for request in [self._send(question) for question in questions]:
-                    answers += [await request]
+                    answers += [await answer_of(request, waiting)]
             except trio.Cancelled:
                 self.close()  # its answer would be taken for that of the next question's time
                 raise
-        if scope.cancelled_caught:
-            late = questions[len(answers)]
-            raise no_answer(self.address, late.command, late.about, patience)
+            except trio.TooSlowError:
+                self.close()
+                late = questions[len(answers)]
+                raise no_answer(self.address, late.command, late.about, patience) from None
         for question, answer in zip(questions, answers, strict=True):
             if isinstance(answer, BaseException):
                 self._failed(question, answer)
@@ -233,6 +247,23 @@ class Line:
             raise replied(self.address, question.command, question.about, error) from None
         self.close()
         raise UnreachableError(f"the connection to {self.address} was lost during {question.command}") from error
+
+
+async def answer_of(request: Awaitable[Any], waiting: Waiting) -> Any:
+    """Return the answer to a request.
+
+    Raises:
+        TooSlowError: it stays away.  Not while this process gets no time itself: then the answer may be there, unread.
+    """
+    while True:
+        until = waiting.until
+        with trio.move_on_at(until):
+            return await request  # coredis lets go of it unharmed
+        late = trio.current_time() - until
+        if late > STARVED:
+            waiting.renew(late)
+        if waiting.until <= until:
+            raise trio.TooSlowError
 
 
 async def connected(

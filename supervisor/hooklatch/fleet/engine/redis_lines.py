@@ -58,12 +58,12 @@ class Lines:
             raise RefusedError(
                 f"{self._address} is a replica, which may be behind and takes no writes; name the primary"
             )
-        self._clock, self._clock_at = clock_in(now), time.monotonic()
+        self._clock, self._clock_at = clock_in(now), time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def now(self) -> int:
         """Return the engine's time in ms since the epoch, by how long ago it told us."""
         seconds, microseconds = self._clock
-        return int((seconds + time.monotonic() - self._clock_at) * 1000 + microseconds / 1000)
+        return int((seconds + time.clock_gettime(time.CLOCK_BOOTTIME) - self._clock_at) * 1000 + microseconds / 1000)
 
     def close(self) -> None:
         """Close the connections; whoever needs one next gets a new one."""

@@ -56,12 +56,15 @@ class Outgoing:
         return compare(shipped, self._around(shipped.seq if shipped is not None else 0))
 
     def newest(self) -> ChainLink | None:
-        """Return the newest record.
+        """Return the newest record; None if there is none yet.
 
         Raises:
             OSError: it cannot be read.
         """
-        return newest_link(self.folder)
+        try:
+            return newest_link(self.folder)
+        except FileNotFoundError:
+            return None
 
     def go(self, resume: Resume) -> None:
         """Go where shipping goes on.

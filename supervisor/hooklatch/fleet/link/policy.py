@@ -81,6 +81,7 @@ class Policy:
             if is_due and (fault := await self._difference(engine, answer.head)) is not None:
                 self._known.fault(POLICY, fault)
                 await trio.sleep(self._differences.next())
+                answer = await self._daemon.follow(None)  # it may have been reset
                 continue
             answer = await self._fetch_bundle(engine, answer)
             if is_due:

@@ -51,8 +51,10 @@ class Shipping:
         while True:
             try:
                 resume = await self._resume(engine)
-                if resume is not None:
-                    await self._ship(engine, resume)
+                if resume is None:
+                    await trio.sleep(LOOK)
+                    continue
+                await self._ship(engine, resume)
             except ConflictError as error:
                 self._conflicts += 1
                 self._known.fault(SHIPPING, f"another process ships as this host, or a batch came late: {error}")
@@ -91,6 +93,8 @@ class Shipping:
         self._known.epoch, self._known.shipped = resume.epoch, resume.after
         await trio.to_thread.run_sync(self._outgoing.go, resume)
         self._known.fault(RECORD, None)
+        if not self._conflicts:
+            self._known.fault(SHIPPING, None)
         return resume
 
     async def _ship(self, engine: Engine, resume: Resume) -> None:

@@ -97,13 +97,21 @@ class Publisher:
             hosts = await self.hosts() if self._heeds_hosts else {}
         history = await read_history(self.engine, self.history, self._keys)
         if self._memory is not None:
-            history.check_seen(self._memory.head(), by="this machine")
+            self._check_memory(history, self._memory)
         if self._heeds_hosts:
             history.check_reports([heard.report for heard in hosts.values()])
         if self._memory is not None:
             self._memory.keep(history.head)
         self.history = history
         return history
+
+    def _check_memory(self, history: History, memory: Memory) -> None:
+        try:
+            history.check_seen(memory.head(), by="this machine")
+        except HistoryError as error:
+            raise HistoryError(
+                f"{error}. If they cannot be restored: remove {memory.path}, and push with --despite-hosts"
+            ) from None
 
     async def hosts(self) -> dict[str, Heard]:
         """Return what each host last said; a report that cannot be read is noted and is as good as none."""
@@ -216,4 +224,10 @@ async def read_history(engine: Engine, history: History, keys: Mapping[str, Publ
                 f"the engine's newest version is {newest}, but {last} was read from it: versions were lost"
             )
         return history
+    if (signer := envelopes[-1].key) not in keys:
+        raise HistoryError(
+            f"version {last} is signed by the key {signer}, which is not believed here; if it was yours, as where a key"
+            " was changed or stolen, give its public key with --trust: so you read on from there, and hosts still"
+            " believe only the keys that they list"
+        )
     return history.followed_by(envelopes, keys)

@@ -79,6 +79,10 @@ class History(msgspec.Struct, frozen=True):
     def newest(self) -> Manifest | None:
         return self.entries[-1].manifest if self.entries else None
 
+    def signer(self, version: int) -> str:
+        """Return the id of the key that has signed a version that there is."""
+        return self.entries[version - 1].envelope.key
+
     def find(self, version: int) -> Manifest:
         """Return a version that a believed key has signed.
 
@@ -172,17 +176,20 @@ def standing(history: History, bundle: str, labels: Collection[str]) -> Manifest
     return None
 
 
-def pushed(history: History, bundle: str, size: int, rollout: Rollout) -> Plan | Manifest:
+def pushed(history: History, bundle: str, size: int, rollout: Rollout, *, key: str) -> Plan | Manifest:
     """Return what a push says, or the version that says so already: to push twice is to push once.
+
+    One that another key than `key`, by its id, has signed says it again: hosts may not believe that one any more.
 
     Raises:
         FleetError: this bundle is out for more of these hosts.
     """
     stands = standing(history, bundle, rollout.labels)
     if stands is not None and stands.rollout.percent >= rollout.percent:
-        if stands.rollout.percent == rollout.percent:
+        if stands.rollout.percent > rollout.percent:
+            raise too_wide(stands)
+        if history.signer(stands.version) == key:
             return stands
-        raise too_wide(stands)
     same = [entry.manifest.version for entry in history.entries if entry.manifest.bundle == bundle]
     return Plan(bundle=bundle, size=size, rollout=rollout, same_as=same[-1] if same else None)
 
@@ -214,8 +221,10 @@ def too_wide(stands: Manifest) -> FleetError:
     )
 
 
-def rolled_back(history: History, version: int | None, labels: Collection[str] | None = None) -> Plan | Manifest:
-    """Return what a rollback says, or the newest version if it says so already: an earlier bundle, for all hosts.
+def rolled_back(
+    history: History, version: int | None, labels: Collection[str] | None = None, *, key: str
+) -> Plan | Manifest:
+    """Return what a rollback says: an earlier bundle, for all hosts; or the newest version if that says so already.
 
     The hosts are those that the newest version could be for, or those with `labels`.  Without a version the bundle is
     that of the newest one which was for all of them, of those before the newest one's bundle first went out: so a
@@ -244,7 +253,8 @@ def rolled_back(history: History, version: int | None, labels: Collection[str] |
                 f"version {version} was for hosts{with_labels(found.rollout.labels)}, and this would give it to all"
                 f" hosts{with_labels(wanted)}; say which are meant with --label"
             )
-    if found.bundle == newest.bundle and newest.rollout == Rollout(wanted):
+    says_so = found.bundle == newest.bundle and newest.rollout == Rollout(wanted)
+    if says_so and history.signer(newest.version) == key:
         return newest
     return Plan(bundle=found.bundle, size=found.size, rollout=Rollout(wanted), same_as=found.version)
 

@@ -287,6 +287,8 @@ class FleetLayer:
         told = {"version": version, "bundle": manifest.bundle, "previous": version_of(self.policy.applied)}
 
         async def keep() -> None:
+            if self.settings != settings:  # a key may have been revoked while it was built
+                raise FleetError("[fleet] has changed meanwhile; it is tried again")
             await self._keep(kept)
             self._tell("applied", told)  # nothing can refuse it any more
 

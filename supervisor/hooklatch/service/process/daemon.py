@@ -294,8 +294,5 @@ async def load_everything(parts: Parts, fault: str | None) -> None:
     if parts.files.settings.keeps_state:
         parts.shared_state.open()
     await parts.hook_methods.restore(fault)
-    parts.contact.take(parts.files.settings.fleet)
-    await parts.contact.settle()
     await parts.files.reload()
-    await parts.contact.settle()  # the main file may have been another one by now
     await parts.fleet_methods.clean()

@@ -1,0 +1,45 @@
+"""Follows what hosts ship, for as long as somebody wants it, also while the engine is away for a time."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from hooklatch.cli.terminal import output
+
+if TYPE_CHECKING:
+    from hooklatch.fleet.sink.logs import Arrival
+    from hooklatch.fleet.sink.reading import FleetReader
+
+__all__ = ["PAUSES", "followed"]
+
+POLL = 0.5  # seconds between looks for new records
+PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before something that is away is tried again
+
+
+async def followed(reader: FleetReader) -> AsyncGenerator[Arrival]:
+    """Yield what arrives from where the reader stands.
+
+    Raises:
+        EngineError: the engine refuses; that it is away is said, and waited for.
+    """
+    import trio
+
+    from hooklatch.fleet.engine.engine import UnreachableError
+
+    attempts = 0
+    while output.has_reader():
+        began = trio.current_time()
+        try:
+            async with aclosing(reader.new()) as arrivals:
+                async for arrival in arrivals:
+                    yield arrival
+        except UnreachableError as error:
+            if not attempts:
+                output.complain(f"{error}; it is tried again until it is there")
+            await trio.sleep(PAUSES[min(attempts, len(PAUSES) - 1)])
+            attempts += 1
+            continue
+        attempts = 0
+        await trio.sleep(max(POLL, trio.current_time() - began))  # with many hosts half of the time is the engine's

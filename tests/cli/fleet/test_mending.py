@@ -1,0 +1,56 @@
+"""What docs/fleet.md tells an administrator of the engine to type does mend it."""
+
+from __future__ import annotations
+
+import re
+
+import trio
+
+from hooklatch.fleet.engine.opening import open_engine
+from hooklatch.fleet.policy.manifests import START, read_envelope, walk
+from hooklatch.fleet.policy.signing import new_key
+from support.publishers import Bench
+from support.redis_server import RedisServer, needs_redis
+from support.repository import ROOT
+
+pytestmark = needs_redis
+PAGE = (ROOT / "docs" / "fleet.md").read_text()
+
+
+def test_a_version_that_nobody_believes_is_removed_and_publishing_goes_on(
+    bench: Bench, shared_redis: RedisServer
+) -> None:
+    bench.push()
+    shared_redis.command("XADD", f"hooklatch:{bench.fleet}:policy", "2-0", "d", "junk")
+    spoilt = bench.run("rollback", "1", "--label", "ci")
+    typed = re.findall(r"^redis-cli (\w+) hooklatch:acme:policy (\d+)-0$", PAGE, re.MULTILINE)
+
+    for word, number in typed:  # on the page version 18 is the bad one
+        shared_redis.command(word, f"hooklatch:{bench.fleet}:policy", f"{int(number) - 16}-0")
+    mended = bench.json("rollback", "1", "--label", "ci")
+
+    assert [word for word, _ in typed] == ["XDEL", "XSETID"]
+    assert spoilt.code == 65, spoilt
+    assert mended["version"] == 2
+
+
+def test_after_a_change_of_keys_a_push_goes_on_from_what_the_old_key_signed(bench: Bench) -> None:
+    new, file = new_key(), bench.place.folder / "new.key"
+    file.touch(mode=0o600)
+    file.write_text(new.text)
+    bench.push()
+    step = ("rollback", "1", "--label", "ci")
+
+    untold = bench.run(*step, key=str(file))
+    told = bench.run(*step, "--trust", bench.key.public.text, key=str(file))
+
+    assert (untold.code, told.code) == (65, 0), told
+    assert "give its public key with --trust" in untold.err
+
+    async def read() -> list[bytes]:
+        async with open_engine(bench.url, bench.fleet) as engine:
+            return [data for _, data in await engine.versions(0)]
+
+    envelopes = [read_envelope(data) for data in trio.run(read)]
+    believed = walk(bench.fleet, START, envelopes, {new.public.id: new.public}).manifests
+    assert [manifest.version for manifest in believed] == [2]  # a host that has only the new key applies nothing else
