@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 
+from chaos.arena import wait_until
 from fleet.network.wires import ENGINE
 
 __all__ = ["Namespaces", "missing"]
@@ -81,6 +82,14 @@ class Namespaces:
         self._ip(f"{self._word}-{node}", "link", "set", "eth0", "up")
         if "tbf" in self._tc(node, "show"):
             self._tc(node, "del")
+        if not wait_until(lambda: self._carries(node)):
+            raise RuntimeError(f"the cable of {node} carries nothing though both ends are up")
+
+    def _carries(self, node: str) -> bool:
+        """Return whether both ends have noticed that they are up, which the kernel takes up to a second for."""
+        near = run("ip", "-n", f"{self._word}-{node}", "link", "show", "eth0")
+        far = run("ip", "-n", self._hub, "-d", "link", "show", f"to-{node}")
+        return " state UP " in near and " state UP " in far and "state forwarding" in far
 
     def close(self) -> None:
         while self._spaces:
