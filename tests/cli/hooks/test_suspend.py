@@ -33,7 +33,7 @@ def test_a_suspension_is_shown_loudly_and_ended(place: Place) -> None:
         "suspended global/guards:judge, for 15 min more: mending it (to end it: hooklatch resume"
     )
     assert status.returncode == 1
-    assert "SUSPENDED   global/guards:judge, for 1" in status.stdout.splitlines()[1]
+    assert "SUSPENDED   global/guards:judge, for " in status.stdout.splitlines()[1]
     assert resumed.stdout == "active again: guards:judge\n"
 
 
@@ -43,7 +43,7 @@ def test_all_hooks_are_suspended_by_saying_so(place: Place) -> None:
     resumed = place.json("resume", "--all")
 
     assert done["suspended"]["hook"] is None
-    assert "SUSPENDED   ALL HOOKS: nothing is guarded, for 1" in shown
+    assert "SUSPENDED   ALL HOOKS: nothing is guarded, for " in shown
     assert resumed == {"was_suspended": True, "suspended": []}
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hooklatch.fleet.policy.manifests import Rollout
 from support.daemons import Daemon, RpcFailure, child_of, running_daemon
 from support.fleets import fleet_table, link_of
 from support.pools import until
@@ -20,6 +21,11 @@ LATE = 'max_staleness = "1h"\nwhen_stale = "deny"'
 @pytest.fixture
 def publisher() -> Publisher:
     return Publisher()
+
+
+def elsewhere(publisher: Publisher) -> list[str]:
+    """Return a version for other hosts: there is something to read, and nothing to apply."""
+    return [publisher.publish(DENIES_BASH, rollout=Rollout(("elsewhere",))).envelope]
 
 
 async def denied(daemon: Daemon, event: str = "pre_tool_use") -> str:
@@ -46,7 +52,9 @@ async def test_a_host_that_was_never_in_contact_denies_every_gate_and_passes_aga
         status = await admin.call("status")
         async with link_of(daemon) as link:
             await link.call("fleet_follow")  # a question is no contact
+            await link.call("fleet_follow", manifests=[])  # nor is an engine that has no version at all
             asked = await denied(daemon)
+            await link.call("fleet_follow", manifests=elsewhere(publisher))
             answer = await link.call("fleet_follow", manifests=[])
             after = await denied(daemon)
         later = await admin.call("health")
@@ -68,6 +76,7 @@ async def test_contact_that_is_too_long_ago_denies_and_its_return_does_not(
     files = {"hooks.toml": fleet_table(publisher.public, more=SOON)}
     async with running_daemon(tmp_path, files) as daemon, link_of(daemon) as link:
         counts = daemon.parts.statistics.fleet
+        await link.call("fleet_follow", manifests=elsewhere(publisher))
         for number in range(1, 4):
             await link.call("fleet_follow", manifests=[])
             assert counts["in contact"] == number
@@ -110,6 +119,7 @@ async def test_a_restart_remembers_the_contact_and_without_the_state_it_never_wa
 ) -> None:
     files = {"hooks.toml": fleet_table(publisher.public, more=LATE)}
     async with running_daemon(tmp_path, files) as daemon, link_of(daemon) as link:
+        await link.call("fleet_follow", manifests=elsewhere(publisher))
         await link.call("fleet_follow", manifests=[])
         await until(lambda: '"contact": {' in (tmp_path / "state" / "state.json").read_text())
     async with running_daemon(tmp_path, files) as daemon:

@@ -158,8 +158,11 @@ class FleetLayer:
 
     @property
     def is_current(self) -> bool:
-        """Return whether what this host should have, as far as it has read, is in force."""
-        return self.wanted is None or self.in_force == self.wanted
+        """Return whether what this host should have, as far as it has read, is in force.
+
+        Not where no version was read: an engine that lost them all, or was never given one, says nothing of the policy.
+        """
+        return self.head.version > 0 and (self.wanted is None or self.in_force == self.wanted)
 
     @property
     def wanted(self) -> Applied | None:
