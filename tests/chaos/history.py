@@ -7,13 +7,13 @@ Knows lines; judges nothing.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
+
+from support.histories import Pen, now, read_lines
 
 __all__ = [
     "Acked",
@@ -128,31 +128,9 @@ class Fault(msgspec.Struct, frozen=True, tag="fault"):
 
 
 Line: TypeAlias = Sent | Answered | Heard | Change | Acked | Lost | Barred | Fault
-ENCODER = msgspec.json.Encoder()
 LINES = msgspec.json.Decoder(Line)
-
-
-def now() -> int:
-    return time.monotonic_ns()
-
-
-class Pen:
-    """Writes one process's history."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-
-    def write(self, line: Line) -> None:
-        os.write(self._fd, ENCODER.encode(line) + b"\n")
-
-    def close(self) -> None:
-        os.close(self._fd)
 
 
 def read(paths: Iterable[Path]) -> Iterator[Line]:
     """Yield all lines of these files; a last line that was torn is left out."""
-    for path in paths:
-        with path.open("rb") as file:
-            for line in file:
-                if line.endswith(b"\n"):
-                    yield LINES.decode(line)
+    return read_lines(paths, LINES)
