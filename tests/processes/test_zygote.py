@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
@@ -12,6 +13,7 @@ import pytest
 import trio
 import trio.testing
 
+from hooklatch.processes.guardian import Guardian
 from hooklatch.processes.life import ForkError, WorkerProcess, ZygoteLostError
 from hooklatch.processes.zygote import Zygote, open_zygote
 from hooklatch_worker import wire
@@ -188,6 +190,26 @@ async def test_a_dead_guardian_is_replaced_with_its_zygote(caplog: pytest.LogCap
 
         assert not {guardian, first} & zygote.roots()
         assert "could not be started" not in caplog.text
+
+
+async def test_a_zygotes_death_is_noticed_though_its_end_of_the_socket_lives_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in a guardian that is stopped right after it has forked."""
+    kept: list[int] = []
+    fork = Guardian.fork
+
+    def keeping(guardian: Guardian, control: socket.socket) -> None:
+        kept.append(os.dup(control.fileno()))
+        fork(guardian, control)
+
+    monkeypatch.setattr(Guardian, "fork", keeping)
+    async with running_zygote() as zygote:
+        first = pid_of(zygote)
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: zygote.pid not in (None, first))
+        for fd in kept:
+            os.close(fd)
 
 
 async def test_a_stopped_guardian_goes_on_when_a_zygote_is_needed() -> None:

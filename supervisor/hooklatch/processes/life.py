@@ -92,9 +92,13 @@ class Life:
         try:
             with theirs:
                 guardian.fork(theirs)
+            # Of the socket, and of the process once it is known: another process may still have the socket's other end,
+            # such as a guardian that was stopped right after it forked.
+            self._news = select.epoll()
         except OSError:
             self.control.close()
             raise
+        self._news.register(self.control, select.EPOLLIN)
 
     async def greet(self) -> None:
         """Wait until it listens.
@@ -106,6 +110,7 @@ class Life:
             match await self.receive():
                 case wire.Ready(pid), [pidfd]:
                     self.pid, self.pidfd = pid, pidfd
+                    self._news.register(pidfd, select.EPOLLIN)
                     return
                 case _:
                     pass
@@ -122,10 +127,13 @@ class Life:
             FrameError: its messages cannot be trusted any more.
         """
         while True:
+            has_ended = self.pid != 0 and linux.has_ended(self.pidfd)  # before the look: what it has said comes first
             try:
                 data, fds, _, _ = socket.recv_fds(self.control, 2**16, 5, socket.MSG_CMSG_CLOEXEC)
             except BlockingIOError:
-                await trio.lowlevel.wait_readable(self.control)
+                if has_ended:
+                    return None
+                await trio.lowlevel.wait_readable(self._news.fileno())
                 continue
             except OSError:
                 return None
@@ -140,6 +148,8 @@ class Life:
     async def aclose(self) -> None:
         """End it: it kills its workers when its control socket ends; a stuck one is killed."""
         with trio.CancelScope(shield=True):
+            trio.lowlevel.notify_closing(self._news.fileno())
+            self._news.close()
             trio.lowlevel.notify_closing(self.control)
             self.control.close()
             if not self.pid:
