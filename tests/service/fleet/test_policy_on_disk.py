@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hooklatch.fleet.policy.manifests import Rollout
 from support.daemons import Daemon, RpcFailure
 from support.fleet_hosts import decided, health, host, notes
 from support.fleets import link_of
@@ -91,6 +92,8 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a policy that is a folder": lambda folder: ((folder / "policy.json").unlink(), (folder / "policy.json").mkdir()),
     "a policy that others may write": lambda folder: (folder / "policy.json").chmod(0o666),
     "a link that leads nowhere": lambda folder: linked(folder / "policy.json", "none"),
+    "a policy of before it was applied": lambda folder: edit(folder, applied=None, key=""),
+    "a policy of before anything was read": lambda folder: (folder / "policy.json").write_text("{}"),
     "no policy": lambda folder: (folder / "policy.json").unlink(),
     "nothing": lambda folder: shutil.rmtree(folder),
     "a file in its place": lambda folder: (shutil.rmtree(folder), folder.write_text("")),
@@ -255,6 +258,26 @@ async def test_a_reset_keeps_what_is_in_force_and_lets_a_rewritten_history_follo
         assert (await brought(link, anew))["applied"]["version"] == 1
         assert await decided(daemon) == "fleet/no-bash: anew"
         assert [one["reason"] for one in await notes(daemon, "reset")] == ["a new engine"]
+
+
+async def test_a_reset_that_found_nothing_to_apply_allows_no_older_version_later(tmp_path: Path) -> None:
+    publisher = Publisher()
+    old = publisher.publish({"guards.py": guard("old")}, rollout=Rollout(("ci",)))
+    new = publisher.publish({"guards.py": guard("new")}, rollout=Rollout(("linux",)))
+    texts = [old.envelope, new.envelope]
+    async with (
+        host(tmp_path, publisher.public, more='labels = ["linux"]') as daemon,
+        link_of(daemon) as link,
+        daemon.administrator() as admin,
+    ):
+        await brought(link, old, new)
+        await admin.call("fleet_reset", reason="a new engine")
+        await link.call("fleet_follow", manifests=texts)
+        await link.call("fleet_follow", manifests=[])
+
+    async with host(tmp_path, publisher.public, more='labels = ["ci"]') as daemon, link_of(daemon) as link:
+        assert (await link.call("fleet_follow", manifests=texts))["wanted"]["version"] == 2
+        assert await decided(daemon) == "fleet/no-bash: new"
 
 
 async def test_without_a_reset_no_history_makes_a_host_go_back(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio.testing
 
 from hooklatch.fleet.policy.manifests import Rollout
 from support.daemons import Daemon, RpcFailure, child_of, running_daemon
@@ -82,6 +83,32 @@ async def test_contact_that_is_too_long_ago_denies_and_its_return_does_not(
             assert counts["in contact"] == number
             await until(lambda number=number: counts["stale"] == number + 1 and daemon.parts.fleet.denies is not None)
             assert (await denied(daemon)).startswith("fleet/contact: ")
+
+
+async def test_a_reload_that_waits_for_a_users_file_keeps_no_gate_open(tmp_path: Path, publisher: Publisher) -> None:
+    begun, go = tmp_path / "begun", tmp_path / "go"
+    hangs = (
+        f"import os, time\nopen({str(begun)!r}, 'w').close()\n"
+        f"while not os.path.exists({str(go)!r}):\n    time.sleep(0.01)\n"
+    )
+    files = {"hooks.toml": fleet_table(publisher.public, more=SOON.replace("300ms", "2s"))}
+    async with running_daemon(tmp_path, files) as daemon, link_of(daemon) as link:
+        await link.call("fleet_follow", manifests=elsewhere(publisher))
+        try:
+            daemon.write("hooks.d/slow.py", hangs)
+            await until(begun.exists)
+            await link.call("fleet_follow", manifests=[])
+            before = await denied(daemon)
+            await until(lambda: daemon.parts.contact.is_stale)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            stale = await denied(daemon)
+            await link.call("fleet_follow", manifests=[])
+            again = await denied(daemon)
+        finally:
+            go.touch()
+
+    assert (before, again) == ("pass", "pass")
+    assert stale.startswith("fleet/contact: ")
 
 
 async def test_only_who_has_what_is_wanted_is_in_contact(tmp_path: Path, publisher: Publisher) -> None:

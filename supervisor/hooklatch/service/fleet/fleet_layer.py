@@ -102,13 +102,14 @@ class FleetLayer:
             self._is_to_retry = error.is_passing
             self._fault = f"{error}; fix it, then: hooklatch reload; or {RESET}"
         else:
-            known = self._state.state.fleet
-            if found is None and known:
+            known, policy = self._state.state.fleet, found or Policy()
+            # An older copy of the file may be of before anything was applied.
+            if known and policy.applied is None and not policy.lost:
                 self._fault = (
                     f"{self.folder} has no policy any more, and one of the fleet {known!r} was in force; {RESET}"
                 )
             else:
-                self.policy = found or Policy()
+                self.policy = policy
         self._report()
 
     def look(self, before: FleetFiles | None, *, mends: bool) -> Callable[[], FleetFiles | None]:
@@ -227,7 +228,10 @@ class FleetLayer:
         wanted = policy.wanted
         if found is not None and (policy.may_go_back or found.version > version_of(policy.applied)):
             wanted = envelopes[found.version - policy.head.version - 1]
-        policy = msgspec.structs.replace(policy, head=walked.head, wanted=wanted)
+        # At the engine's head, and nothing to apply: there is nothing that it still has to go back to.
+        is_done = not texts and wanted is not None and wanted == policy.applied
+        may_go_back = policy.may_go_back and not is_done
+        policy = msgspec.structs.replace(policy, head=walked.head, wanted=wanted, may_go_back=may_go_back)
         if policy != self.policy:
             await self._keep(policy)
 

@@ -5,6 +5,7 @@
     reload: read every file once, in a thread ─▶ plan ─▶ build what has changed ─▶ commit, as one revision ─▶ remember
 
     a bundle of the fleet: the same, with its files in place of those in force; all of it is taken, or nothing
+    the fleet's denial of every gate comes or goes: committed on what is active, without a reload and its waits
 
 What a reload takes is decided in `plan`; this is the reading before it and the commit after it.  The watch's first
 attempt takes nothing that may be half of a change; then it waits until nothing changes any more, and takes that.
@@ -253,6 +254,21 @@ class Files:
             change = await self._reload(is_explicit=False, candidate=candidate)
             revision = self._registries.view.revision
             return Reloaded(previous, revision, change.added, change.removed, change.changed, self.diagnostics)
+
+    async def deny(self) -> None:
+        """Have every gate denied, or not any more, as the fleet says now.
+
+        At once, whatever a reload waits for: that one commits the same later, of what it has built until then.
+        """
+        taken = msgspec.structs.replace(self.active, fleet=self._fleet.denied(self.active.fleet))
+        layers = self._layers_of(taken, msgspec.structs.replace(self._built, fresh={}, too_weak=set()))
+        self._registries.set_global(
+            files=layers.shared, catalogue=taken.catalogue, projects=layers.projects,
+            personalities=taken.main.personalities,
+        )  # fmt: skip
+        self.active, self._names = taken, layers.names
+        self._fleet.took(taken.fleet)
+        await self._registries.announced()
 
     async def _reload(
         self, *, is_explicit: bool, known: dict[str, Stamp] | None = None, candidate: Candidate | None = None

@@ -105,7 +105,7 @@ class Parts:
         fleet_faults = Faults()
         self.link_token = LinkToken(os.path.dirname(places["admin"]), fleet_faults, self._end_links)
         self.links = Links(self.link_token, record, self._note_of_fleet)
-        self.contact = FleetContact(state, self._note_of_fleet, lambda: self.files.reload())
+        self.contact = FleetContact(state, self._note_of_fleet, lambda: self.files.deny())
         self.fleet = FleetLayer(state, self._note_of_fleet, fleet_faults, lambda: self.contact.denial)
 
         def take_settings(settings: Settings) -> None:
