@@ -87,6 +87,15 @@ def test_a_policy_goes_out_is_widened_compared_and_taken_back(bench: Bench) -> N
     assert history["findings"] == []
 
 
+def test_labels_that_no_host_has_are_said(bench: Bench) -> None:
+    """A label with a typo would else look like any other push."""
+    pushed = bench.run("push", str(bench.hooks), "--label", "ic")
+
+    assert pushed.code == 0
+    assert "no host that has reported is labelled ic: none will apply this as it is" in pushed.err
+    assert "labelled" not in bench.run("push", str(bench.hooks)).err
+
+
 def test_a_new_key_signs_again_what_the_old_one_signed(bench: Bench) -> None:
     bench.push()
     old, new = bench.key.public, new_key()
