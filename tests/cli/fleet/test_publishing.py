@@ -87,6 +87,15 @@ def test_a_policy_goes_out_is_widened_compared_and_taken_back(bench: Bench) -> N
     assert history["findings"] == []
 
 
+def test_labels_that_no_host_has_are_said(bench: Bench) -> None:
+    """A label with a typo would else look like any other push."""
+    pushed = bench.run("push", str(bench.hooks), "--label", "ic")
+
+    assert pushed.code == 0
+    assert "no host that has reported is labelled ic: none will apply this as it is" in pushed.err
+    assert "labelled" not in bench.run("push", str(bench.hooks)).err
+
+
 def test_a_new_key_signs_again_what_the_old_one_signed(bench: Bench) -> None:
     bench.push()
     old, new = bench.key.public, new_key()
@@ -224,8 +233,9 @@ def test_each_bad_input_is_one_clear_error_and_nothing_is_lost(bench: Bench, tmp
     bench.write("guards.py", GUARDS.replace("no rm here", "no rm"))
 
     for words, code, instead, expected in (
-        (("push", folder), 77, {"to": "mysql://engine"}, "there is no engine 'mysql'; write redis://"),
-        (("push", folder), 77, {"to": "redis://:secret@engine"}, "has a password in it: take it out"),
+        (("push", folder), 64, {"to": "mysql://engine"}, "there is no engine 'mysql'; write redis://"),
+        (("push", folder), 64, {"to": "redis://:secret@engine"}, "has a password in it: take it out"),
+        (("push", folder), 64, {"to": "localhost:6379"}, "it has no scheme; write redis://"),
         (("rollback",), 65, {"key": str(other)}, "which is not believed here"),
         (("push", folder), 77, {"key": str(open_to_all)}, f"run: chmod 600 {open_to_all}"),
         (("push", folder), 65, {"key": str(nonsense)}, "is not a private key"),
@@ -235,7 +245,7 @@ def test_each_bad_input_is_one_clear_error_and_nothing_is_lost(bench: Bench, tmp
         (("push", folder, "--steps", "50,10"), 64, {}, "does not rise; write it like 1,10,50,100"),
         (("push", folder, "--percent", "0"), 64, {}, "is not a percentage over 0"),
         (("push", f"{folder}/nowhere"), 66, {}, "does not exist; name the folder"),
-        (("push", folder, "--password-file", "/nowhere"), 77, {}, "/nowhere"),
+        (("push", folder, "--password-file", "/nowhere"), 66, {}, "the password file '/nowhere' is not there"),
         (("rollout", "7", "--percent", "50"), 66, {}, "there is no version 7; the newest is 1"),
         (("rollout", "1", "--percent", "50"), 65, {}, "at 100 % already"),
         (("rollback",), 66, {}, "no version before 1 with another bundle"),
@@ -256,7 +266,11 @@ def test_each_bad_input_is_one_clear_error_and_nothing_is_lost(bench: Bench, tmp
     [
         (["--to", "redis://127.0.0.1:{port}"], 69, "127.0.0.1:{port}"),
         (["--to", "redis+unix:///nowhere/redis.sock"], 69, "/nowhere/redis.sock"),
-        (["--to", "rediss://127.0.0.1:{port}", "--ca", "/nowhere/ca"], 77, "/nowhere/ca"),
+        (
+            ["--to", "rediss://127.0.0.1:{port}", "--ca", "/nowhere/ca"],
+            66,
+            "the file of certificates '/nowhere/ca' cannot be read",
+        ),
     ],
 )
 def test_an_engine_that_cannot_be_reached_is_named(place: Place, words: list[str], code: int, expected: str) -> None:

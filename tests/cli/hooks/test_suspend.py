@@ -5,10 +5,13 @@ Slow: each command is a process of its own, and so is the daemon.
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
+from hooklatch.cli.hooks import suspend
 from support.commands import CONFIG, GUARDS, Place, new_place, serving
 
 pytestmark = pytest.mark.slow
@@ -63,3 +66,20 @@ def test_misuse_says_what_to_write(place: Place, words: tuple[str, ...], code: i
 
     assert done.returncode == code
     assert text in done.stderr
+
+
+def test_what_the_daemon_does_not_suspend_is_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A fleet's hooks fire on: who suspends all, and is still refused, must know why."""
+    made = {"hook": None, "reason": "restoring", "seconds_left": 60}
+
+    class Daemon:
+        def ask(self, method: str, **params: object) -> dict[str, object]:
+            return {"suspended": made, "warnings": ["fleet/no-read: the fleet's policy does not let them be suspended"]}
+
+    monkeypatch.setattr(suspend, "administrator", lambda arguments: nullcontext(Daemon()))
+    arguments = argparse.Namespace(id=None, all=True, seconds=60, reason="restoring", json=False)
+
+    assert suspend.suspend(arguments) == 0
+    assert "fleet/no-read: the fleet's policy does not let them" in capsys.readouterr().err

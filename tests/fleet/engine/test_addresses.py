@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hooklatch.fleet.engine.addresses import Address, read_url, shown, with_user
-from hooklatch.fleet.engine.engine import RefusedError
+from hooklatch.fleet.engine.engine import NotInstalledError, RefusedError
 from hooklatch.fleet.engine.opening import PASSWORD, open_engine, read_password
 from support.tables import table
 
@@ -122,7 +122,9 @@ def test_a_library_that_is_missing_is_named_with_how_to_install_it(monkeypatch: 
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "coredis", None)
 
-    with pytest.raises(RefusedError, match=r"the package coredis is not installed: pip install 'hooklatch\[fleet\]'"):
+    with pytest.raises(
+        NotInstalledError, match=r"the package coredis is not installed: pip install 'hooklatch\[fleet\]'"
+    ):
         open_engine("redis://engine", "fleet")
 
 

@@ -238,6 +238,14 @@ async def test_a_wrong_password_is_refused_and_not_shown(user: str, caplog: pyte
     assert SECRET not in caplog.text
 
 
+async def test_a_password_that_was_not_given_is_not_called_a_wrong_one() -> None:
+    with redis_server({"requirepass": "right", "user": "ann on >pass ~* +@all"}) as server:
+        error = await error_of(f"redis+unix://ann@{server.socket}")
+
+    assert isinstance(error, RefusedError)
+    assert "wants a password for its user 'ann'; name its file: password_file (--password-file" in str(error)
+
+
 async def test_rights_that_are_taken_away_are_missed_at_once(server: RedisServer) -> None:
     server.command("ACL", "SETUSER", "host", "on", ">pass", "~*", "+@all")
     async with open_engine(server.url_as("host"), "fleet", password="pass") as engine:

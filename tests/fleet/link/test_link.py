@@ -151,6 +151,21 @@ async def test_a_refused_bundle_is_offered_again_with_patience(
     assert refusals < 10
 
 
+async def test_an_engine_to_which_nothing_was_ever_pushed_is_told_until_something_is(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    publisher = Publisher()
+    daemon = MemoryDaemon(publisher.key)
+    async with linked(settings_of(redis.url, publisher.key, max_staleness=0.4), daemon, record.folder) as link:
+        await until(lambda: "nothing was ever pushed to it" in link.known.faults.get("fleet", ""))
+        report = await until_reported(engine, lambda report: report.problem)
+        await publisher.push(engine, "one")
+        await until(lambda: daemon.applied is not None and daemon.applied.version == 1)
+        await until(lambda: "fleet" not in link.known.faults)
+
+    assert "nothing was ever pushed to it" in (report.problem or "")
+
+
 async def test_an_engine_that_was_emptied_is_told_and_nothing_is_applied(
     redis: RedisServer, engine: Engine, record: WrittenRecord
 ) -> None:

@@ -172,6 +172,23 @@ def test_what_another_key_has_signed_is_signed_again_as_hosts_may_not_believe_th
     assert isinstance(rolled_back(history, 1, key=OTHER_KEY.public.id), Plan)
 
 
+@pytest.mark.parametrize("percent", [100, 10])
+def test_what_some_of_its_hosts_have_left_for_another_bundle_is_pushed_again(percent: float) -> None:
+    """Else a push for all hosts would say that they have it, and those of a later push by label would not."""
+    history = history_of(("a", 100), ("b", percent, "ci"))
+
+    for_all = pushed(history, digest_of("a"), 100, Rollout(), key=KEY.public.id)
+    for_others = pushed(
+        history_of(("a", 100, "dev"), ("b", 100, "ci")), digest_of("a"), 100, Rollout(("dev",)), key=KEY.public.id
+    )
+
+    assert isinstance(for_all, Plan)
+    assert (for_all.rollout, for_all.same_as) == (Rollout(), 1)
+    assert isinstance(for_others, Manifest)
+    again = history_of(("a", 100), ("b", percent, "ci"), ("a", 100))
+    assert isinstance(pushed(again, digest_of("a"), 100, Rollout(), key=KEY.public.id), Manifest)
+
+
 def test_a_bundle_that_came_back_names_the_version_that_had_it() -> None:
     history = history_of(("a", 100), ("b", 100))
 

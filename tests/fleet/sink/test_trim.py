@@ -55,7 +55,7 @@ def test_what_is_not_old_enough_stays(fleet: FleetCommands) -> None:
     [
         (["log", "--to", "redis+unix:///nowhere.sock", "--fleet", "acme"], 69, "cannot be reached"),
         (["status"], 64, "say which fleet"),
-        (["verify", "--to", "redis://x:y@z", "--fleet", "acme"], 77, "password"),
+        (["verify", "--to", "redis://x:y@z", "--fleet", "acme"], 64, "password"),
     ],
 )
 def test_an_engine_that_is_not_there_is_one_clear_error(

@@ -198,6 +198,24 @@ async def test_another_fleets_contact_is_none(tmp_path: Path) -> None:
         assert again.is_denied
 
 
+async def test_who_left_the_fleet_and_comes_back_was_never_in_contact(tmp_path: Path) -> None:
+    """What was in force is gone with the fleet: an old contact would have gates pass without any of its hooks."""
+    async with running(tmp_path) as host:
+        await host.contact.heard()
+        await trio.testing.wait_all_tasks_blocked()  # it is kept for the next start
+        host.contact.take(None)
+        await trio.testing.wait_all_tasks_blocked()
+        left_denied = host.is_denied
+        host.contact.take(SETTINGS)
+        await trio.testing.wait_all_tasks_blocked()
+        back_denied, age = host.is_denied, host.contact.age
+    async with running(tmp_path) as again:
+        again_denied = again.is_denied
+
+    assert (left_denied, back_denied, again_denied) == (False, True, True)
+    assert age is None
+
+
 async def test_who_says_so_and_leaves_at_once_is_believed(tmp_path: Path) -> None:
     """The link may be killed between its word and our answer."""
     async with running(tmp_path) as host:

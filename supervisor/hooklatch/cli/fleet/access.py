@@ -87,7 +87,7 @@ def access(arguments: argparse.Namespace) -> Access:
         CommandError: something of it is missing or cannot be used.
     """
     from hooklatch.fleet.engine.addresses import with_user
-    from hooklatch.fleet.engine.engine import EngineError
+    from hooklatch.fleet.engine.engine import AddressError, EngineError
     from hooklatch.fleet.engine.opening import open_engine, read_password
     from hooklatch.fleet.policy.manifests import NAME
 
@@ -109,6 +109,8 @@ def access(arguments: argparse.Namespace) -> Access:
         url = with_user(url, arguments.user or (own.user if own is not None else None))
         password = read_password(arguments.password_file or (own.password_file if own is not None else None))
         open_engine(url, fleet)  # not entered: whether there is such an engine is said before anything takes time
+    except AddressError as error:
+        raise CommandError(Exit.USAGE if arguments.to else Exit.BAD_DATA, str(error)) from None
     except EngineError as error:
         raise command_error(error) from None
     key = private_key(arguments.key) if getattr(arguments, "key", None) else None
@@ -253,7 +255,14 @@ def run_publisher(
 
 def command_error(error: Exception) -> CommandError:
     """Return an error of the engine or of a fleet's versions as a command ends with it."""
-    from hooklatch.fleet.engine.engine import BehindError, ConflictError, EngineError, RefusedError
+    from hooklatch.fleet.engine.engine import (
+        BehindError,
+        ConflictError,
+        EngineError,
+        MissingFileError,
+        NotInstalledError,
+        RefusedError,
+    )
     from hooklatch.fleet.publishing.folder import MissingFolderError
     from hooklatch.fleet.publishing.publisher import LostRaceError, UnknownOutcomeError
     from hooklatch.fleet.publishing.rollout import StoppedError
@@ -262,6 +271,10 @@ def command_error(error: Exception) -> CommandError:
     match error:
         case BehindError():
             code = Exit.BAD_DATA
+        case MissingFileError():
+            code = Exit.NO_INPUT
+        case NotInstalledError():
+            code = Exit.UNAVAILABLE
         case RefusedError():
             code = Exit.NOT_PERMITTED
         case ConflictError() | LostRaceError():

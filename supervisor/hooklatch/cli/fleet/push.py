@@ -71,6 +71,11 @@ def push(arguments: argparse.Namespace) -> int:
     tell = output.complain if arguments.json else output.say
 
     async def work(publisher: Publisher) -> tuple[Manifest, bool]:
+        hosts = await publisher.hosts() if labels else {}
+        if labels and not any(set(labels) <= set(heard.report.labels) for heard in hosts.values()):
+            output.complain(
+                f"no host that has reported is labelled {' and '.join(labels)}: none will apply this as it is"
+            )
         digest = await publisher.put(ready.data)
         return await go(
             publisher,

@@ -49,6 +49,8 @@ def suspend(arguments: argparse.Namespace) -> int:
     else:
         one = {**result["suspended"], "seconds_left": arguments.seconds}
         output.say(f"suspended {suspension_text(one)}")
+        for warning in result.get("warnings", []):  # such as hooks of a fleet, which fire on
+            output.complain(warning)
     return Exit.OK
 
 

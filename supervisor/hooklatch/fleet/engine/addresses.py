@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from hooklatch.fleet.engine.engine import RefusedError
+from hooklatch.fleet.engine.engine import AddressError
 
 __all__ = ["FORMS", "Address", "read_url", "shown", "with_user"]
 
@@ -40,29 +40,29 @@ def read_url(url: str) -> Address:
     """Read an engine's URL; whether there is an engine for its scheme is for `open_engine` to say.
 
     Raises:
-        RefusedError: it is none, or a password is in it.
+        AddressError: it is none, or a password is in it.
     """
     try:
         parts = urlsplit(url)
         host, port, secret = parts.hostname or "", parts.port, parts.password
     except ValueError:  # its text quotes what may be a password
-        raise RefusedError(f"{shown(url)!r} is no URL of an engine, by its host or its port; write {FORMS}") from None
+        raise AddressError(f"{shown(url)!r} is no URL of an engine, by its host or its port; write {FORMS}") from None
     if secret is not None or parts.netloc.count("@") > 1:
-        raise RefusedError(f"the URL {shown(url)!r} has a password in it: take it out, and {WITHOUT_PASSWORD}")
+        raise AddressError(f"the URL {shown(url)!r} has a password in it: take it out, and {WITHOUT_PASSWORD}")
     if not url.isprintable() or " " in url or parts.query or parts.fragment:
-        raise RefusedError(f"{shown(url)!r} is no URL of an engine: it has a space, '?' or '#'; write {FORMS}")
+        raise AddressError(f"{shown(url)!r} is no URL of an engine: it has a space, '?' or '#'; write {FORMS}")
     if not parts.scheme or "://" not in url:
-        raise RefusedError(f"{shown(url)!r} is no URL of an engine: it has no scheme; write {FORMS}")
+        raise AddressError(f"{shown(url)!r} is no URL of an engine: it has no scheme; write {FORMS}")
     user = unquote(parts.username) if parts.username else None
     if parts.scheme.endswith("+unix"):
         if host or port is not None or len(parts.path) < 2:
-            raise RefusedError(f"{shown(url)!r} names no socket: write {parts.scheme}:///PATH, with three slashes")
+            raise AddressError(f"{shown(url)!r} names no socket: write {parts.scheme}:///PATH, with three slashes")
         return Address(parts.scheme, user, path=unquote(parts.path))
     if not host:
-        raise RefusedError(f"{shown(url)!r} names no host: write {FORMS}")
+        raise AddressError(f"{shown(url)!r} names no host: write {FORMS}")
     number = parts.path.removeprefix("/")
     if not (number.isascii() and number.isdecimal() and len(number) < 6) and number:
-        raise RefusedError(f"{shown(url)!r}: {number!r} is no number of a database; write {FORMS}")
+        raise AddressError(f"{shown(url)!r}: {number!r} is no number of a database; write {FORMS}")
     return Address(parts.scheme, user, host, port, number=int(number or 0))
 
 
@@ -70,7 +70,7 @@ def with_user(url: str, user: str | None) -> str:
     """Return a URL with a user in it, where it names none itself.
 
     Raises:
-        RefusedError: it is no URL of an engine.
+        AddressError: it is no URL of an engine.
     """
     address = read_url(url)
     return url if user is None or address.user is not None else str(msgspec.structs.replace(address, user=user))

@@ -15,12 +15,15 @@ from typing import Protocol
 import msgspec
 
 __all__ = [
+    "AddressError",
     "Batch",
     "BehindError",
     "ConflictError",
     "Engine",
     "EngineError",
     "LogFacts",
+    "MissingFileError",
+    "NotInstalledError",
     "Opener",
     "RefusedError",
     "Report",
@@ -38,6 +41,18 @@ class UnreachableError(EngineError):
 
 class RefusedError(EngineError):
     """The engine refuses: wrong credentials, no right, its disk is full, too old.  Trying again may not help."""
+
+
+class AddressError(RefusedError):
+    """What should name an engine is no URL of one."""
+
+
+class MissingFileError(RefusedError):
+    """A file that was named is not there: a password's, or one of certificates."""
+
+
+class NotInstalledError(RefusedError):
+    """The package that speaks to such an engine is not installed."""
 
 
 class ConflictError(EngineError):

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol, cast
 
 from hooklatch.fleet.engine.addresses import FORMS, Address, read_url, shown
-from hooklatch.fleet.engine.engine import Engine, RefusedError
+from hooklatch.fleet.engine.engine import AddressError, Engine, MissingFileError, NotInstalledError, RefusedError
 
 __all__ = ["PASSWORD", "open_engine", "read_password"]
 
@@ -41,18 +41,19 @@ def open_engine(
     how many seconds a connection may take, and how long an answer may stay away.
 
     Raises:
-        RefusedError: the URL is none, there is no engine of its scheme, or its library is not installed.
+        AddressError: the URL is none, or there is no engine of its scheme.
+        NotInstalledError: its library is not installed.
     """
     address = read_url(url)
     module = MODULES.get(address.scheme)
     if module is None:
-        raise RefusedError(f"{shown(url)!r}: there is no engine {address.scheme!r}; write {FORMS}")
+        raise AddressError(f"{shown(url)!r}: there is no engine {address.scheme!r}; write {FORMS}")
     try:
         opens = cast("Opens", importlib.import_module(module).opens)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "hooklatch":
             raise
-        raise RefusedError(f"the package {error.name} is not installed: pip install 'hooklatch[fleet]'") from None
+        raise NotInstalledError(f"the package {error.name} is not installed: pip install 'hooklatch[fleet]'") from None
     return opens(address, fleet, password=password, ca=ca, timeout=timeout)
 
 
@@ -60,6 +61,7 @@ def read_password(file: str | None) -> str | None:
     """Return the engine's password: from a file if one is named, else from the environment, else None.
 
     Raises:
+        MissingFileError: there is no such file.
         RefusedError: the file cannot be read or holds no password.
     """
     if file is None:
@@ -67,8 +69,12 @@ def read_password(file: str | None) -> str | None:
     try:
         with open(file, "rb") as stream:
             password = stream.read(MAX_PASSWORD + 1).decode().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise RefusedError(f"the password file {file!r} cannot be read: {error}") from None
+    except FileNotFoundError:
+        raise MissingFileError(f"the password file {file!r} is not there; write it, with mode 600") from None
+    except OSError as error:
+        raise RefusedError(f"the password file {file!r} cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise RefusedError(f"the password file {file!r} holds no password: it is no text in UTF-8") from None
     if not password or len(password) > MAX_PASSWORD or not password.isprintable():
         raise RefusedError(f"the password file {file!r} holds no password: write it there, on one line")
     return password

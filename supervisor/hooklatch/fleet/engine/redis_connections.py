@@ -24,7 +24,7 @@ from coredis.connection import BaseConnection, TCPConnection, TCPLocation, UnixD
 from coredis.connection import UnixDomainSocketLocation as UnixLocation
 
 from hooklatch.fleet.engine.addresses import Address
-from hooklatch.fleet.engine.engine import RefusedError, UnreachableError
+from hooklatch.fleet.engine.engine import MissingFileError, RefusedError, UnreachableError
 from hooklatch.fleet.engine.redis_answers import fits
 from hooklatch.fleet.engine.redis_errors import (
     connecting_failed,
@@ -290,7 +290,7 @@ async def connected(
         if not scope.cancel_called:  # coredis raises its own error where it is cancelled
             connection.discard()
             await trio.lowlevel.checkpoint_if_cancelled()
-            raise connecting_failed(address, error, watch.said) from error
+            raise connecting_failed(address, error, watch.said, has_password=password is not None) from error
     except BaseException:
         connection.discard()
         raise
@@ -337,9 +337,12 @@ def trusting(ca: str | None) -> ssl.SSLContext:
     """Return settings of TLS that believe a file of certificates, or those of the system.
 
     Raises:
+        MissingFileError: there is no such file.
         RefusedError: the file cannot be read.
     """
     try:
         return ssl.create_default_context(cafile=ca)
+    except FileNotFoundError:
+        raise MissingFileError(f"the file of certificates {ca!r} cannot be read: No such file or directory") from None
     except (OSError, ssl.SSLError) as error:
         raise RefusedError(f"the file of certificates {ca!r} cannot be read: {error.strerror or error}") from None

@@ -58,8 +58,13 @@ def is_of_the_server(error: redis.RedisError) -> bool:
     ) or "max number of clients" in str(error)
 
 
-def replied(address: Address, command: str, key: str, error: redis.RedisError) -> EngineError:
-    """Return what an error that the server gave as its answer to a command means."""
+def replied(
+    address: Address, command: str, key: str, error: redis.RedisError, *, has_password: bool = True
+) -> EngineError:
+    """Return what an error that the server gave as its answer to a command means.
+
+    Unless one `has_password`, none was given to it.
+    """
     doing = f"{command} {key}".strip()
     for kind, word in CLASSES:
         if isinstance(error, kind):
@@ -70,9 +75,13 @@ def replied(address: Address, command: str, key: str, error: redis.RedisError) -
         return known(address, doing, word)
     if isinstance(error, redis.AuthorizationError):
         return RefusedError(f"{address} does not let its user {user_of(address)} do {doing}; {EXAMPLE}")
-    if isinstance(error, redis.AuthenticationRequiredError):
-        return RefusedError(f"{address} wants a password for its user {user_of(address)}; name its file: password_file")
-    if isinstance(error, redis.AuthenticationFailureError):
+    is_unknown = isinstance(error, redis.AuthenticationFailureError)
+    if isinstance(error, redis.AuthenticationRequiredError) or (is_unknown and not has_password):
+        return RefusedError(
+            f"{address} wants a password for its user {user_of(address)}; name its file: password_file"
+            " (--password-file of commands)"
+        )
+    if is_unknown:
         return RefusedError(
             f"{address} does not know the user {user_of(address)} with this password, or has disabled it:"
             " mend [fleet] user and the password file, or the users' file of the server"
@@ -113,7 +122,7 @@ def not_redis(address: Address, reason: str) -> RefusedError:
     return RefusedError(f"what answers at {address} is no Redis: {reason}; look at the host and the port")
 
 
-def connecting_failed(address: Address, error: BaseException, said: bytes) -> EngineError:
+def connecting_failed(address: Address, error: BaseException, said: bytes, *, has_password: bool = True) -> EngineError:
     """Return what made a connection fail before it was there, by what led to it and by what the server said first."""
     errors = list(causes(error))
     for one in errors:
@@ -123,7 +132,7 @@ def connecting_failed(address: Address, error: BaseException, said: bytes) -> En
         if isinstance(one, ssl.SSLError):
             return RefusedError(f"no TLS with {address}: {one.reason or one}; {by_tls(one)}")
     if said:
-        return greeted_badly(address, errors, said)
+        return greeted_badly(address, errors, said, has_password=has_password)
     for one in errors:
         if isinstance(one, socket.gaierror):
             return UnreachableError(f"the host of {address} is not found: {one.strerror or one}; look at its name")
@@ -137,17 +146,17 @@ def connecting_failed(address: Address, error: BaseException, said: bytes) -> En
     return UnreachableError(f"{address} closed the connection before it was open{CLOSED.get(address.scheme, '')}")
 
 
-def greeted_badly(address: Address, errors: Sequence[BaseException], said: bytes) -> EngineError:
+def greeted_badly(address: Address, errors: Sequence[BaseException], said: bytes, *, has_password: bool) -> EngineError:
     """Return what a greeting means that made no connection: its end may be missing, and coredis may know only that."""
     line, ends, _ = said.partition(b"\r\n")
     if said.startswith(b"-") and ends:
         try:
-            return replied(address, "HELLO", "", Parser().parse_error(line[1:].decode()))
+            return replied(address, "HELLO", "", Parser().parse_error(line[1:].decode()), has_password=has_password)
         except ValueError:
             pass  # of its own, or since it is no text
     answered = next((one for one in errors if isinstance(one, redis.RedisError) and is_of_the_server(one)), None)
     if answered is not None:
-        return replied(address, "HELLO", "", answered)
+        return replied(address, "HELLO", "", answered, has_password=has_password)
     lost = any(isinstance(one, OSError) or "onnection lost" in str(one) for one in errors)
     if said.startswith(b"%") and lost:
         return UnreachableError(f"{address} closed the connection while it greeted; see its log")

@@ -18,7 +18,7 @@ logger = logging.getLogger("hooklatch.link")
 MAX_FINDINGS = 20  # the newest ones are kept
 MAX_TEXT = 400  # characters of a text in a report
 ENGINE, DAEMON, POLICY, BUNDLE = "engine", "daemon", "policy", "bundle"
-SHIPPING, RECORD, REPORT = "shipping", "record", "report"
+SHIPPING, RECORD, REPORT, FLEET = "shipping", "record", "report", "fleet"
 
 
 class Known:
@@ -106,7 +106,11 @@ class Known:
             applied=answer.applied.version if answer.applied is not None else None,
             bundle=answer.applied.bundle if answer.applied is not None else "",
             problem=cut(
-                self._faults.get(POLICY) or self._faults.get(BUNDLE) or answer.problem or self._faults.get(DAEMON)
+                self._faults.get(POLICY)
+                or self._faults.get(BUNDLE)
+                or answer.problem
+                or self._faults.get(DAEMON)
+                or self._faults.get(FLEET)
             ),
             health=answer.health if is_there else "unreachable",
             revision=answer.revision,

@@ -15,7 +15,7 @@ import trio
 from hooklatch.fleet.engine.engine import BehindError, Engine, RefusedError
 from hooklatch.fleet.link.asking import PATIENCE, asked
 from hooklatch.fleet.link.daemon import Daemon, DaemonAbsentError, DaemonRefusedError, FollowAnswer, Target
-from hooklatch.fleet.link.known import BUNDLE, DAEMON, POLICY, Known
+from hooklatch.fleet.link.known import BUNDLE, DAEMON, FLEET, POLICY, Known
 from hooklatch.fleet.link.pauses import Pauses
 from hooklatch.fleet.policy.bundles import MAX_BUNDLE
 from hooklatch.fleet.policy.manifests import MAX_ENVELOPE, FleetError, Head, read_envelope
@@ -28,6 +28,10 @@ CONTACT = 5.0  # seconds between two signs of contact, and between two looks whe
 LONGEST_REFUSAL = 30.0  # seconds, at most, until what the daemon refused is offered again
 PAGE = 100  # versions asked for at once
 MAX_RUN = 6 * 2**20  # bytes of versions given to the daemon at once, as they are in its message of at most 9 MiB
+NOTHING = (  # the daemon counts that as no contact, so its host is stale
+    "the engine has no version of this fleet: nothing was ever pushed to it, or [fleet] has another name or url than"
+    " the publisher; until there is one, this host is not in contact with its fleet"
+)
 ENCODER = msgspec.json.Encoder()
 
 
@@ -117,6 +121,7 @@ class Policy:
         answer = await self._daemon.follow([])
         self._known.hear(answer, self._now())
         self._known.fault(POLICY, None)
+        self._known.fault(FLEET, None if answer.head.version else NOTHING)
         self._doubt(False)
         self._differences.reset()
         return answer
@@ -136,6 +141,7 @@ class Policy:
             return await self._daemon.follow(None)
         self._known.hear(answer, self._now())
         self._known.fault(POLICY, None)
+        self._known.fault(FLEET, None)
         self._refusals.reset()
         return answer
 

@@ -179,7 +179,8 @@ def standing(history: History, bundle: str, labels: Collection[str]) -> Manifest
 def pushed(history: History, bundle: str, size: int, rollout: Rollout, *, key: str) -> Plan | Manifest:
     """Return what a push says, or the version that says so already: to push twice is to push once.
 
-    One that another key than `key`, by its id, has signed says it again: hosts may not believe that one any more.
+    One that another key than `key`, by its id, has signed says it again: hosts may not believe that one any more.  So
+    does one that some of its hosts do not follow any more, since a newer one with another bundle is for them.
 
     Raises:
         FleetError: this bundle is out for more of these hosts.
@@ -188,10 +189,17 @@ def pushed(history: History, bundle: str, size: int, rollout: Rollout, *, key: s
     if stands is not None and stands.rollout.percent >= rollout.percent:
         if stands.rollout.percent > rollout.percent:
             raise too_wide(stands)
-        if history.signer(stands.version) == key:
+        if history.signer(stands.version) == key and not is_narrowed(history, stands):
             return stands
     same = [entry.manifest.version for entry in history.entries if entry.manifest.bundle == bundle]
     return Plan(bundle=bundle, size=size, rollout=rollout, same_as=same[-1] if same else None)
+
+
+def is_narrowed(history: History, manifest: Manifest) -> bool:
+    """Return whether a newer version with another bundle is for some of the hosts that this one is for, by labels."""
+    labels = set(manifest.rollout.labels)
+    newer = (entry.manifest for entry in history.entries[manifest.version :])
+    return any(one.bundle != manifest.bundle and labels < set(one.rollout.labels) for one in newer)
 
 
 def widened(history: History, version: int, percent: float) -> Plan:

@@ -54,6 +54,7 @@ class FleetContact:
         self._contact: Contact | None = None
         self._denial: str | None = None  # what it was when hooks were made by it last
         self._was_stale = False
+        self._is_forgotten = False  # and the state file does not say so yet
         self._changed = trio.Event()
         self._settling = trio.Lock()
 
@@ -101,8 +102,13 @@ class FleetContact:
     # -- what happens ------------------------------------------------------------------------------------------------
 
     def take(self, settings: FleetSettings | None) -> None:
-        """Take what [fleet] says now; another fleet's contact is none."""
+        """Take what [fleet] says now; another fleet's contact is none, and who leaves a fleet has had none with it.
+
+        Else a host that comes back, where nothing is in force any more, would count as up to date.
+        """
         name = settings.name if settings is not None else None
+        if settings is None and self._settings is not None:
+            self._state.state.contact, self._is_forgotten = None, True
         if self._contact is None or self._contact.fleet != name:
             kept = self._state.state.contact
             self._contact = carried(kept, self._now()) if kept is not None and kept.fleet == name else None
@@ -154,6 +160,9 @@ class FleetContact:
 
     async def _keep(self) -> None:
         contact, settings, kept = self._contact, self._settings, self._state.state.contact
+        if self._is_forgotten:
+            self._is_forgotten = False
+            await self._state.store()
         if contact is None or settings is None or contact.is_carried or contact == kept:
             return
         is_of_now = kept is not None and (kept.fleet, kept.boot) == (contact.fleet, contact.boot)
