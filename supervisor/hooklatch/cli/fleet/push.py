@@ -17,6 +17,7 @@ from hooklatch.cli.fleet.pacing import add_pace, go, goal, saying_where
 from hooklatch.cli.terminal import output
 from hooklatch.cli.terminal.exits import CommandError, Exit
 from hooklatch.cli.terminal.parser import Parser
+from hooklatch.core.text import counted
 
 if TYPE_CHECKING:
     from hooklatch.cli.testing.cases import Case
@@ -161,8 +162,8 @@ def report(arguments: argparse.Namespace, ready: Pushed, manifest: Manifest, *, 
         output.say(f"version {manifest.version} is this already; nothing was written")
         return
     hosts = f"hosts labelled {' and '.join(manifest.rollout.labels)}" if manifest.rollout.labels else "all hosts"
-    files = len(ready.folder.bundle.files)
+    files = counted(len(ready.folder.bundle.files), "file")
     output.say(
-        f"version {manifest.version}: {manifest.rollout.percent:g} % of {hosts}, {files} files, {len(ready.data)}"
-        f" bytes, bundle {digest[:12]}, {ready.tests} cases passed"
+        f"version {manifest.version}: {manifest.rollout.percent:g} % of {hosts}, {files}, {len(ready.data)}"
+        f" bytes, bundle {digest[:12]}, {counted(ready.tests, 'case')} passed"
     )

@@ -69,7 +69,8 @@ def place_and_text(diagnostic: dict[str, Any]) -> str:
 def show_status(result: dict[str, Any]) -> None:
     draining = ", draining" if result["draining"] else ""
     output.say_lines(("health", result["health"] + draining))
-    output.say_lines(*(("SUSPENDED", suspension_text(one)) for one in result["suspended"]))
+    in_fleet = result["fleet"] is not None
+    output.say_lines(*(("SUSPENDED", suspension_text(one, in_fleet=in_fleet)) for one in result["suspended"]))
     output.say_lines(*(("wrong", place_and_text(problem)) for problem in result["problems"]))
     if result["problems"]:
         output.say_lines(
@@ -134,8 +135,9 @@ def node_text(node: dict[str, Any]) -> str:
     return "; ".join(words)
 
 
-def suspension_text(one: dict[str, Any]) -> str:
-    what = one["hook"] or "ALL HOOKS: nothing is guarded"
+def suspension_text(one: dict[str, Any], *, in_fleet: bool = False) -> str:
+    rest = "only what the fleet keeps" if in_fleet else "nothing"
+    what = one["hook"] or f"ALL HOOKS: {rest} is guarded"
     resume = f"hooklatch resume {quote(one['hook'])}" if one["hook"] else "hooklatch resume --all"
     return f"{what}, for {shown(one['seconds_left'])} more: {one['reason']} (to end it: {resume})"
 
