@@ -266,7 +266,9 @@ class RedisEngine:
         return sorted(int(member) for member in members if is_written(member))
 
     async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[Batch]:
-        key, end = self._log(host, epoch), f"({before}-0"
+        if before <= 0:  # a host may append what is numbered 0, and there is no question for what precedes it
+            return []
+        key, end = self._log(host, epoch), "+" if before > LAST else f"({before}-0"
         (entries,) = await self._ask(Question("XREVRANGE", end, "-", "COUNT", min(limit, AT_ONCE), key=key))
         return batches_in(entries)
 

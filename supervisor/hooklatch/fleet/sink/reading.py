@@ -20,7 +20,7 @@ __all__ = ["FleetReader", "LogKey", "logs_of"]
 
 AT_ONCE = 64  # batches in memory, of all hosts together where there are fewer hosts; each may have megabytes
 LISTED = 2.0  # seconds between looks for logs that are new
-AFTER_ALL = 2**64 - 1  # no record has this number; a host may append what says so
+AFTER_ALL = 2**64  # what a host appends has a number below, whatever it says
 LogKey = tuple[str, int]  # a host and an epoch
 
 
