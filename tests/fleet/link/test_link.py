@@ -268,7 +268,7 @@ async def test_a_truncated_record_is_a_finding_and_begins_a_new_epoch(
     record.truncate(3)
     async with linked(settings_of(redis.url), daemon, record.folder):
         found = await until_shipped(engine, record, epoch=2)
-        report = await until_reported(engine, lambda report: report.findings)
+        report = await until_reported(engine, lambda report: report.findings and report.epoch == 2)
 
     assert [one["seq"] for one in found] == [1, 2, 3]
     assert len(await shipped_records(engine, epoch=1)) == 5
@@ -320,6 +320,49 @@ async def test_a_log_that_was_emptied_does_not_stop_the_shipping(
 
     assert [one["seq"] for one in found] == [6, 7]
     assert link.known.epoch == 1
+
+
+async def test_a_busy_host_ships_all_again_when_the_engine_is_emptied_between_two_batches(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    daemon = MemoryDaemon()
+    await daemon.follow(None)
+    record.write(5)
+    async with linked(settings_of(redis.url), daemon, record.folder) as link:
+        await until_shipped(engine, record)
+        redis.command("FLUSHALL")
+        record.write(2)
+        found = await until_shipped(engine, record, epoch=2)
+        report = await until_reported(engine, lambda report: report.epoch == 2 and report.shipped == 7)
+        record.write(1)
+        await until_shipped(engine, record, epoch=2)
+
+    assert [one["seq"] for one in found] == list(range(1, 8))
+    assert any("has lost" in text and "from 6 on" in text for text in report.findings)
+    assert link.known.epoch == 2
+
+
+async def test_what_is_packed_again_is_not_lost_again(
+    redis: RedisServer, engine: Engine, record: WrittenRecord
+) -> None:
+    record.write(3)
+    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder):
+        await until_shipped(engine, record)
+    record.write(4)
+    record.rotate()
+    record.write(2)
+    record.retire(before=8)
+    redis.command("CONFIG", "SET", "maxmemory", "1")
+    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder) as link:
+        for _ in range(3):
+            await until(lambda: "shipping" in link.known.faults)
+            redis.command("CLIENT", "KILL", "TYPE", "normal")
+            await until(lambda: "engine" in link.known.faults)
+            await until(lambda: "engine" not in link.known.faults)
+        redis.command("CONFIG", "SET", "maxmemory", "0")
+        await until(lambda: link.known.shipped == 9)
+
+    assert link.known.lost == 4
 
 
 async def test_what_retention_removed_unshipped_is_counted(

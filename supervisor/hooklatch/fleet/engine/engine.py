@@ -21,6 +21,7 @@ __all__ = [
     "Engine",
     "EngineError",
     "LogFacts",
+    "LostError",
     "Opener",
     "RefusedError",
     "Report",
@@ -42,6 +43,10 @@ class RefusedError(EngineError):
 
 class ConflictError(EngineError):
     """Somebody else wrote that number first."""
+
+
+class LostError(EngineError):
+    """A log was emptied: the engine has taken a batch, and what it had acknowledged before is gone."""
 
 
 class BehindError(RefusedError):
@@ -131,6 +136,7 @@ class Engine(Protocol):
 
         Raises:
             ConflictError: the log holds `batch.last` or later records already.
+            LostError: the batch is there, and the log, whose end was read or written before, had become none.
             UnreachableError: it may be there or not: sent again, it is refused if it is.  Also if the connection was
                 lost since the log's end was read or written: what answers now may have less than was acknowledged, so
                 ask for `last_batch` first.
