@@ -45,26 +45,3 @@ async def test_a_busy_host_ships_all_again_when_the_engine_is_emptied_between_tw
     assert [one["seq"] for one in found] == list(range(1, 8))
     assert any("has lost" in text and "from 6 on" in text for text in link.known.report(0.0, 0.0).findings)
     assert link.known.epoch == 2
-
-
-async def test_what_is_packed_again_is_not_lost_again(
-    redis: RedisServer, engine: Engine, record: WrittenRecord
-) -> None:
-    record.write(3)
-    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder):
-        await until_shipped(engine, record)
-    record.write(4)
-    record.rotate()
-    record.write(2)
-    record.retire(before=8)
-    redis.command("CONFIG", "SET", "maxmemory", "1")
-    async with linked(settings_of(redis.url), MemoryDaemon(), record.folder) as link:
-        for _ in range(3):
-            await until(lambda: "shipping" in link.known.faults)
-            redis.command("CLIENT", "KILL", "TYPE", "normal")
-            await until(lambda: "engine" in link.known.faults)
-            await until(lambda: "engine" not in link.known.faults)
-        redis.command("CONFIG", "SET", "maxmemory", "0")
-        await until(lambda: link.known.shipped == 9)
-
-    assert link.known.lost == 4
