@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from hooklatch.fleet.engine.engine import Batch, BehindError, Engine, EngineError, UnreachableError
+from hooklatch.fleet.engine.engine import Batch, BehindError, Engine, EngineError, LostError, UnreachableError
 from hooklatch.fleet.engine.opening import open_engine
 from support.daemons import nothing_left
 from support.engines import Store
@@ -180,3 +180,21 @@ async def test_no_batch_follows_on_what_an_older_copy_has_lost(store: Store) -> 
         assert found[1].last == 1
         await engine.append("host", 1, Batch(2, 2, b"second"))
         assert [batch.last for batch in await engine.batches("host", 1, 0)] == [1, 2]
+
+
+async def test_a_log_that_is_emptied_between_two_batches_is_told(store: Store) -> None:
+    async with open_engine(store.url, "fleet") as engine:
+        await engine.append("host", 1, Batch(1, 1, b"first"))
+        await engine.append("host", 1, Batch(2, 2, b"second"))
+        store.lose_everything()
+
+        with pytest.raises(LostError, match="has taken records from 3 on since"):
+            await engine.append("host", 1, Batch(3, 3, b"third"))
+
+        await engine.append("host", 1, Batch(4, 4, b"fourth"))
+        assert await engine.last_batch("host") is not None
+        store.lose_everything()
+        with pytest.raises(LostError):
+            await engine.append("host", 1, Batch(5, 5, b"fifth"))
+        assert await engine.last_batch("host") is not None
+        await engine.append("host", 2, Batch(1, 5, b"again"))

@@ -213,3 +213,15 @@ def test_what_was_shipped_last_is_found_whatever_else_is_in_the_batch(tmp_path: 
     for data, last in ((packed.data, 1), (packed.data[:-3], 2), (b"", 2), (zlib.compress(b"{}\n{}"), 2)):
         with pytest.raises(BatchError):
             newest_in(data, last)
+
+
+def test_what_is_packed_again_is_not_lost_again(tmp_path: Path) -> None:
+    record = WrittenRecord(tmp_path)
+    record.write(9)
+    outgoing = outgoing_of(tmp_path)
+
+    for _ in range(3):  # connections that ended before the batch was acknowledged
+        outgoing.go(Resume(1, 5, finding="records 2 to 5 were removed", lost=4))
+        assert outgoing.next() is not None
+
+    assert outgoing.lost == 4

@@ -185,3 +185,14 @@ def test_whatever_stands_there_is_a_batch_or_one_error(lines: list[bytes], has_h
 
     with suppress(BatchError):
         assert unpack(data, host="a", epoch=1, first=1, last=1)
+
+
+def test_null_is_nothing_and_hides_no_record_beside_it() -> None:
+    body = b'{"verdict":null,"reason":null,"outcomes":null,"warnings":null,"cause":"policy"}'
+    made = pack("build-7", 1, chain(1, body), ("verdict", "reason", "outcomes", "warnings", "cause"))
+    assert made is not None
+
+    (record,) = unpacked(made)
+
+    assert record.is_whole
+    assert set(record.document) == {"seq", "prev", "at", "kind", "cause", "hash"}

@@ -116,6 +116,17 @@ def test_what_an_operator_trimmed_is_no_gap() -> None:
     assert verified.notes == ["epoch 1 was trimmed through record 5 by ada: archived"]
 
 
+@table(
+    ("later", "expected"),
+    [(LINES[8:], []), (LINES[5:6], []), (LINES[9:], ["missing 9"]), (OTHER[8:], ["altered 8"])],
+)
+def test_what_is_trimmed_while_it_is_read_is_no_gap(later: list[bytes], expected: list[str]) -> None:
+    check = taken(HostCheck("a"), LINES[:3], later)
+    check.trimmed(trimmed(8))
+
+    assert found_in(check.end(None)) == expected
+
+
 @table(("notes", "expected"), [(trimmed(4), "missing 5"), (trimmed(5, hash="a" * 64), "altered 5")])
 def test_a_note_covers_no_more_than_it_says(notes: dict[int, Trimmed], expected: str) -> None:
     check = taken(HostCheck("a"), LINES[5:])

@@ -283,12 +283,32 @@ def test_no_number_that_a_host_appends_stops_the_export_of_others(
     assert len(receiver.taken) == len(lines(record)) + 1
 
 
+def test_a_log_that_was_emptied_and_has_other_records_now_is_exported_anew(
+    fleet: FleetCommands, receiver: Receiver, record: Path, tmp_path: Path
+) -> None:
+    other = write_record(tmp_path / "other", 2, session="other")
+    assert len(lines(other)) < len(lines(record))
+
+    fleet.run(*words(receiver, tmp_path))
+    fleet.server.command("DEL", f"hooklatch:{fleet.name}:log:build-1:1")
+    fleet.do(lambda engine: ship(engine, "build-1", other))
+    told = fleet.run(*words(receiver, tmp_path))
+    after = fleet.run(*words(receiver, tmp_path))
+
+    assert (told.returncode, after.returncode) == (1, 0)
+    assert "it was emptied or restored from an older copy, and is read anew" in told.stderr
+    assert after.stdout == "exported 0 records\n"
+    assert sum(one.get("session.id") == "other" for one in receiver.taken) == 2
+    assert len(receiver.taken) == len(lines(record)) + len(lines(other)) + 1
+
+
 @table(
     ("content", "text"),
     [
         (b"", "cannot be read"),
         (b'{"format":1,"fleet":"other","logs":{}}', "is of the fleet 'other'"),
         (b'{"format":2,"fleet":"other","logs":{}}', "format 2"),
+        (b'{"format":1,"fleet":"other","logs":{"a":{"1":-5}}}', "cannot be read"),
     ],
 )
 def test_a_cursor_that_is_no_cursor_is_never_begun_anew(

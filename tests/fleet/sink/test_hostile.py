@@ -98,6 +98,22 @@ def test_no_number_that_a_host_appends_stops_those_who_read_all(empty: FleetComm
     assert max(map(len, empty.run("status").stdout.splitlines())) < 300
 
 
+@pytest.mark.parametrize("number", [f"{2**64 - 1}-0", f"{2**64 - 1}-7", "0-5"])
+def test_no_number_that_a_host_appends_stops_those_who_begin_at_the_end(empty: FleetCommands, number: str) -> None:
+    given = lines(write_record(empty.record("a")))
+
+    empty.do(lambda engine: ship_lines(engine, "a", given))
+    for epoch in (1, 2):
+        key = f"hooklatch:{empty.name}:log:b:{epoch}"
+        empty.server.command("XADD", key, number, "f", 1, "a", 1, "d", "x")
+    shown = empty.run("log", "--json")
+    trimmed = empty.run("trim", "--older", "0.001", "--reason", "x")
+
+    assert len(shown.stdout.splitlines()) == len(given)
+    assert shown.stderr.count("cannot be read") == 2
+    assert trimmed.stdout.startswith("a: records through")
+
+
 def test_a_host_whose_clock_is_wrong_does_not_drop_out_of_since(empty: FleetCommands) -> None:
     empty.do(lambda engine: ship_lines(engine, "a", chain(3)))  # of the 31st of January
 

@@ -5,11 +5,15 @@ Slow: the engine and the daemons are processes of their own.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from hooklatch.fleet.engine.engine import Batch
+from hooklatch.fleet.sink.trimming import Trimmed, note_on
 from support.records import lines
 from support.redis_server import needs_redis
-from support.shipped import FleetCommands, ship, write_record
+from support.shipped import ALL, FleetCommands, entry_of, ship, write_record
 from support.tables import table
 
 pytestmark = [pytest.mark.slow, needs_redis]
@@ -42,6 +46,34 @@ def test_the_newest_batch_of_a_host_is_never_trimmed(empty: FleetCommands) -> No
 
     assert empty.json("trim", "--older", "0.001", "--reason", "x") == []
     assert empty.lines("log", "-n", "1")[0]["seq"] == len(lines(folder))
+
+
+def test_a_trim_that_was_killed_after_its_note_covers_nothing_that_a_host_removes(empty: FleetCommands) -> None:
+    folder = write_record(empty.record("a"), 15)
+    empty.do(lambda engine: ship(engine, "a", folder))
+    stream = f"hooklatch:{empty.name}:log:a:1"
+
+    (planned,) = empty.json("trim", "--older", "0.001", "--reason", "x", "--dry-run")
+    note = {name: value for name, value in planned.items() if name != "host"}
+    empty.server.command("HSET", f"hooklatch:{empty.name}:trimmed:a", 1, json.dumps(note))
+    (removed,) = empty.json("trim", "--older", "0.001", "--reason", "x")
+    empty.do(lambda engine: ship(engine, "a", write_record(folder, 6), after=planned["seq"] + 3))
+    empty.server.command("XTRIM", stream, "MAXLEN", 1)
+
+    assert removed == planned
+    findings = empty.json("verify", "--host", "a", code=1)["hosts"][0]["findings"]
+    assert "engine" in [finding["what"] for finding in findings]
+
+
+def test_of_two_operators_who_trim_at_once_the_note_of_the_one_who_removes_more_stays(empty: FleetCommands) -> None:
+    folder = write_record(empty.record("a"), 15)
+    empty.do(lambda engine: ship(engine, "a", folder))
+
+    (more,) = empty.json("trim", "--older", "0.001", "--reason", "x", "--dry-run")
+    more = Trimmed(**{name: value for name, value in more.items() if name != "host"})
+    last = entry_of("a", lines(folder)[2], ALL).record
+
+    assert note_on(1, last, [Batch(1, 3, b"")], more, at=1, by="ada", reason="less") == more
 
 
 def test_what_is_not_old_enough_stays(fleet: FleetCommands) -> None:

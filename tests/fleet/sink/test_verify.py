@@ -17,7 +17,7 @@ from hooklatch.fleet.policy.settings import DEFAULT_FIELDS
 from support.commands import new_place, serving
 from support.records import lines
 from support.redis_server import needs_redis
-from support.shipped import FleetCommands, ship, ship_lines, stop_decisions, tell, write_record
+from support.shipped import FleetCommands, chain, ship, ship_lines, stop_decisions, tell, write_record
 
 pytestmark = [pytest.mark.slow, needs_redis]
 
@@ -84,6 +84,19 @@ def test_a_decision_that_was_shipped_as_another_is_found_on_its_host(empty: Flee
     found = [text for text in host["local"]["differences"] if "verdict was shipped" in text]
     assert found[0] == 'record 3: verdict was shipped as "pass", and is "deny"'
     assert len(found) == stop_decisions(folder)
+
+
+def test_a_local_record_that_no_reader_understands_is_found_and_the_rest_compared(empty: FleetCommands) -> None:
+    given = chain(3, body=b'{"verdict":"deny","excerpt":1e999}')
+    folder = empty.record("a")
+    folder.mkdir(parents=True)
+    (folder / f"{1:016d}.jsonl").write_bytes(b"".join(given))
+    empty.do(lambda engine: ship_lines(engine, "a", given))
+
+    (host,) = empty.json("verify", "--host", "a", "--record", str(folder), code=1)["hosts"]
+
+    assert len(host["local"]["differences"]) == 3
+    assert host["local"]["differences"][0].startswith("record 1 cannot be read here: ")
 
 
 def test_the_machine_that_is_a_host_compares_by_default(empty: FleetCommands) -> None:

@@ -22,6 +22,7 @@ __all__ = [
     "Engine",
     "EngineError",
     "LogFacts",
+    "LostError",
     "MissingFileError",
     "NotInstalledError",
     "Opener",
@@ -57,6 +58,10 @@ class NotInstalledError(RefusedError):
 
 class ConflictError(EngineError):
     """Somebody else wrote that number first."""
+
+
+class LostError(EngineError):
+    """A log was emptied: the engine has taken a batch, and what it had acknowledged before is gone."""
 
 
 class BehindError(RefusedError):
@@ -146,6 +151,7 @@ class Engine(Protocol):
 
         Raises:
             ConflictError: the log holds `batch.last` or later records already.
+            LostError: the batch is there, and the log, whose end was read or written before, had become none.
             UnreachableError: it may be there or not: sent again, it is refused if it is.  Also if the connection was
                 lost since the log's end was read or written: what answers now may have less than was acknowledged, so
                 ask for `last_batch` first.

@@ -33,6 +33,7 @@ from hooklatch.fleet.engine.engine import (
     ConflictError,
     Engine,
     LogFacts,
+    LostError,
     RefusedError,
     Report,
     UnreachableError,
@@ -98,6 +99,7 @@ class RedisEngine:
         self._reading = trio.Lock()
         self._grace = GRACE
         self._end_known_by: Line | None = None  # the connection on which a log's end was read, or written
+        self._epochs: set[tuple[str, int]] = set()  # that were there when a log's end was read or written
 
     async def connect(self) -> None:
         """Connect, and look whether this server will do.
@@ -230,15 +232,22 @@ class RedisEngine:
         self._end_known_by = line
         entry = ("f", batch.first, "a", self._lines.now(), "d", batch.data)
         try:
-            await line.ask(Question("SADD", epoch, key=epochs), Question("XADD", f"{batch.last}-0", *entry, key=key))
+            is_new, _ = await line.ask(
+                Question("SADD", epoch, key=epochs), Question("XADD", f"{batch.last}-0", *entry, key=key)
+            )
         except RefusedError as error:
             if TOO_LOW not in str(error):
                 raise
             raise ConflictError(f"{key} holds record {batch.last} of {host} or later ones already") from None
+        if is_new and (host, epoch) in self._epochs:
+            raise LostError(f"{self._address} has lost {key}, and has taken records from {batch.first} on since")
+        self._epochs.add((host, epoch))
 
     async def last_batch(self, host: str) -> tuple[int, Batch] | None:
         self._end_known_by = await self._lines.line("asking")
-        for epoch in reversed(await self.epochs(host)):
+        epochs = await self.epochs(host)
+        self._epochs = {(host, epoch) for epoch in epochs}
+        for epoch in reversed(epochs):
             key = self._log(host, epoch)
             (entries,) = await self._ask(Question("XREVRANGE", "+", "-", "COUNT", 1, key=key))
             if entries:
@@ -266,7 +275,9 @@ class RedisEngine:
         return sorted(int(member) for member in members if is_written(member))
 
     async def batches_before(self, host: str, epoch: int, before: int, *, limit: int = 100) -> Sequence[Batch]:
-        key, end = self._log(host, epoch), f"({before}-0"
+        if before <= 0:  # a host may append what is numbered 0, and there is no question for what precedes it
+            return []
+        key, end = self._log(host, epoch), "+" if before > LAST else f"({before}-0"
         (entries,) = await self._ask(Question("XREVRANGE", end, "-", "COUNT", min(limit, AT_ONCE), key=key))
         return batches_in(entries)
 

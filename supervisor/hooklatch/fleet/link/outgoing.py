@@ -26,7 +26,8 @@ class Outgoing:
 
     What a power cut takes back must not have been shipped: it would look as if somebody had truncated the record.  So
     a record waits until the anchor says that it is on the disk, but not for ever.
-    `lost` counts the records that are missing; `findings` tell of them, and whoever takes them clears them.
+    `lost` counts the records that are missing up to the last batch; `findings` tell of them.  Whoever takes them clears
+    them, the count once that batch is acknowledged: what is packed again counts them again.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class Outgoing:
         self._cursor.seek(resume.after)
         self._epoch, self._seq, self._hash = resume.epoch, resume.after, resume.hash
         self._lines, self._taken, self._unsynced = [], 0, []
+        self.lost = resume.lost
 
     def has_more(self) -> bool:
         """Return whether `next` may have something: cheap, for asking often.

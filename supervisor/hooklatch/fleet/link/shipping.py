@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import trio
 
-from hooklatch.fleet.engine.engine import Batch, ConflictError, Engine, RefusedError
+from hooklatch.fleet.engine.engine import Batch, ConflictError, Engine, LostError, RefusedError
 from hooklatch.fleet.link.asking import asked
 from hooklatch.fleet.link.comparing import Resume, Shipped
 from hooklatch.fleet.link.known import RECORD, SHIPPING, Known
@@ -41,6 +41,7 @@ class Shipping:
         self._acknowledged: Shipped | None = None  # by this process's experience
         self._may_begin_epoch_at = 0.0
         self._conflicts = 0  # since a batch was acknowledged
+        self._hole: str | None = None  # how the epoch that is shipped to has lost what nothing can put there again
 
     async def run(self, engine: Engine) -> None:
         """Ship until the connection ends; begin anew where the engine may have lost something.
@@ -58,6 +59,8 @@ class Shipping:
             except ConflictError as error:
                 self._conflicts += 1
                 self._known.fault(SHIPPING, f"another process ships as this host, or a batch came late: {error}")
+            except LostError as error:
+                self._hole = str(error)
             except RefusedError as error:
                 self._known.fault(SHIPPING, f"the engine does not say what it has of this host: {error}")
             except RecordChangedError as error:
@@ -82,15 +85,19 @@ class Shipping:
         if resume.is_rewritten and shipped is not None:
             resume = await self._earlier(engine, shipped.epoch, newest.seq) or resume
         if self._conflicts > 1 and not resume.is_rewritten:  # what it refuses it does not show: its log was emptied
-            finding = f"the engine refuses numbers after {resume.after} in epoch {resume.epoch}, which it does not have"
-            resume = Resume(resume.epoch + 1, is_rewritten=True, finding=f"{finding}; a new epoch begins")
+            self._hole = (
+                f"the engine refuses numbers after {resume.after} in epoch {resume.epoch}, which it does not have"
+            )
+        if self._hole is not None and not resume.is_rewritten:
+            newest_epoch = max(resume.epoch, shipped.epoch if shipped is not None else 0)
+            resume = Resume(newest_epoch + 1, is_rewritten=True, finding=f"{self._hole}; a new epoch begins")
         if resume.finding is not None:
             self._known.find(resume.finding)
-        self._known.lost += resume.lost
+        self._known.shipped = resume.after  # at once: the daemon must keep what has to be shipped again
         if resume.is_rewritten:
             await trio.sleep(max(0.0, self._may_begin_epoch_at - self._now()))
             self._may_begin_epoch_at = self._now() + NEW_EPOCH
-        self._known.epoch, self._known.shipped = resume.epoch, resume.after
+        self._known.epoch = resume.epoch
         await trio.to_thread.run_sync(self._outgoing.go, resume)
         self._known.fault(RECORD, None)
         if not self._conflicts:
@@ -105,11 +112,12 @@ class Shipping:
             packed = await trio.to_thread.run_sync(outgoing.next) if outgoing.has_more() else None
             for finding in outgoing.findings:
                 self._known.find(finding)
-            self._known.lost += outgoing.lost
-            outgoing.findings, outgoing.lost = [], 0
+            outgoing.findings = []
             if packed is not None:
                 await self._append(engine, resume.epoch, packed)
                 self._acknowledge(Shipped(resume.epoch, packed.last, packed.hash))
+                self._known.lost += outgoing.lost
+                outgoing.lost = 0
                 # A backlog leaves room for others, here and at the engine.
                 await trio.sleep(min(LOOK, (self._now() - began) / 2))
             else:
@@ -132,7 +140,7 @@ class Shipping:
                 await trio.sleep(self._pauses.next())
             else:
                 self._pauses.reset()
-                self._conflicts = 0
+                self._conflicts, self._hole = 0, None
                 self._known.fault(SHIPPING, None)
                 return
 

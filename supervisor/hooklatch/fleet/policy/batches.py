@@ -72,6 +72,9 @@ class Shape(Place, frozen=True):
     excerpt: dict[str, Any] | None = None
 
 
+RELIED_ON = tuple(name for name in Shape.__struct_fields__ if name not in Place.__struct_fields__)
+
+
 class Packed(msgspec.Struct, frozen=True):
     """A batch to be appended: its numbers, the hash of its last record, and how many lines were no record."""
 
@@ -190,6 +193,10 @@ def record_of(line: bytes) -> ShippedRecord:
         document = DOCUMENTS.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BatchError(f"a record cannot be read: {error}") from None
+    # A newer version may write null where this one writes nothing: one such record must not hide those beside it.
+    for name in RELIED_ON:
+        if name in document and document[name] is None:
+            del document[name]
     try:
         shape = msgspec.convert(document, Shape)
     except msgspec.ValidationError as error:

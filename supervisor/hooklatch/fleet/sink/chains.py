@@ -212,6 +212,14 @@ class HostCheck:
                 text = f"{spelled(first, end)} removed by retention before they were shipped, says record {retired.seq}"
                 self.find("lost", f"{text} (epoch {epoch})", epoch, first)
                 return False
+        trimmed = self._trimmed.get(epoch)
+        if trimmed is not None and end <= trimmed.seq:
+            if end == trimmed.seq and place.prev != trimmed.hash[:32]:
+                text = f"record {place.seq} (epoch {epoch}) does not follow the record {end} that was trimmed"
+                self.find("altered", text, epoch, end)
+            return False  # it was removed while the log was read
+        if trimmed is not None and last.seq < trimmed.seq:
+            return self._follows(epoch, Place(trimmed.seq, trimmed.hash[:32], ""), place)
         self.find("missing", f"{spelled(first, end)} missing (epoch {epoch})", epoch, first)
         return False
 

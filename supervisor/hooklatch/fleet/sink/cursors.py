@@ -9,8 +9,10 @@ import fcntl
 import os
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from hooklatch.directories import sync_folder
 from hooklatch.fleet.sink.reading import LogKey
@@ -29,7 +31,7 @@ class CursorFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     format: int
     fleet: str
-    logs: dict[str, dict[int, int]]
+    logs: dict[str, dict[int, Annotated[int, Meta(ge=0)]]]
 
 
 class Cursor:
@@ -62,12 +64,12 @@ class Cursor:
         self.positions = {(host, epoch): seq for host, logs in found.logs.items() for epoch, seq in logs.items()}
 
     def advance(self, key: LogKey, seq: int) -> None:
-        """Keep that a log was exported through a number.
+        """Keep that a log was exported through a number; 0 if it begins anew.
 
         Raises:
             CursorError: that cannot be written.
         """
-        self.positions[key] = max(seq, self.positions.get(key, 0))
+        self.positions[key] = seq
         logs: dict[str, dict[int, int]] = {}
         for (host, epoch), last in sorted(self.positions.items()):
             logs.setdefault(host, {})[epoch] = last

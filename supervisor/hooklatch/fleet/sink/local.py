@@ -83,7 +83,11 @@ class LocalComparison:
                 self._differ(f"record {record.seq} here is not the one that was shipped")
             return
         self.report.compared += 1
-        own = DOCUMENTS.decode(line)
+        try:
+            own = DOCUMENTS.decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            self._differ(f"record {record.seq} cannot be read here: {error}")
+            return
         for name, value in record.document.items():
             if name not in own or own[name] != value:
                 self._differ(

@@ -14,13 +14,13 @@ import msgspec
 import trio
 
 from hooklatch.fleet.engine.engine import Batch, Engine
-from hooklatch.fleet.sink.logs import Arrival, HostLog
+from hooklatch.fleet.sink.logs import Arrival, Finding, HostLog
 
 __all__ = ["FleetReader", "LogKey", "logs_of"]
 
 AT_ONCE = 64  # batches in memory, of all hosts together where there are fewer hosts; each may have megabytes
 LISTED = 2.0  # seconds between looks for logs that are new
-AFTER_ALL = 2**64 - 1  # no record has this number; a host may append what says so
+AFTER_ALL = 2**64  # what a host appends has a number below, whatever it says
 LogKey = tuple[str, int]  # a host and an epoch
 
 
@@ -55,10 +55,32 @@ class FleetReader:
         if trio.current_time() >= self._listed_until:
             self._listed = await logs_of(self._engine, self._hosts)
             self._listed_until = trio.current_time() + LISTED
+            async with aclosing(self._lost()) as arrivals:
+                async for arrival in arrivals:
+                    yield arrival
         starts = [(key, self._positions.get(key, 0)) for key in self._listed]
         async with aclosing(self._merged([Forwards(self._engine, *one) for one in by_host(starts)])) as arrivals:
             async for arrival in arrivals:
                 yield arrival
+
+    async def _lost(self) -> AsyncGenerator[Arrival]:
+        """Begin anew with each log that has less than was read of it, and say so.
+
+        It was emptied, or restored from an older copy: what stands below the old number may be other records.
+        """
+        for key in self._listed:
+            host, epoch = key
+            position = self._positions.get(key, 0)
+            facts = await self._engine.log_facts(host, epoch) if position else None
+            if facts is not None and facts.last < position:
+                self._positions[key] = 0
+                text = (
+                    f"the log of {host} (epoch {epoch}) was read through {position}, and the engine has no more than"
+                    f" {facts.last}: it was emptied or restored from an older copy, and is read anew"
+                )
+                now = int((await self._engine.facts())["clock"])
+                finding = Finding(host, "engine", text, epoch, position)
+                yield Arrival(host, epoch, Batch(0, 0, b"", now), (), (finding,))
 
     async def forwards(self) -> AsyncGenerator[Arrival]:
         """Yield all batches, oldest first."""

@@ -109,12 +109,26 @@ async def trim_hosts(
         except FleetError as error:
             kept.append(f"{host}: nothing of epoch {epoch} is removed: {error}")
             continue
-        removed = count + (before.batches if before is not None else 0)
-        note = Trimmed(epoch=epoch, seq=last.seq, hash=last.hash, batches=removed, at=now, by=by, reason=reason)
+        note = note_on(epoch, last, batches[:count], before, at=now, by=by, reason=reason)
         if not is_dry:
             await engine.trim(host, epoch, note.seq, msgspec.json.encode(note))
         found.append((host, note))
     return found, kept
+
+
+def note_on(
+    epoch: int, last: ShippedRecord, batches: Sequence[Batch], before: Trimmed | None, *, at: int, by: str, reason: str
+) -> Trimmed:
+    """Return the note on batches through this record; `before` is the one that stands there.
+
+    A trim that was killed after its note has left batches that this note has counted, and another operator may just
+    have removed more.  A note that counts too many would cover what a host removes.
+    """
+    if before is not None and before.seq >= last.seq:
+        return before
+    noted, through = (before.batches, before.seq) if before is not None else (0, 0)
+    noted += sum(batch.last > through for batch in batches)
+    return Trimmed(epoch=epoch, seq=last.seq, hash=last.hash, batches=noted, at=at, by=by, reason=reason)
 
 
 async def reported_epochs(engine: Engine) -> set[tuple[str, int]]:
