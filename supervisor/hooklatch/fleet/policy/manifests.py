@@ -22,7 +22,7 @@ from hooklatch.fleet.policy.signing import PublicKey
 
 __all__ = [
     "MAX_ENVELOPE", "START", "Envelope", "FleetError", "Head", "Manifest", "Rollout", "Walk", "bucket", "newest",
-    "payload_of", "read_envelope", "read_payload", "walk",
+    "payload_of", "read_envelope", "read_payload", "read_payload_of", "signer", "walk",
 ]  # fmt: skip
 
 BUCKETS = 10_000  # a percentage has two decimals
@@ -137,6 +137,30 @@ def read_payload(envelope: Envelope) -> Manifest:
         raise FleetError(f"a manifest's payload cannot be read: {error}") from None
 
 
+def read_payload_of(fleet: str, envelope: Envelope) -> Manifest:
+    """Read the manifest in an envelope, which must be one of this fleet.
+
+    Raises:
+        FleetError: it is none, or of another.
+    """
+    manifest = read_payload(envelope)
+    if manifest.fleet != fleet:
+        raise FleetError(f"version {manifest.version} is of the fleet {manifest.fleet!r}, not of {fleet!r}")
+    return manifest
+
+
+def signer(manifest: Manifest, envelope: Envelope, keys: Mapping[str, PublicKey]) -> PublicKey | None:
+    """Return the one of these keys that has signed a manifest; None if its envelope names another.
+
+    Raises:
+        FleetError: the signature is not that of the key that it names.
+    """
+    key = keys.get(envelope.key)
+    if key is not None and not key.verifies(envelope.payload.encode(), decoded(envelope.signature)):
+        raise FleetError(f"version {manifest.version}: the signature is not that of the key {envelope.key}")
+    return key
+
+
 def walk(fleet: str, head: Head, envelopes: Sequence[Envelope], keys: Mapping[str, PublicKey]) -> Walk:
     """Follow manifests from `head`; `keys` are those that are believed, by id.
 
@@ -149,9 +173,7 @@ def walk(fleet: str, head: Head, envelopes: Sequence[Envelope], keys: Mapping[st
     signed: list[Manifest] = []
     is_vouched = True
     for envelope in envelopes:
-        manifest = read_payload(envelope)
-        if manifest.fleet != fleet:
-            raise FleetError(f"version {manifest.version} is of the fleet {manifest.fleet!r}, not of {fleet!r}")
+        manifest = read_payload_of(fleet, envelope)
         if manifest.version != head.version + 1:
             raise FleetError(f"version {manifest.version} cannot follow version {head.version}")
         if manifest.previous != head.digest:
@@ -159,10 +181,7 @@ def walk(fleet: str, head: Head, envelopes: Sequence[Envelope], keys: Mapping[st
                 f"version {manifest.version} does not follow the version {head.version} that this host has read:"
                 " the history was rewritten; if that was the operator's doing, run: hooklatch fleet reset"
             )
-        key = keys.get(envelope.key)
-        is_vouched = key is not None and key.verifies(envelope.payload.encode(), decoded(envelope.signature))
-        if key is not None and not is_vouched:
-            raise FleetError(f"version {manifest.version}: the signature is not that of the key {envelope.key}")
+        is_vouched = signer(manifest, envelope, keys) is not None
         if is_vouched:
             signed.append(manifest)
         head = Head(manifest.version, envelope.digest)

@@ -5,14 +5,13 @@ What cannot be proven has a `fault`, and denies at every gate.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 from collections.abc import Iterable
 
 import msgspec
 
 from hooklatch.fleet.policy.bundles import Bundle, read_bundle
-from hooklatch.fleet.policy.manifests import Envelope, FleetError, Manifest, read_payload
+from hooklatch.fleet.policy.manifests import Envelope, FleetError, Manifest, read_payload, read_payload_of, signer
 from hooklatch.fleet.policy.signing import KeyFormatError, NoLibraryError, PublicKey, read_public
 from hooklatch.service.config.file_safety import UnsafeFileError, read_safely
 from hooklatch.service.config.path_lookup import is_passing, stamp
@@ -42,17 +41,10 @@ def prove(fleet: str, envelope: Envelope, keys: Iterable[str]) -> tuple[Manifest
         FleetError: none of these keys has, or it is of another fleet.
         NoLibraryError: signatures cannot be checked here.
     """
-    manifest, key = read_payload(envelope), keys_of(keys).get(envelope.key)
-    if manifest.fleet != fleet:
-        raise FleetError(f"version {manifest.version} is of the fleet {manifest.fleet!r}, not of {fleet!r}")
+    manifest = read_payload_of(fleet, envelope)
+    key = signer(manifest, envelope, keys_of(keys))
     if key is None:
         raise FleetError(f"version {manifest.version} is signed by the key {envelope.key}, which is not listed")
-    try:
-        signature = base64.b64decode(envelope.signature, validate=True)
-    except ValueError:
-        signature = b""
-    if not key.verifies(envelope.payload.encode(), signature):
-        raise FleetError(f"version {manifest.version}: the signature is not that of the key {envelope.key}")
     return manifest, key.text
 
 
